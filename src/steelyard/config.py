@@ -1,0 +1,170 @@
+"""Settings of every node, one frozen dataclass each.
+
+Defaults are those of Apache RocketMQ where it has the setting; the comment below a field says where
+it comes from. Times are milliseconds, sizes bytes. Values are checked where they enter the program
+(`live`, `admin`), by `check`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from steelyard.errors import ConfigError
+from steelyard.types import ConsumeFrom
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameserverConfig:
+    """A nameserver: namesrv/NamesrvConfig.java, RouteInfoManager.java."""
+
+    broker_expiry_ms: int = 120_000
+    """A broker silent for so long leaves the routes (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME)."""
+    scan_interval_ms: int = 5_000
+    """How often silent brokers are looked for (scanNotActiveBrokerInterval)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """The log of a broker: store/config/MessageStoreConfig.java."""
+
+    segment_bytes: int = 256 * 1024 * 1024
+    """A segment file is closed at this size. RocketMQ: one commit log of 1 GiB files for all queues; ours are per queue."""
+    index_flush_rows: int = 4096
+    """Index rows kept in memory before they are written; the log alone is enough to recover them."""
+    retention_ms: int = 72 * 3600 * 1000
+    """Whole segments older than this are deleted (fileReservedTime 72 h); 0 keeps all."""
+    message_bytes_max: int = 4 * 1024 * 1024
+    """Largest body (maxMessageSize)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """A broker: common/BrokerConfig.java."""
+
+    name: str = "broker-a"
+    cluster: str = "DefaultCluster"
+    address: str = "127.0.0.1:10911"
+    """What clients are told to connect to."""
+    nameservers: tuple[str, ...] = ()
+    flush: str = "async"
+    """async: a reply means that the kernel has the message; sync: that the disk has it (flushDiskType)."""
+    auto_create_topics: bool = True
+    """autoCreateTopicEnable."""
+    default_queues: int = 8
+    """Queues of TBW102, from which automatic topics take their number (defaultTopicQueueNums)."""
+    register_interval_ms: int = 30_000
+    """registerNameServerPeriod."""
+    nameserver_timeout_ms: int = 6_000
+    """registerBrokerTimeoutMills is 24 s in 5.x, 6 s in 4.x."""
+    client_expiry_ms: int = 120_000
+    """A client without heartbeat for so long leaves its groups (channelExpiredTimeout)."""
+    client_scan_interval_ms: int = 10_000
+    """ClientHousekeepingService."""
+    hold_max_ms: int = 30_000
+    """Longest long poll; clients ask for 15 s."""
+    hold_waiting_max: int = 100_000
+    """Most pulls held at once (pullRequestHoldService has no limit of its own; its thread pool queue has this)."""
+    pull_messages_max: int = 8_192
+    """Most messages in one pull reply. RocketMQ answers with 32 at most; a client that asks for 32 gets 32 here too."""
+    pull_bytes_max: int = 1024 * 1024
+    """Most bytes in one pull reply, but always one message. RocketMQ: 256 KiB from memory, 64 KiB from disk."""
+    lock_expiry_ms: int = 60_000
+    """rocketmq.broker.rebalance.lockMaxLiveTime."""
+    batch_messages_max: int = 10_000
+    """Most messages in one batch."""
+    ledger: bool = True
+    """Write the rebalance ledger."""
+    ledger_interval_ms: int = 1_000
+    """How long deliveries and commits are gathered before they are written."""
+    store: StoreConfig = StoreConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What producers and consumers share: client/ClientConfig.java."""
+
+    nameservers: tuple[str, ...] = ()
+    group: str = ""
+    client_id: str = ""
+    """`ip@instance`; must be unique in the group."""
+    route_poll_ms: int = 30_000
+    """pollNameServerInterval."""
+    heartbeat_interval_ms: int = 30_000
+    """heartbeatBrokerInterval."""
+    call_timeout_ms: int = 3_000
+    """mqClientApiTimeout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """A producer: client/producer/DefaultMQProducer.java."""
+
+    send_timeout_ms: int = 3_000
+    """For all attempts together (sendMsgTimeout)."""
+    retries: int = 2
+    """Attempts after the first (retryTimesWhenSendFailed)."""
+    default_topic: str = "TBW102"
+    """createTopicKey: whose route a topic borrows before it exists."""
+    default_topic_queues: int = 4
+    """defaultTopicQueueNums."""
+    message_bytes_max: int = 4 * 1024 * 1024
+    """maxMessageSize."""
+    compress_above_bytes: int = 4096
+    """compressMsgBodyOverHowmuch; 0 never compresses."""
+    in_flight_max: int = 10_000
+    """Sends under way at once; more are refused with a RemotingError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """A push consumer: client/consumer/DefaultMQPushConsumer.java."""
+
+    subscriptions: tuple[tuple[str, str], ...] = ()
+    """(topic, tag expression): `*`, or tags joined by `||`."""
+    consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
+    consume_timestamp: int = 0
+    """For ConsumeFrom.TIMESTAMP, ms since the epoch."""
+    strategy: str = "AVG"
+    """Name of an allocation strategy of `steelyard.allocate`."""
+    rebalance_interval_ms: int = 20_000
+    """rocketmq.client.rebalance.waitInterval."""
+    rebalance_retry_ms: int = 1_000
+    """rocketmq.client.rebalance.minInterval: after an unbalanced run."""
+    commit_interval_ms: int = 5_000
+    """persistConsumerOffsetInterval."""
+    pull_batch: int = 32
+    """pullBatchSize."""
+    pull_hold_ms: int = 15_000
+    """brokerSuspendMaxTimeMillis."""
+    pull_timeout_ms: int = 30_000
+    """consumerTimeoutMillisWhenSuspend."""
+    pull_retry_ms: int = 1_000
+    """pullTimeDelayMillsWhenException: 3 s in 4.9, 1 s in 5.x."""
+    pull_idle_max_ms: int = 120_000
+    """A held queue not pulled for so long is dropped and taken anew (rocketmq.client.pull.pullMaxIdleTime)."""
+    consume_batch: int = 1
+    """Messages per call of the listener (consumeMessageBatchMaxSize)."""
+    queue_messages_max: int = 1_000
+    """Messages of one queue in the client (pullThresholdForQueue)."""
+    queue_bytes_max: int = 100 * 1024 * 1024
+    """pullThresholdSizeForQueue."""
+    queue_span_max: int = 2_000
+    """Highest minus lowest offset in the client (consumeConcurrentlyMaxSpan)."""
+    flow_retry_ms: int = 50
+    """Wait before the next look when a limit above is reached (PULL_TIME_DELAY_MILLS_WHEN_CACHE_FLOW_CONTROL)."""
+    stop_timeout_ms: int = 5_000
+    """How long a clean stop waits for listeners to finish what they hold (awaitTerminationMillisWhenShutdown is 0 in Java)."""
+    retry_max: int = 16
+    """Deliveries of a failed message before it goes to the dead-letter topic (maxReconsumeTimes -1 means 16)."""
+
+
+def check(config: object) -> None:
+    """Raise ConfigError where a number is out of range, naming the setting and what would be right."""
+    for item in fields(config):  # type: ignore[arg-type]  # any of the dataclasses above
+        value = getattr(config, item.name)
+        if isinstance(value, int) and not isinstance(value, bool) and value < 0:
+            raise ConfigError(f"{item.name} is {value}; it must be 0 or more")
+        if isinstance(value, StoreConfig):
+            check(value)
+    if isinstance(config, BrokerConfig) and config.flush not in ("async", "sync"):
+        raise ConfigError(f"flush is {config.flush!r}; it must be 'async' or 'sync'")

@@ -1,0 +1,82 @@
+"""The errors users and nodes meet, as a tree.
+
+    SteelyardError
+    ├── ConfigError              a setting, an option or an argument is wrong      (not retriable)
+    ├── MessageError             a message breaks the rules of its topic or size   (not retriable)
+    ├── ClosedError              the producer, consumer or server was closed       (not retriable)
+    ├── RemotingError            a peer could not be reached or did not answer     (retriable)
+    │   ├── ConnectError         nobody listens there, or the name is unknown
+    │   └── CallTimeoutError     no reply within the time-out
+    ├── BrokerError              a peer answered with an error code                (by code)
+    ├── RouteError               no nameserver knows a route for the topic         (retriable)
+    ├── ProtocolError            bytes that are not a frame, a header or a message (not retriable)
+    └── StorageError             the log on disk cannot be used                    (not retriable)
+        └── DiskFullError        no space: nothing was acknowledged
+"""
+
+from __future__ import annotations
+
+
+class SteelyardError(Exception):
+    """Root of all errors that Steelyard raises on purpose. `code`: the wire's response code, -1 without one."""
+
+    code: int = -1
+    retriable: bool = False
+
+
+class ConfigError(SteelyardError, ValueError):
+    """A setting is wrong; the text says which, and what would be right."""
+
+
+class MessageError(SteelyardError, ValueError):
+    """A message cannot be sent as it is (topic name, size, properties); the text says why."""
+
+
+class ClosedError(SteelyardError):
+    """The object was closed, or closed while the call was under way."""
+
+
+class RemotingError(SteelyardError, ConnectionError):
+    """A peer could not be reached or did not answer."""
+
+    retriable = True
+
+
+class ConnectError(RemotingError):
+    """No connection to the address."""
+
+
+class CallTimeoutError(RemotingError, TimeoutError):
+    """No reply within the time-out. The peer may have acted all the same."""
+
+
+class BrokerError(SteelyardError):
+    """A broker or nameserver answered with an error.
+
+    `code` is the response code (`wire.remoting.codes.ResponseCode`), `remark` the peer's words.
+    """
+
+    def __init__(self, code: int, remark: str, address: str = "", *, retriable: bool = False) -> None:
+        super().__init__(f"code {code} from {address or 'peer'}: {remark}")
+        self.code = code
+        self.remark = remark
+        self.address = address
+        self.retriable = retriable
+
+
+class RouteError(SteelyardError):
+    """No nameserver knows where the topic lives."""
+
+    retriable = True
+
+
+class ProtocolError(SteelyardError):
+    """Bytes from a peer that break the protocol; the connection is of no more use."""
+
+
+class StorageError(SteelyardError):
+    """The data directory or a file in it cannot be used; the text says which, and what to do."""
+
+
+class DiskFullError(StorageError):
+    """The disk has no room. What was acknowledged before stays readable."""

@@ -1,0 +1,187 @@
+"""Requests in flight to remoting peers: opens links, matches replies, times out.
+
+Every node that asks others (broker to nameserver; producer, consumer and admin to both) has one
+`Calls`. It knows no request code: a caller files each request under a `purpose`, plain data of its
+own, and gets it back in the `Outcome`. Replies are matched by `opaque`, which is unique within one
+`Calls` (NettyRemotingAbstract.responseTable).
+
+A request to an address without a link waits for the link; one `Dial` per address is under way at a
+time. Requests waiting or in flight are bounded by `in_flight_max`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar
+
+import msgspec
+
+from steelyard.errors import CallTimeoutError, ConnectError, RemotingError
+from steelyard.nodes.seam import (
+    Address,
+    Closed,
+    Dial,
+    Effect,
+    Hang,
+    Link,
+    Opened,
+    Refused,
+    Send,
+    SetTimer,
+)
+from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
+
+P = TypeVar("P")
+
+CALLS_TIMER = "calls"
+"""Key of the one timer that a `Calls` sets: hand `Due(CALLS_TIMER)` to `expire`."""
+
+IN_FLIGHT_MAX = 65535
+"""NettySystemConfig: clientAsyncSemaphoreValue."""
+
+
+class Outcome(msgspec.Struct, Generic[P], frozen=True):
+    """How a call ended: `reply` is the response, or an error when none came."""
+
+    purpose: P
+    address: Address
+    reply: Command | RemotingError
+
+
+class _Pending(msgspec.Struct, Generic[P]):
+    purpose: P
+    address: Address
+    deadline: int
+    link: Link | None
+
+
+class Calls(Generic[P]):
+    """See the module's text. Not for more than one node."""
+
+    def __init__(self, *, in_flight_max: int = IN_FLIGHT_MAX) -> None:
+        self._in_flight_max = in_flight_max
+        self._opaque = 0
+        self._pending: dict[int, _Pending[P]] = {}
+        self._links: dict[Address, Link] = {}
+        self._addresses: dict[Link, Address] = {}
+        self._waiting: dict[Address, deque[Command]] = {}
+        self._timer_at: int | None = None
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def call(
+        self, address: Address, request: Command, purpose: P, now: int, timeout_ms: int
+    ) -> list[Effect]:
+        """Send `request` (its opaque is replaced); the `Outcome` comes later, from one of the methods below.
+
+        Raises RemotingError when too many calls are under way: the caller's limit was larger than ours.
+        """
+        if len(self._pending) >= self._in_flight_max:
+            raise RemotingError(f"more than {self._in_flight_max} calls in flight")
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        request = msgspec.structs.replace(request, opaque=self._opaque)
+        deadline = now + timeout_ms
+        effects = self._ship(address, request)
+        self._pending[self._opaque] = _Pending(purpose, address, deadline, self._links.get(address))
+        if self._timer_at is None or deadline < self._timer_at:
+            self._timer_at = deadline
+            effects.append(SetTimer(CALLS_TIMER, deadline))
+        return effects
+
+    def tell(self, address: Address, request: Command) -> list[Effect]:
+        """Send `request` one-way: no outcome, no retry."""
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        flag = request.flag | ONEWAY_FLAG
+        return self._ship(address, msgspec.structs.replace(request, opaque=self._opaque, flag=flag))
+
+    def _ship(self, address: Address, request: Command) -> list[Effect]:
+        link = self._links.get(address)
+        if link is not None:
+            return [Send(link, request)]
+        waiting = self._waiting.get(address)
+        if waiting is not None:
+            waiting.append(request)
+            return []
+        self._waiting[address] = deque([request])
+        return [Dial(address)]
+
+    # -- what the driver tells -------------------------------------------------------------------
+
+    def opened(self, event: Opened) -> list[Effect]:
+        """A dialed link is there: everything that waited goes out on it."""
+        self._links[event.address] = event.link
+        self._addresses[event.link] = event.address
+        effects: list[Effect] = []
+        for request in self._waiting.pop(event.address, ()):
+            pending = self._pending.get(request.opaque)
+            if pending is not None:
+                pending.link = event.link
+            elif not request.flag & ONEWAY_FLAG:
+                continue  # timed out while the link was being made
+            effects.append(Send(event.link, request))
+        return effects
+
+    def refused(self, event: Refused) -> list[Outcome[P]]:
+        """Nobody at the address: all that waited for it has failed."""
+        error = ConnectError(f"cannot connect to {event.address}: {event.reason}")
+        waiting = self._waiting.pop(event.address, ())
+        return [
+            Outcome(pending.purpose, event.address, error)
+            for request in waiting
+            if (pending := self._pending.pop(request.opaque, None)) is not None
+        ]
+
+    def closed(self, event: Closed) -> list[Outcome[P]]:
+        """A link died: all that was in flight on it has failed. Foreign links give an empty list."""
+        address = self._addresses.pop(event.link, None)
+        if address is None:
+            return []
+        del self._links[address]
+        error = RemotingError(f"connection to {address} closed: {event.reason}")
+        dead = [opaque for opaque, pending in self._pending.items() if pending.link == event.link]
+        return [Outcome(self._pending.pop(opaque).purpose, address, error) for opaque in dead]
+
+    def replied(self, response: Command) -> Outcome[P] | None:
+        """Match a response. None: nobody waits for it any more (it came after its time-out)."""
+        pending = self._pending.pop(response.opaque, None)
+        if pending is None:
+            return None
+        return Outcome(pending.purpose, pending.address, response)
+
+    def expire(self, now: int) -> tuple[list[Outcome[P]], list[Effect]]:
+        """The timer was due: calls past their deadline have failed; the timer is set anew."""
+        late = [opaque for opaque, pending in self._pending.items() if pending.deadline <= now]
+        outcomes = []
+        for opaque in late:
+            pending = self._pending.pop(opaque)
+            error = CallTimeoutError(f"no reply from {pending.address} within the time-out")
+            outcomes.append(Outcome(pending.purpose, pending.address, error))
+        self._timer_at = min((p.deadline for p in self._pending.values()), default=None)
+        if self._timer_at is None:
+            return outcomes, []
+        return outcomes, [SetTimer(CALLS_TIMER, self._timer_at)]
+
+    # -- links -----------------------------------------------------------------------------------
+
+    def address_of(self, link: Link) -> Address | None:
+        """The address behind a link that this `Calls` dialed, None for others."""
+        return self._addresses.get(link)
+
+    def linked(self) -> list[Address]:
+        """Addresses with a live link, in the order they were made."""
+        return list(self._links)
+
+    def hang_up(self, address: Address, reason: str) -> list[Effect]:
+        """Close the link to `address`, if there is one; its calls fail when `Closed` comes."""
+        link = self._links.get(address)
+        return [] if link is None else [Hang(link, reason)]
+
+    def check(self) -> None:
+        """Assert that links are known both ways and that every pending call has a link or waits for one."""
+        assert {a: k for k, a in self._addresses.items()} == self._links
+        for opaque, pending in self._pending.items():
+            if pending.link is None:
+                queued = self._waiting.get(pending.address, ())
+                assert any(request.opaque == opaque for request in queued)
+            else:
+                assert pending.link in self._addresses

@@ -1,0 +1,157 @@
+"""The seam between nodes, which decide, and drivers, which do.
+
+A driver calls `node.handle(event, now)` and makes the returned effects true, in order. Events are
+facts in the past tense, effects are orders. `now` is milliseconds since the epoch and never goes
+back within one run of a node. Nothing here knows asyncio or virtual time: `live/` and `sim/` do.
+
+Rules the drivers keep:
+- `Opened` comes once per link, before anything `Received` on it; after `Closed` the link is dead and
+  is never reused. A node that says `Hang` still gets `Closed`.
+- `Dial` is answered by `Opened(dialed=True)` with the same address, or by `Refused`. A node has at
+  most one `Dial` pending per address.
+- `SetTimer` replaces a timer of the same key; `Due` comes once, at or after the time.
+- `Send` to a dead link is dropped silently: the `Closed` for it is on its way or was handled.
+- `Flush(ticket)` is answered by `Flushed(ticket)` after everything written before it is on disk.
+- `Hand` gives messages to the application; `Handled` tells the verdict, in any order.
+- `Asked` brings a call of the application or an operator in; `Answer` gives the result, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Protocol
+
+import msgspec
+
+from steelyard.types import ConsumeStatus
+
+Link = int
+"""A connection, numbered by the driver."""
+
+Address = str
+"""`host:port`."""
+
+
+class Fact(msgspec.Struct, frozen=True, gc=False):
+    """Root of the events, so that they are plain, comparable data."""
+
+
+class Opened(Fact, frozen=True):
+    link: Link
+    address: Address
+    dialed: bool = False
+
+
+class Refused(Fact, frozen=True):
+    """A `Dial` came to nothing."""
+
+    address: Address
+    reason: str
+
+
+class Received(Fact, frozen=True):
+    """A whole message of the link's dialect, e.g. a `wire.remoting.command.Command`."""
+
+    link: Link
+    message: object
+
+
+class Closed(Fact, frozen=True):
+    link: Link
+    reason: str
+
+
+class Due(Fact, frozen=True):
+    key: Hashable
+
+
+class Flushed(Fact, frozen=True):
+    ticket: int
+
+
+class Handled(Fact, frozen=True):
+    """The application is done with what `Hand` gave it under this ticket."""
+
+    ticket: int
+    status: ConsumeStatus
+
+
+class Asked(Fact, frozen=True):
+    call_id: int
+    call: object
+
+
+Event = Opened | Refused | Received | Closed | Due | Flushed | Handled | Asked
+
+
+class Order(msgspec.Struct, frozen=True, gc=False):
+    """Root of the effects."""
+
+
+class Dial(Order, frozen=True):
+    address: Address
+
+
+class Send(Order, frozen=True):
+    link: Link
+    message: object
+
+
+class Hang(Order, frozen=True):
+    """Close the link after what was sent on it."""
+
+    link: Link
+    reason: str
+
+
+class SetTimer(Order, frozen=True):
+    key: Hashable
+    at: int
+
+
+class DropTimer(Order, frozen=True):
+    key: Hashable
+
+
+class Flush(Order, frozen=True):
+    ticket: int
+
+
+class Hand(Order, frozen=True):
+    """Give `batch` (a sequence of messages of one queue) to the application's listener."""
+
+    ticket: int
+    batch: object
+
+
+class Answer(Order, frozen=True):
+    """The result of an `Asked` call: a value, or an exception instance to raise at the caller."""
+
+    call_id: int
+    result: object
+
+
+class Tell(Order, frozen=True):
+    """Something a person should know. Drivers log it and count it; nothing depends on it.
+
+    `level` is a name of the logging module: DEBUG, INFO, WARNING, ERROR.
+    """
+
+    level: str
+    text: str
+
+
+Effect = Dial | Send | Hang | SetTimer | DropTimer | Flush | Hand | Answer | Tell
+
+
+class Node(Protocol):
+    """Anything with an address: nameserver, broker, producer, consumer, admin."""
+
+    def start(self, now: int) -> list[Effect]:
+        """Called once, before any event."""
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        """Take one event in, give the effects out. Raises only for bugs."""
+
+    def check(self) -> None:
+        """Assert every invariant of the node's state. Run after each event in tests and simulation."""

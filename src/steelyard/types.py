@@ -1,0 +1,87 @@
+"""Nouns that every room shares: queues, messages, and what a send or a consumption came to.
+
+Times are milliseconds since the Unix epoch (`int`), unless a name says otherwise. Offsets count
+messages of one queue; positions count bytes of one log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class Random(Protocol):
+    """The part of `random.Random` that pure rooms use; drivers pass a seeded one in."""
+
+    def randrange(self, stop: int, /) -> int: ...
+    def random(self) -> float: ...
+    def choice(self, options: Sequence[T], /) -> T: ...
+
+
+class MessageQueue(NamedTuple):
+    """One queue of a topic on one broker. Sorts as Java's `MessageQueue.compareTo` does."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A message to send.
+
+    `keys` and `tags` are the properties KEYS and TAGS of RocketMQ; `properties` holds the user's own
+    ones, whose names and values must not contain the separators U+0001 and U+0002.
+    Source: common/message/Message.java.
+    """
+
+    topic: str
+    body: bytes
+    tags: str = ""
+    keys: str | Sequence[str] = ""
+    properties: Mapping[str, str] = {}
+    flag: int = 0
+    delay_level: int = 0  # 0 = at once, 1..18 = RocketMQ's messageDelayLevel
+    wait_store_ok: bool = True
+
+
+class SendStatus(Enum):
+    """What the broker said of a stored message. Source: client/producer/SendStatus.java."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+class SendResult(msgspec.Struct, frozen=True):
+    """Where an accepted message (or the first one of a batch) went.
+
+    `message_id` is the client's UNIQ_KEY, `offset_message_id` the broker's id by position
+    (comma-joined for a batch), `queue_offset` the offset in `queue`.
+    """
+
+    status: SendStatus
+    message_id: str
+    offset_message_id: str
+    queue: MessageQueue
+    queue_offset: int
+
+
+class ConsumeStatus(Enum):
+    """A concurrent listener's verdict. Source: listener/ConsumeConcurrentlyStatus.java."""
+
+    CONSUME_SUCCESS = "CONSUME_SUCCESS"
+    RECONSUME_LATER = "RECONSUME_LATER"
+
+
+class ConsumeFrom(Enum):
+    """Where a group without a committed offset starts. Source: common/consumer/ConsumeFromWhere.java."""
+
+    LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"

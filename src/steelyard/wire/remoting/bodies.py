@@ -1,0 +1,235 @@
+"""JSON bodies of requests and responses, as typed data.
+
+Field names here are ours; the wire names are their camelCase, or what `field(name=...)` says. `bodies`
+holds data only: `fastjson` reads and writes the dialect of the Java peers, where keys may be numbers
+or objects. Tables keyed by MessageQueue are pairs here and become object keys there.
+Source: remoting/protocol/body/*.java, heartbeat/*.java, route/*.java, admin/*.java.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import field
+
+from steelyard.types import MessageQueue
+
+
+class Body(msgspec.Struct, frozen=True, rename="camel", omit_defaults=False):
+    """Root of the bodies."""
+
+
+# -- heartbeat (34) --------------------------------------------------------------------------------
+
+
+class SubscriptionData(Body, frozen=True):
+    """`sub_version` grows with every change, milliseconds in practice; `code_set` holds Java hash codes of the tags."""
+
+    topic: str
+    sub_string: str = "*"
+    tags_set: tuple[str, ...] = ()
+    code_set: tuple[int, ...] = ()
+    sub_version: int = 0
+    expression_type: str = "TAG"
+    class_filter_mode: bool = False
+
+
+class ProducerData(Body, frozen=True):
+    group_name: str
+
+
+class ConsumerData(Body, frozen=True):
+    """`consume_type`: CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull)."""
+
+    group_name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    subscription_data_set: tuple[SubscriptionData, ...] = ()
+    unit_mode: bool = False
+
+
+class HeartbeatData(Body, frozen=True):
+    client_id: str = field(name="clientID")
+    producer_data_set: tuple[ProducerData, ...] = ()
+    consumer_data_set: tuple[ConsumerData, ...] = ()
+
+
+class ConsumerListBody(Body, frozen=True):
+    """Answer to 38."""
+
+    consumer_id_list: tuple[str, ...]
+
+
+# -- routes (105, 106, 103) ------------------------------------------------------------------------
+
+
+class QueueData(Body, frozen=True):
+    """How many queues of a topic one broker has. `perm`: 4 read, 2 write, 1 inherit."""
+
+    broker_name: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int = 0
+
+
+class BrokerData(Body, frozen=True):
+    """Where the replicas of one broker name listen; id 0 is the master."""
+
+    cluster: str
+    broker_name: str
+    broker_addrs: dict[int, str]
+
+
+class TopicRouteData(Body, frozen=True):
+    """Answer to 105. `order_topic_conf`: `broker:queues;broker:queues` for strictly ordered topics."""
+
+    queue_datas: tuple[QueueData, ...]
+    broker_datas: tuple[BrokerData, ...]
+    order_topic_conf: str | None = None
+    filter_server_table: dict[str, tuple[str, ...]] = {}
+
+
+class ClusterInfo(Body, frozen=True):
+    """Answer to 106."""
+
+    broker_addr_table: dict[str, BrokerData]
+    cluster_addr_table: dict[str, tuple[str, ...]]
+
+
+class DataVersion(Body, frozen=True):
+    timestamp: int
+    counter: int
+    state_version: int = 0
+
+
+class TopicConfig(Body, frozen=True):
+    topic_name: str
+    read_queue_nums: int = 8
+    write_queue_nums: int = 8
+    perm: int = 6
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = {}
+
+
+class TopicConfigTable(Body, frozen=True):
+    """Topics of one broker: in 103 and as the answer to 21."""
+
+    topic_config_table: dict[str, TopicConfig]
+    data_version: DataVersion
+
+
+class RegisterBrokerBody(Body, frozen=True):
+    topic_config_serialize_wrapper: TopicConfigTable
+    filter_server_list: tuple[str, ...] = ()
+
+
+class KVTable(Body, frozen=True):
+    """Answer to 28, 103 and 219."""
+
+    table: dict[str, str]
+
+
+class TopicList(Body, frozen=True):
+    """Answer to 206 and 224."""
+
+    topic_list: tuple[str, ...]
+    broker_addr: str | None = None
+
+
+class GroupList(Body, frozen=True):
+    """Answer to 300."""
+
+    group_list: tuple[str, ...]
+
+
+class SubscriptionGroupConfig(Body, frozen=True):
+    """200, 201, 207."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    retry_queue_nums: int = 1
+    retry_max_times: int = 16
+    broker_id: int = 0
+    which_broker_when_consume_slowly: int = 1
+    notify_consumer_ids_changed_enable: bool = True
+
+
+class SubscriptionGroupTable(Body, frozen=True):
+    """Answer to 201."""
+
+    subscription_group_table: dict[str, SubscriptionGroupConfig]
+    data_version: DataVersion
+
+
+# -- locks (41, 42) --------------------------------------------------------------------------------
+
+
+class LockBatchBody(Body, frozen=True):
+    """41 and 42."""
+
+    consumer_group: str
+    client_id: str
+    mq_set: tuple[MessageQueue, ...]
+
+
+class LockBatchResponseBody(Body, frozen=True):
+    lock_ok_mq_set: tuple[MessageQueue, ...] = field(name="lockOKMQSet")
+
+
+# -- statistics (202, 203, 204, 208) ----------------------------------------------------------------
+
+
+class TopicOffset(Body, frozen=True):
+    min_offset: int
+    max_offset: int
+    last_update_timestamp: int
+
+
+class TopicStatsTable(Body, frozen=True):
+    """Answer to 202."""
+
+    offset_table: dict[MessageQueue, TopicOffset]
+
+
+class OffsetWrapper(Body, frozen=True):
+    """`pull_offset` is 5.x; `last_timestamp` the store time of the last message consumed, 0 if none."""
+
+    broker_offset: int
+    consumer_offset: int
+    last_timestamp: int = 0
+    pull_offset: int = 0
+
+
+class ConsumeStats(Body, frozen=True):
+    """Answer to 208."""
+
+    offset_table: dict[MessageQueue, OffsetWrapper]
+    consume_tps: float = 0.0
+
+
+class Connection(Body, frozen=True):
+    client_id: str
+    client_addr: str
+    language: str
+    version: int
+
+
+class ConsumerConnection(Body, frozen=True):
+    """Answer to 203."""
+
+    connection_set: tuple[Connection, ...]
+    subscription_table: dict[str, SubscriptionData]
+    consume_type: str
+    message_model: str
+    consume_from_where: str
+
+
+class ProducerConnection(Body, frozen=True):
+    """Answer to 204."""
+
+    connection_set: tuple[Connection, ...]

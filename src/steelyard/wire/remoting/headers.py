@@ -1,0 +1,340 @@
+"""Custom headers of requests and responses, as typed data.
+
+On the wire a header is the `ext` map of a `Command`, text to text. Field names here are ours; the wire
+names are the camelCase of them, or what `field(name=...)` says. `read` and `write` convert.
+
+Behaviour
+- Unknown keys are ignored: ACL signatures, namespaces (`ns`, `nsd`), `bname`, `lo`, `oway` ride there.
+- A required key that is missing, or text that is no number, raises `ProtocolError`, which names the key.
+- An optional field that is None is not written.
+Source: remoting/protocol/header/*.java, one class per request; CFNotNull marks what is required.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import msgspec
+from msgspec import field
+
+from steelyard.errors import ProtocolError
+
+
+class Header(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """Root of the custom headers."""
+
+
+H = TypeVar("H", bound=Header)
+
+
+def read(kind: type[H], ext: Mapping[str, str]) -> H:
+    """The typed header in `ext`. Raises ProtocolError, in words for the peer's remark."""
+    try:
+        return msgspec.convert(ext, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ProtocolError(f"header {kind.__name__}: {error}") from None
+
+
+def write(header: Header) -> dict[str, str]:
+    """The `ext` map of a header; booleans as Java prints them."""
+    fields: dict[str, object] = msgspec.to_builtins(header)
+    return {
+        name: ("true" if value else "false") if isinstance(value, bool) else str(value)
+        for name, value in fields.items()
+        if value is not None
+    }
+
+
+# -- sending -------------------------------------------------------------------------------------
+
+
+class SendMessageRequestHeader(Header, frozen=True, kw_only=True):
+    """10 SEND_MESSAGE. Header/SendMessageRequestHeader.java."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp: int
+    flag: int
+    properties: str = ""
+    reconsume_times: int = 0
+    unit_mode: bool = False
+    batch: bool = False
+    max_reconsume_times: int | None = None
+
+
+class SendMessageRequestHeaderV2(Header, frozen=True, kw_only=True):
+    """310 SEND_MESSAGE_V2 and 320 SEND_BATCH_MESSAGE: the same, with one-letter names."""
+
+    producer_group: str = field(name="a")
+    topic: str = field(name="b")
+    default_topic: str = field(name="c")
+    default_topic_queue_nums: int = field(name="d")
+    queue_id: int = field(name="e")
+    sys_flag: int = field(name="f")
+    born_timestamp: int = field(name="g")
+    flag: int = field(name="h")
+    properties: str = field(name="i", default="")
+    reconsume_times: int = field(name="j", default=0)
+    unit_mode: bool = field(name="k", default=False)
+    max_reconsume_times: int | None = field(name="l", default=None)
+    batch: bool = field(name="m", default=False)
+    broker_name: str | None = field(name="n", default=None)
+
+
+class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
+    """Answer to 10, 310 and 320. The Java client dies of a NullPointerException where the region or trace keys are missing."""
+
+    msg_id: str
+    queue_id: int
+    queue_offset: int
+    transaction_id: str | None = None
+    region: str = field(name="MSG_REGION", default="DefaultRegion")
+    trace_on: str = field(name="TRACE_ON", default="true")
+
+
+# -- pulling -------------------------------------------------------------------------------------
+
+
+class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
+    """11 PULL_MESSAGE. `sys_flag`: see `PullFlag`."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_msg_nums: int
+    sys_flag: int
+    commit_offset: int
+    suspend_timeout_millis: int
+    subscription: str | None = None
+    sub_version: int
+    expression_type: str | None = None
+    max_msg_bytes: int | None = None
+    bname: str | None = None
+
+
+class PullMessageResponseHeader(Header, frozen=True, kw_only=True):
+    """Answer to 11; the body is messages back to back."""
+
+    suggest_which_broker_id: int = 0
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+
+
+# -- offsets -------------------------------------------------------------------------------------
+
+
+class QueryConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
+    """14 QUERY_CONSUMER_OFFSET."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    set_zero_if_not_found: bool | None = None
+    bname: str | None = None
+
+
+class UpdateConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
+    """15 UPDATE_CONSUMER_OFFSET, mostly one-way."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    commit_offset: int
+    bname: str | None = None
+
+
+class QueueRequestHeader(Header, frozen=True, kw_only=True):
+    """30 GET_MAX_OFFSET, 31 GET_MIN_OFFSET, 32 GET_EARLIEST_MSG_STORETIME."""
+
+    topic: str
+    queue_id: int
+    bname: str | None = None
+
+
+class SearchOffsetRequestHeader(Header, frozen=True, kw_only=True):
+    """29 SEARCH_OFFSET_BY_TIMESTAMP. `boundary_type` (5.x): LOWER or UPPER."""
+
+    topic: str
+    queue_id: int
+    timestamp: int
+    boundary_type: str | None = None
+    bname: str | None = None
+
+
+class OffsetResponseHeader(Header, frozen=True, kw_only=True):
+    """Answer to 14, 29, 30, 31."""
+
+    offset: int
+
+
+class TimestampResponseHeader(Header, frozen=True, kw_only=True):
+    """Answer to 32."""
+
+    timestamp: int
+
+
+class ViewMessageRequestHeader(Header, frozen=True, kw_only=True):
+    """33 VIEW_MESSAGE_BY_ID: `offset` is the physical offset from the message id."""
+
+    offset: int
+    topic: str | None = None
+
+
+# -- clients -------------------------------------------------------------------------------------
+
+
+class UnregisterClientRequestHeader(Header, frozen=True, kw_only=True):
+    """35 UNREGISTER_CLIENT."""
+
+    client_id: str = field(name="clientID")
+    producer_group: str | None = None
+    consumer_group: str | None = None
+
+
+class ConsumerGroupHeader(Header, frozen=True, kw_only=True):
+    """38 GET_CONSUMER_LIST_BY_GROUP, 40 NOTIFY_CONSUMER_IDS_CHANGED, 203 GET_CONSUMER_CONNECTION_LIST."""
+
+    consumer_group: str
+
+
+class ProducerGroupHeader(Header, frozen=True, kw_only=True):
+    """204 GET_PRODUCER_CONNECTION_LIST."""
+
+    producer_group: str
+
+
+class ConsumerRunningInfoRequestHeader(Header, frozen=True, kw_only=True):
+    """307 GET_CONSUMER_RUNNING_INFO."""
+
+    consumer_group: str
+    client_id: str
+    jstack_enable: bool = False
+
+
+class ConsumerSendMsgBackRequestHeader(Header, frozen=True, kw_only=True):
+    """36 CONSUMER_SEND_MSG_BACK."""
+
+    offset: int
+    group: str
+    delay_level: int
+    origin_msg_id: str | None = None
+    origin_topic: str | None = None
+    unit_mode: bool = False
+    max_reconsume_times: int | None = None
+
+
+# -- topics and groups -----------------------------------------------------------------------------
+
+
+class CreateTopicRequestHeader(Header, frozen=True, kw_only=True):
+    """17 UPDATE_AND_CREATE_TOPIC."""
+
+    topic: str
+    default_topic: str
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_filter_type: str
+    topic_sys_flag: int | None = None
+    order: bool = False
+    attributes: str | None = None
+    force: bool = False
+
+
+class TopicRequestHeader(Header, frozen=True, kw_only=True):
+    """202 GET_TOPIC_STATS_INFO, 215 DELETE_TOPIC_IN_BROKER, 300 QUERY_TOPIC_CONSUME_BY_WHO."""
+
+    topic: str
+
+
+class ConsumeStatsRequestHeader(Header, frozen=True, kw_only=True):
+    """208 GET_CONSUME_STATS."""
+
+    consumer_group: str
+    topic: str | None = None
+
+
+class DeleteSubscriptionGroupRequestHeader(Header, frozen=True, kw_only=True):
+    """207 DELETE_SUBSCRIPTIONGROUP."""
+
+    group_name: str
+    clean_offset: bool = False
+
+
+# -- nameserver ----------------------------------------------------------------------------------
+
+
+class GetRouteInfoRequestHeader(Header, frozen=True, kw_only=True):
+    """105 GET_ROUTEINFO_BY_TOPIC."""
+
+    topic: str
+    accept_standard_json_only: bool | None = None
+
+
+class RegisterBrokerRequestHeader(Header, frozen=True, kw_only=True):
+    """103 REGISTER_BROKER. `body_crc32` is CRC-32 of the body & 0x7FFFFFFF."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    ha_server_addr: str
+    broker_id: int
+    heartbeat_timeout_millis: int | None = None
+    compressed: bool = False
+    body_crc32: int = 0
+
+
+class RegisterBrokerResponseHeader(Header, frozen=True, kw_only=True):
+    """Answer to 103."""
+
+    ha_server_addr: str | None = None
+    master_addr: str | None = None
+
+
+class BrokerIdentityHeader(Header, frozen=True, kw_only=True):
+    """104 UNREGISTER_BROKER, 322 QUERY_DATA_VERSION."""
+
+    broker_name: str
+    broker_addr: str
+    cluster_name: str
+    broker_id: int
+
+
+class QueryDataVersionResponseHeader(Header, frozen=True, kw_only=True):
+    """Answer to 322."""
+
+    changed: bool
+
+
+class KVConfigHeader(Header, frozen=True, kw_only=True):
+    """100 PUT_KV_CONFIG, 101 GET_KV_CONFIG, 102 DELETE_KV_CONFIG, 219 GET_KVLIST_BY_NAMESPACE."""
+
+    namespace: str
+    key: str = ""
+    value: str = ""
+
+
+class ValueResponseHeader(Header, frozen=True, kw_only=True):
+    """Answer to 101."""
+
+    value: str
+
+
+class DeleteTopicFromNamesrvRequestHeader(Header, frozen=True, kw_only=True):
+    """216 DELETE_TOPIC_IN_NAMESRV."""
+
+    topic: str
+    cluster_name: str | None = None
+
+
+class ClusterRequestHeader(Header, frozen=True, kw_only=True):
+    """224 GET_TOPICS_BY_CLUSTER."""
+
+    cluster: str
