@@ -8,10 +8,15 @@ Source: remoting/protocol/body/*.java, heartbeat/*.java, route/*.java, admin/*.j
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
-from msgspec import field
+from msgspec import Meta, field
 
 from steelyard.types import MessageQueue
+
+Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""Java's Long: a larger number from a peer is refused, for it could not be written again."""
 
 
 class Body(msgspec.Struct, frozen=True, rename="camel", omit_defaults=False):
@@ -27,8 +32,8 @@ class SubscriptionData(Body, frozen=True):
     topic: str
     sub_string: str = "*"
     tags_set: tuple[str, ...] = ()
-    code_set: tuple[int, ...] = ()
-    sub_version: int = 0
+    code_set: tuple[Long, ...] = ()
+    sub_version: Long = 0
     expression_type: str = "TAG"
     class_filter_mode: bool = False
 
@@ -67,10 +72,10 @@ class QueueData(Body, frozen=True):
     """How many queues of a topic one broker has. `perm`: 4 read, 2 write, 1 inherit."""
 
     broker_name: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
-    topic_sys_flag: int = 0
+    read_queue_nums: Long
+    write_queue_nums: Long
+    perm: Long
+    topic_sys_flag: Long = 0
 
 
 class BrokerData(Body, frozen=True):
@@ -98,18 +103,18 @@ class ClusterInfo(Body, frozen=True):
 
 
 class DataVersion(Body, frozen=True):
-    timestamp: int
-    counter: int
-    state_version: int = 0
+    timestamp: Long
+    counter: Long
+    state_version: Long = 0
 
 
 class TopicConfig(Body, frozen=True):
     topic_name: str
-    read_queue_nums: int = 8
-    write_queue_nums: int = 8
-    perm: int = 6
+    read_queue_nums: Long = 8
+    write_queue_nums: Long = 8
+    perm: Long = 6
     topic_filter_type: str = "SINGLE_TAG"
-    topic_sys_flag: int = 0
+    topic_sys_flag: Long = 0
     order: bool = False
     attributes: dict[str, str] = {}
 
@@ -152,10 +157,10 @@ class SubscriptionGroupConfig(Body, frozen=True):
     consume_enable: bool = True
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
-    retry_queue_nums: int = 1
-    retry_max_times: int = 16
-    broker_id: int = 0
-    which_broker_when_consume_slowly: int = 1
+    retry_queue_nums: Long = 1
+    retry_max_times: Long = 16
+    broker_id: Long = 0
+    which_broker_when_consume_slowly: Long = 1
     notify_consumer_ids_changed_enable: bool = True
 
 
@@ -185,9 +190,9 @@ class LockBatchResponseBody(Body, frozen=True):
 
 
 class TopicOffset(Body, frozen=True):
-    min_offset: int
-    max_offset: int
-    last_update_timestamp: int
+    min_offset: Long
+    max_offset: Long
+    last_update_timestamp: Long
 
 
 class TopicStatsTable(Body, frozen=True):
@@ -199,10 +204,10 @@ class TopicStatsTable(Body, frozen=True):
 class OffsetWrapper(Body, frozen=True):
     """`pull_offset` is 5.x; `last_timestamp` the store time of the last message consumed, 0 if none."""
 
-    broker_offset: int
-    consumer_offset: int
-    last_timestamp: int = 0
-    pull_offset: int = 0
+    broker_offset: Long
+    consumer_offset: Long
+    last_timestamp: Long = 0
+    pull_offset: Long = 0
 
 
 class ConsumeStats(Body, frozen=True):
@@ -216,7 +221,7 @@ class Connection(Body, frozen=True):
     client_id: str
     client_addr: str
     language: str
-    version: int
+    version: Long
 
 
 class ConsumerConnection(Body, frozen=True):

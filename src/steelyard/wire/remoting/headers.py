@@ -13,12 +13,18 @@ Source: remoting/protocol/header/*.java, one class per request; CFNotNull marks 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import field
+from msgspec import Meta, field
 
 from steelyard.errors import ProtocolError
+
+Int = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+"""Java's Integer."""
+
+Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""Java's Long."""
 
 
 class Header(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
@@ -55,16 +61,16 @@ class SendMessageRequestHeader(Header, frozen=True, kw_only=True):
     producer_group: str
     topic: str
     default_topic: str
-    default_topic_queue_nums: int
-    queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    default_topic_queue_nums: Int
+    queue_id: Int
+    sys_flag: Int
+    born_timestamp: Long
+    flag: Int
     properties: str = ""
-    reconsume_times: int = 0
+    reconsume_times: Int = 0
     unit_mode: bool = False
     batch: bool = False
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int | None = None
 
 
 class SendMessageRequestHeaderV2(Header, frozen=True, kw_only=True):
@@ -73,15 +79,15 @@ class SendMessageRequestHeaderV2(Header, frozen=True, kw_only=True):
     producer_group: str = field(name="a")
     topic: str = field(name="b")
     default_topic: str = field(name="c")
-    default_topic_queue_nums: int = field(name="d")
-    queue_id: int = field(name="e")
-    sys_flag: int = field(name="f")
-    born_timestamp: int = field(name="g")
-    flag: int = field(name="h")
+    default_topic_queue_nums: Int = field(name="d")
+    queue_id: Int = field(name="e")
+    sys_flag: Int = field(name="f")
+    born_timestamp: Long = field(name="g")
+    flag: Int = field(name="h")
     properties: str = field(name="i", default="")
-    reconsume_times: int = field(name="j", default=0)
+    reconsume_times: Int = field(name="j", default=0)
     unit_mode: bool = field(name="k", default=False)
-    max_reconsume_times: int | None = field(name="l", default=None)
+    max_reconsume_times: Int | None = field(name="l", default=None)
     batch: bool = field(name="m", default=False)
     broker_name: str | None = field(name="n", default=None)
 
@@ -90,8 +96,8 @@ class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 10, 310 and 320. The Java client dies of a NullPointerException where the region or trace keys are missing."""
 
     msg_id: str
-    queue_id: int
-    queue_offset: int
+    queue_id: Int
+    queue_offset: Long
     transaction_id: str | None = None
     region: str = field(name="MSG_REGION", default="DefaultRegion")
     trace_on: str = field(name="TRACE_ON", default="true")
@@ -105,26 +111,26 @@ class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
 
     consumer_group: str
     topic: str
-    queue_id: int
-    queue_offset: int
-    max_msg_nums: int
-    sys_flag: int
-    commit_offset: int
-    suspend_timeout_millis: int
+    queue_id: Int
+    queue_offset: Long
+    max_msg_nums: Int
+    sys_flag: Int
+    commit_offset: Long
+    suspend_timeout_millis: Long
     subscription: str | None = None
-    sub_version: int
+    sub_version: Long
     expression_type: str | None = None
-    max_msg_bytes: int | None = None
+    max_msg_bytes: Int | None = None
     bname: str | None = None
 
 
 class PullMessageResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 11; the body is messages back to back."""
 
-    suggest_which_broker_id: int = 0
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
+    suggest_which_broker_id: Int = 0
+    next_begin_offset: Long
+    min_offset: Long
+    max_offset: Long
 
 
 # -- offsets -------------------------------------------------------------------------------------
@@ -135,7 +141,7 @@ class QueryConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
 
     consumer_group: str
     topic: str
-    queue_id: int
+    queue_id: Int
     set_zero_if_not_found: bool | None = None
     bname: str | None = None
 
@@ -145,8 +151,8 @@ class UpdateConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
 
     consumer_group: str
     topic: str
-    queue_id: int
-    commit_offset: int
+    queue_id: Int
+    commit_offset: Long
     bname: str | None = None
 
 
@@ -154,7 +160,7 @@ class QueueRequestHeader(Header, frozen=True, kw_only=True):
     """30 GET_MAX_OFFSET, 31 GET_MIN_OFFSET, 32 GET_EARLIEST_MSG_STORETIME."""
 
     topic: str
-    queue_id: int
+    queue_id: Int
     bname: str | None = None
 
 
@@ -162,8 +168,8 @@ class SearchOffsetRequestHeader(Header, frozen=True, kw_only=True):
     """29 SEARCH_OFFSET_BY_TIMESTAMP. `boundary_type` (5.x): LOWER or UPPER."""
 
     topic: str
-    queue_id: int
-    timestamp: int
+    queue_id: Int
+    timestamp: Long
     boundary_type: str | None = None
     bname: str | None = None
 
@@ -171,19 +177,19 @@ class SearchOffsetRequestHeader(Header, frozen=True, kw_only=True):
 class OffsetResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 14, 29, 30, 31."""
 
-    offset: int
+    offset: Long
 
 
 class TimestampResponseHeader(Header, frozen=True, kw_only=True):
     """Answer to 32."""
 
-    timestamp: int
+    timestamp: Long
 
 
 class ViewMessageRequestHeader(Header, frozen=True, kw_only=True):
     """33 VIEW_MESSAGE_BY_ID: `offset` is the physical offset from the message id."""
 
-    offset: int
+    offset: Long
     topic: str | None = None
 
 
@@ -221,13 +227,13 @@ class ConsumerRunningInfoRequestHeader(Header, frozen=True, kw_only=True):
 class ConsumerSendMsgBackRequestHeader(Header, frozen=True, kw_only=True):
     """36 CONSUMER_SEND_MSG_BACK."""
 
-    offset: int
+    offset: Long
     group: str
-    delay_level: int
+    delay_level: Int
     origin_msg_id: str | None = None
     origin_topic: str | None = None
     unit_mode: bool = False
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int | None = None
 
 
 # -- topics and groups -----------------------------------------------------------------------------
@@ -238,11 +244,11 @@ class CreateTopicRequestHeader(Header, frozen=True, kw_only=True):
 
     topic: str
     default_topic: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
+    read_queue_nums: Int
+    write_queue_nums: Int
+    perm: Int
     topic_filter_type: str
-    topic_sys_flag: int | None = None
+    topic_sys_flag: Int | None = None
     order: bool = False
     attributes: str | None = None
     force: bool = False
@@ -285,10 +291,10 @@ class RegisterBrokerRequestHeader(Header, frozen=True, kw_only=True):
     broker_addr: str
     cluster_name: str
     ha_server_addr: str
-    broker_id: int
-    heartbeat_timeout_millis: int | None = None
+    broker_id: Long
+    heartbeat_timeout_millis: Long | None = None
     compressed: bool = False
-    body_crc32: int = 0
+    body_crc32: Int = 0
 
 
 class RegisterBrokerResponseHeader(Header, frozen=True, kw_only=True):
@@ -304,7 +310,13 @@ class BrokerIdentityHeader(Header, frozen=True, kw_only=True):
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int
+    broker_id: Long
+
+
+class BrokerNameHeader(Header, frozen=True, kw_only=True):
+    """205 WIPE_WRITE_PERM_OF_BROKER, 327 ADD_WRITE_PERM_OF_BROKER."""
+
+    broker_name: str
 
 
 class QueryDataVersionResponseHeader(Header, frozen=True, kw_only=True):

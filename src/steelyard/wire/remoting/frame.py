@@ -1,0 +1,306 @@
+"""Frames of the remoting protocol: commands to bytes, and bytes back to commands.
+
+    int32  size of what follows
+    int32  how the header is written (8 bits), size of the header (24 bits)
+    header
+    body
+
+Big-endian. The header is JSON (0) or RocketMQ's own binary form (1); each frame says which, and a
+response need not answer in the form of its request.
+Source: remoting/protocol/RemotingCommand.java, RocketMQSerializable.java, remoting/netty/NettyDecoder.java.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Annotated
+
+import msgspec
+
+from steelyard.errors import ProtocolError
+from steelyard.wire.remoting import fastjson
+from steelyard.wire.remoting.command import Command, Serialize
+
+FRAME_BYTES_MAX = 16_777_216
+"""NettySystemConfig: com.rocketmq.remoting.frameMaxLength; counts the whole frame."""
+
+HEADER_BYTES_MAX = 0xFFFFFF
+
+LANGUAGES = (
+    "JAVA",
+    "CPP",
+    "DOTNET",
+    "PYTHON",
+    "DELPHI",
+    "ERLANG",
+    "RUBY",
+    "OTHER",
+    "HTTP",
+    "GO",
+    "PHP",
+    "OMS",
+    "RUST",
+    "NODE_JS",
+)
+"""In the order of their codes: remoting/protocol/LanguageCode.java."""
+
+_CODES = {name: code for code, name in enumerate(LANGUAGES)}
+_OTHER = "OTHER"
+
+_PREFIX = struct.Struct(">iI")
+_BINARY = struct.Struct(">hBhiii")
+_SHORT_MAX = 0x7FFF
+
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
+
+# -- encoding --------------------------------------------------------------------------------------
+
+
+class _JsonHeader(msgspec.Struct, gc=False):
+    """The header in fastjson's order of keys; what is UNSET is left out."""
+
+    code: int
+    extFields: Mapping[str, str] | msgspec.UnsetType  # noqa: N815
+    flag: int
+    language: str
+    opaque: int
+    remark: str | msgspec.UnsetType
+    serializeTypeCurrentRPC: str  # noqa: N815
+    version: int
+
+
+_encode_json = msgspec.json.Encoder().encode
+
+
+def encode(command: Command, serialize: Serialize = Serialize.JSON) -> bytes:
+    """One whole frame. The binary form has 16 bits for code and version: larger ones are a bug of the caller."""
+    if serialize is Serialize.JSON:
+        header = encode_json_header(command)
+    else:
+        header = encode_binary_header(command)
+    assert len(header) <= HEADER_BYTES_MAX
+    body = command.body
+    return _PREFIX.pack(4 + len(header) + len(body), serialize << 24 | len(header)) + header + body
+
+
+def encode_json_header(command: Command) -> bytes:
+    """The header as fastjson writes it; `extFields` keep the order of `ext`."""
+    return _encode_json(
+        _JsonHeader(
+            command.code,
+            command.ext or msgspec.UNSET,
+            command.flag,
+            command.language,
+            command.opaque,
+            command.remark or msgspec.UNSET,
+            "JSON",
+            command.version,
+        )
+    )
+
+
+def encode_binary_header(command: Command) -> bytes:
+    remark = command.remark.encode()
+    entries: list[bytes] = []
+    for name, value in command.ext.items():
+        name_bytes, value_bytes = name.encode(), value.encode()
+        entries.append(len(name_bytes).to_bytes(2, "big") + name_bytes)
+        entries.append(len(value_bytes).to_bytes(4, "big") + value_bytes)
+    ext = b"".join(entries)
+    language = _CODES.get(command.language, _CODES[_OTHER])
+    fixed = _BINARY.pack(
+        command.code, language, command.version, command.opaque, command.flag, len(remark)
+    )
+    return fixed + remark + len(ext).to_bytes(4, "big") + ext
+
+
+# -- decoding --------------------------------------------------------------------------------------
+
+
+class Decoder:
+    """Cuts the bytes of one connection into commands.
+
+    Holds no more than one unfinished frame and copies bodies out, so the caller may reuse its
+    buffer. After a ProtocolError the connection is of no use: every later `feed` raises it again.
+    """
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._pending = bytearray()
+        self._needed = 0
+        """Nothing can be done before so many bytes are pending."""
+        self._error: ProtocolError | None = None
+
+    def feed(self, data: bytes | memoryview) -> list[Command]:
+        """The commands that `data` completes, in order.
+
+        Raises ProtocolError on what is no frame, as early as its first bytes tell; commands before
+        it in the same `data` are lost with the connection.
+        """
+        if self._error is not None:
+            raise self._error
+        pending = self._pending
+        if pending:
+            pending += data
+            if len(pending) < self._needed:
+                return []
+        try:
+            if pending:
+                with memoryview(pending) as view:
+                    commands, used = self._cut(view)
+            else:
+                commands, used = self._cut(data)
+        except ProtocolError as error:
+            self._error = error.with_traceback(None)
+            self._pending = bytearray()
+            raise
+        if not pending:
+            if used < len(data):
+                pending += data[used:]
+        elif used < len(pending):
+            del pending[:used]
+        else:
+            self._pending = bytearray()
+        return commands
+
+    def _cut(self, data: bytes | memoryview) -> tuple[list[Command], int]:
+        """The whole frames at the start of `data`, and how many bytes they take."""
+        commands: list[Command] = []
+        position, end = 0, len(data)
+        while end - position >= 8:
+            size, word = _PREFIX.unpack_from(data, position)
+            header_size = word & HEADER_BYTES_MAX
+            self._check(size, header_size)
+            stop = position + 4 + size
+            if end < stop:
+                self._needed = 4 + size
+                return commands, position
+            split = position + 8 + header_size
+            body = bytes(data[split:stop])
+            commands.append(decode_header(data[position + 8 : split], word >> 24, body))
+            position = stop
+        if end - position >= 4:
+            self._check(int.from_bytes(data[position : position + 4], "big", signed=True), 0)
+        self._needed = 8 if end - position >= 4 else 4
+        return commands, position
+
+    def _check(self, size: int, header_size: int) -> None:
+        if not 4 + header_size <= size <= self._frame_bytes_max - 4:
+            raise ProtocolError(
+                f"no frame: it claims {size} bytes, {header_size} of header; the limit is {self._frame_bytes_max}"
+            )
+
+
+class _Incoming(msgspec.Struct, gc=False):
+    """The header as peers mostly write it; anything else takes the lenient way."""
+
+    code: _Int32
+    extFields: dict[str, str] | None = None  # noqa: N815
+    flag: _Int32 = 0
+    language: str = _OTHER
+    opaque: _Int32 = 0
+    remark: str | None = None
+    version: _Int32 = 0
+
+
+_decode_json = msgspec.json.Decoder(_Incoming).decode
+
+
+def decode_header(header: bytes | memoryview, serialize: int, body: bytes = b"") -> Command:
+    """The command that `header`, written as `serialize` says, makes with `body`."""
+    if serialize == 0:
+        return _read_json(header, body)
+    if serialize == Serialize.ROCKETMQ:
+        return _read_binary(bytes(header), body)
+    raise ProtocolError(f"unknown serialize type {serialize}")
+
+
+def _read_json(header: bytes | memoryview, body: bytes) -> Command:
+    try:
+        found = _decode_json(header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = _read_lenient(bytes(header))
+    language = found.language
+    return Command(
+        found.code,
+        found.opaque,
+        found.flag,
+        found.extFields or {},
+        body,
+        found.remark or "",
+        language if language in _CODES else _OTHER,
+        found.version,
+    )
+
+
+def _read_lenient(header: bytes) -> _Incoming:
+    """A JSON header with numbers or booleans for texts, a language by number, or in Java's dialect."""
+    tree = fastjson.loads(header)
+    if not isinstance(tree, dict):
+        raise ProtocolError("header is no JSON object")
+    ext = tree.get("extFields") or {}
+    if not isinstance(ext, dict):
+        raise ProtocolError("header: extFields is no object")
+    language = tree.get("language")
+    if isinstance(language, int) and 0 <= language < len(LANGUAGES):
+        language = LANGUAGES[language]
+    remark = tree.get("remark")
+    fields = {
+        name: tree[name]
+        for name in ("code", "flag", "opaque", "version")
+        if tree.get(name) is not None
+    }
+    fields["extFields"] = {
+        _as_text(name): _as_text(value) for name, value in ext.items() if value is not None
+    }
+    fields["language"] = language if isinstance(language, str) else _OTHER
+    fields["remark"] = None if remark is None else _as_text(remark)
+    try:
+        return msgspec.convert(fields, _Incoming, strict=False)
+    except msgspec.ValidationError as error:
+        raise ProtocolError(f"header: {error}") from None
+
+
+def _as_text(value: object) -> str:
+    """A scalar as Java's `toString` gives it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    raise ProtocolError("header: an object or a list where a text belongs")
+
+
+def _read_binary(header: bytes, body: bytes) -> Command:
+    """RocketMQSerializable. Lengths that reach beyond the header, or short of its end, are refused."""
+    try:
+        code, language, version, opaque, flag, remark_size = _BINARY.unpack_from(header)
+        remark, position = _text_at(header, _BINARY.size, remark_size)
+        (ext_size,) = struct.unpack_from(">i", header, position)
+        position += 4
+        if ext_size != len(header) - position:
+            raise ProtocolError(f"binary header: extFields of {ext_size} bytes do not end it")
+        ext: dict[str, str] = {}
+        while position < len(header):
+            (size,) = struct.unpack_from(">h", header, position)
+            name, position = _text_at(header, position + 2, size)
+            (size,) = struct.unpack_from(">i", header, position)
+            ext[name], position = _text_at(header, position + 4, size)
+    except struct.error:
+        raise ProtocolError("binary header ends too early") from None
+    name = LANGUAGES[language] if language < len(LANGUAGES) else _OTHER
+    return Command(code, opaque, flag, ext, body, remark, name, version)
+
+
+def _text_at(header: bytes, position: int, size: int) -> tuple[str, int]:
+    """The text of `size` bytes at `position`, and the position after it."""
+    stop = position + size
+    if size < 0 or stop > len(header):
+        raise ProtocolError(f"binary header: a text of {size} bytes does not fit")
+    try:
+        return header[position:stop].decode(), stop
+    except UnicodeDecodeError:
+        raise ProtocolError("binary header: a text is not UTF-8") from None

@@ -1,0 +1,93 @@
+"""Message ids: by position (made by brokers) and by origin (made by producers), and the hosts in them.
+
+A host on the wire is 4 or 16 bytes of address and an int32 port, big-endian.
+Source: MessageDecoder.createMessageId, decodeMessageId; MessageClientIDSetter.java.
+"""
+
+from __future__ import annotations
+
+import struct
+from ipaddress import ip_address
+
+from steelyard.errors import ConfigError
+
+_DAY_MS = 86_400_000
+
+
+def host_bytes(address: str) -> bytes:
+    """`ip:port` (`[ip]:port` for IPv6) as a host on the wire. Raises ConfigError for names."""
+    host, _, port = address.rpartition(":")
+    try:
+        number = int(port)
+        if not 0 <= number <= 0xFFFF:
+            raise ValueError
+        return ip_address(host.strip("[]")).packed + number.to_bytes(4, "big")
+    except ValueError:
+        raise ConfigError(f"{address!r} is no address; give it as ip:port") from None
+
+
+def host_address(host: bytes) -> str:
+    """`ip:port` (`[ip]:port` for IPv6) of a host on the wire."""
+    ip = ip_address(host[:-4])
+    port = int.from_bytes(host[-4:], "big", signed=True)
+    return f"{ip}:{port}" if ip.version == 4 else f"[{ip}]:{port}"
+
+
+def offset_message_id(host: bytes, physical_offset: int) -> str:
+    """The id under which the broker at `host` finds the message again (VIEW_MESSAGE_BY_ID)."""
+    return (host + physical_offset.to_bytes(8, "big", signed=True)).hex().upper()
+
+
+def parse_offset_message_id(text: str) -> tuple[str, int]:
+    """(broker address, physical offset) of an id. Raises ConfigError where it is none."""
+    try:
+        data = bytes.fromhex(text)
+    except ValueError:
+        data = b""
+    if len(data) not in (16, 28) or len(text) != 2 * len(data):
+        raise ConfigError(f"{text!r} is no message id by position: that has 32 or 56 hex digits")
+    return host_address(data[:-8]), int.from_bytes(data[-8:], "big", signed=True)
+
+
+class UniqueIds:
+    """Ids that a producer gives its messages: ip, process, salt, milliseconds of the month, counter.
+
+    Unique among producers of different (ip, pid, salt), and for 65,536 messages a millisecond. The
+    month begins in UTC; Java takes its local time zone.
+    """
+
+    def __init__(self, ip: bytes, pid: int, salt: int) -> None:
+        assert len(ip) in (4, 16)
+        fixed = ip + struct.pack(">HI", pid & 0xFFFF, salt & 0xFFFFFFFF)
+        self._prefix = fixed.hex().upper()
+        self._counter = 0
+        self._month_start = 0
+        self._month_end = 0
+
+    def next(self, now: int) -> str:
+        """A fresh id: 32 hex digits, 56 where the ip is IPv6."""
+        if not self._month_start <= now < self._month_end:
+            self._month_start, self._month_end = _month_around(now)
+        counter = self._counter
+        self._counter = (counter + 1) & 0xFFFF
+        return f"{self._prefix}{now - self._month_start:08X}{counter:04X}"
+
+
+def _month_around(now: int) -> tuple[int, int]:
+    """Start and end of the UTC month of `now`, in milliseconds since the epoch."""
+    days = now // _DAY_MS
+    # Civil date from days, counted in years that begin with March: Howard Hinnant, chrono-Compatible
+    # Low-Level Date Algorithms. datetime would read no clock here, but pure rooms do without it.
+    era, day_of_era = divmod(days + 719_468, 146_097)
+    year_of_era = (
+        day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096
+    ) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    month = (5 * day_of_year + 2) // 153
+    first = days - (day_of_year - (153 * month + 2) // 5)
+    if month == 11:  # February
+        year = era * 400 + year_of_era + 1
+        length = 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    else:
+        length = (31, 30, 31, 30, 31, 31, 30, 31, 30, 31, 31)[month]
+    return first * _DAY_MS, (first + length) * _DAY_MS

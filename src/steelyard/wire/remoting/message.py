@@ -1,0 +1,351 @@
+"""Stored messages as they lie in logs and travel in pull replies, and batches as they travel in sends.
+
+A record (big-endian; 12 bytes more for each IPv6 host):
+
+    int32  size of the record         int64  born timestamp
+    int32  magic                      host   born host: 4 bytes ip, int32 port
+    int32  CRC-32 of the body         int64  store timestamp
+    int32  queue id                   host   store host
+    int32  flag                       int32  reconsume times
+    int64  queue offset               int64  prepared transaction offset
+    int64  physical offset            int32  body size, body
+    int32  system flag                int8   topic size (int16 under the second magic), topic
+                                      int16  properties size, properties
+
+A batch is messages back to back: int32 size, magic 0, CRC 0, flag, body size, body, int16 properties
+size, properties. Source: common/message/MessageDecoder.java, MessageVersion.java.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from steelyard.errors import MessageError, ProtocolError
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import ids
+from steelyard.wire.remoting import properties as props
+from steelyard.wire.remoting.flags import SysFlag, decompress
+
+MAGIC = 0xDAA320A7
+MAGIC_LONG_TOPIC = 0xDAA320AB
+"""For topics of more than 127 bytes: their size has two bytes."""
+
+_SHORT_TOPIC_BYTES_MAX = 127
+_TOPIC_BYTES_MAX = 32767
+_V6_FLAGS = SysFlag.BORN_HOST_V6 | SysFlag.STORE_HOST_V6
+_CRC_MASK = 0x7FFFFFFF
+
+_HEADS = {
+    v6_flags: struct.Struct(f">iIIiiqqiq{born}sq{store}siqi")
+    for v6_flags, born, store in (
+        (0, 8, 8),
+        (int(SysFlag.BORN_HOST_V6), 20, 8),
+        (int(SysFlag.STORE_HOST_V6), 8, 20),
+        (int(_V6_FLAGS), 20, 20),
+    )
+}
+"""Everything up to the body, by the IPv6 bits of the system flag."""
+
+_HEAD = _HEADS[0]
+_SIZE_AND_MAGIC = struct.Struct(">iI")
+_SYS_FLAG = struct.Struct(">i")
+_SYS_FLAG_POSITION = 36
+_RECORD_BYTES_MIN = _HEAD.size + 1 + 2
+_BATCH_HEAD = struct.Struct(">iiiii")
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+def encode_record(
+    *,
+    topic: str,
+    queue_id: int,
+    flag: int,
+    queue_offset: int,
+    physical_offset: int,
+    sys_flag: int,
+    born_timestamp: int,
+    born_host: bytes,
+    store_timestamp: int,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    body: bytes,
+    properties: bytes,
+) -> bytes:
+    """One record. The IPv6 bits of `sys_flag` are set from the hosts, whatever they were.
+
+    Raises MessageError where topic or properties are too long, or a number too large for its field.
+    """
+    name = topic.encode()
+    if len(name) > _TOPIC_BYTES_MAX:
+        raise MessageError(f"topic of {len(name)} bytes; the limit is {_TOPIC_BYTES_MAX}")
+    if len(properties) > props.PROPERTIES_BYTES_MAX:
+        raise MessageError(
+            f"properties of {len(properties)} bytes; the limit is {props.PROPERTIES_BYTES_MAX}"
+        )
+    v6_flags = (0 if len(born_host) == 8 else 0x10) | (0 if len(store_host) == 8 else 0x20)
+    head = _HEADS[v6_flags]
+    if len(name) <= _SHORT_TOPIC_BYTES_MAX:
+        magic, topic_size = MAGIC, len(name).to_bytes(1, "big")
+    else:
+        magic, topic_size = MAGIC_LONG_TOPIC, len(name).to_bytes(2, "big")
+    size = head.size + len(body) + len(topic_size) + len(name) + 2 + len(properties)
+    try:
+        fixed = head.pack(
+            size,
+            magic,
+            zlib.crc32(body) & _CRC_MASK,
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
+            sys_flag & ~0x30 | v6_flags,
+            born_timestamp,
+            born_host,
+            store_timestamp,
+            store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+            len(body),
+        )
+    except struct.error as error:
+        raise MessageError(f"a number of the message is out of range: {error}") from None
+    return b"".join((fixed, body, topic_size, name, len(properties).to_bytes(2, "big"), properties))
+
+
+def record_size(data: bytes | memoryview, position: int = 0) -> int:
+    """Size of the record that starts at `position`, all of which `data` must hold. Raises ProtocolError."""
+    if not 0 <= position <= len(data) - _RECORD_BYTES_MIN:
+        raise ProtocolError(f"no record at {position}: only {len(data)} bytes")
+    size, magic = _SIZE_AND_MAGIC.unpack_from(data, position)
+    if magic not in (MAGIC, MAGIC_LONG_TOPIC):
+        raise ProtocolError(f"no record at {position}: magic {magic:#x}")
+    if not _RECORD_BYTES_MIN <= size <= len(data) - position:
+        raise ProtocolError(f"record at {position} claims {size} of {len(data) - position} bytes")
+    size_found: int = size
+    return size_found
+
+
+class MessageView(msgspec.Struct, gc=False, eq=False):
+    """A message read from a record. Numbers are at hand; texts and bodies are decoded when asked for.
+
+    It holds no reference to the bytes it was read from. `broker_name` is what the reader was told.
+    """
+
+    broker_name: str
+    topic: str
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    """As stored: COMPRESSED stays set though `body` is plain."""
+    born_timestamp: int
+    born_host_bytes: bytes
+    store_timestamp: int
+    store_host_bytes: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_crc: int
+    stored_body: bytes
+    """The body as it lies in the record, compressed where the flag says so."""
+    property_bytes: bytes
+    _body: bytes | None = None
+    _properties: dict[str, str] | None = None
+
+    @property
+    def body(self) -> bytes:
+        """The body that the producer sent. Raises ProtocolError where it cannot be decompressed."""
+        if not self.sys_flag & 1:
+            return self.stored_body
+        if self._body is None:
+            self._body = decompress(self.stored_body, self.sys_flag)
+        return self._body
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """All properties, the system's too."""
+        if self._properties is None:
+            self._properties = props.decode_properties(self.property_bytes)
+        return self._properties
+
+    def property_of(self, name: str) -> str | None:
+        """One property, without decoding the others."""
+        if self._properties is not None:
+            return self._properties.get(name)
+        return props.property_of(self.property_bytes, name)
+
+    @property
+    def tags(self) -> str:
+        return self.property_of(props.TAGS) or ""
+
+    @property
+    def keys(self) -> str:
+        """The keys as sent, joined by spaces."""
+        return self.property_of(props.KEYS) or ""
+
+    @property
+    def queue(self) -> MessageQueue:
+        return MessageQueue(self.topic, self.broker_name, self.queue_id)
+
+    @property
+    def message_id(self) -> str:
+        """The producer's id, or the one by position where the producer gave none."""
+        return self.property_of(props.UNIQ_KEY) or self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        return ids.offset_message_id(self.store_host_bytes, self.physical_offset)
+
+    @property
+    def born_host(self) -> str:
+        """`ip:port` of the producer."""
+        return ids.host_address(self.born_host_bytes)
+
+    @property
+    def store_host(self) -> str:
+        """`ip:port` of the broker."""
+        return ids.host_address(self.store_host_bytes)
+
+    def verify(self) -> None:
+        """Raise ProtocolError where the body does not match its CRC."""
+        if zlib.crc32(self.stored_body) & _CRC_MASK != self.body_crc:
+            raise ProtocolError(f"body of message {self.offset_message_id} does not match its CRC")
+
+    def __eq__(self, other: object) -> bool:
+        """Equal records from equal brokers; what was decoded meanwhile does not count."""
+        if not isinstance(other, MessageView):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _STORED_FIELDS)
+
+    def __hash__(self) -> int:
+        return hash((self.topic, self.broker_name, self.queue_id, self.queue_offset))
+
+
+_STORED_FIELDS = [name for name in MessageView.__struct_fields__ if not name.startswith("_")]
+
+
+def decode_records(data: bytes, broker_name: str = "") -> list[MessageView]:
+    """The messages of records back to back: a pull reply, a slice of a log.
+
+    Checks sizes, not CRCs: see `MessageView.verify`. Raises ProtocolError where `data` is anything else.
+    """
+    views: list[MessageView] = []
+    position = 0
+    try:
+        while position < len(data):
+            view, position = _decode_record(data, position, broker_name)
+            views.append(view)
+    except (struct.error, IndexError):
+        raise ProtocolError(f"record at {position} ends too early") from None
+    return views
+
+
+def _decode_record(data: bytes, position: int, broker_name: str) -> tuple[MessageView, int]:
+    """The message at `position`, and the position after it."""
+    (sys_flag,) = _SYS_FLAG.unpack_from(data, position + _SYS_FLAG_POSITION)
+    head = _HEADS[sys_flag & 0x30]
+    (
+        size,
+        magic,
+        body_crc,
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        _,
+        born_timestamp,
+        born_host,
+        store_timestamp,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        body_size,
+    ) = head.unpack_from(data, position)
+    body_start = position + head.size
+    body_end = body_start + body_size
+    if magic == MAGIC:
+        topic_start = body_end + 1
+        topic_end = topic_start + data[body_end]
+    elif magic == MAGIC_LONG_TOPIC:
+        topic_start = body_end + 2
+        topic_end = topic_start + (data[body_end] << 8 | data[body_end + 1])
+    else:
+        raise ProtocolError(f"no record at {position}: magic {magic:#x}")
+    start = topic_end + 2
+    end = start + (data[topic_end] << 8 | data[topic_end + 1])
+    if body_size < 0 or end - position != size or end > len(data):
+        raise ProtocolError(f"record at {position}: its parts do not add up to {size} bytes")
+    view = MessageView(
+        broker_name,
+        str(data[topic_start:topic_end], "utf-8", "replace"),
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        born_timestamp,
+        born_host,
+        store_timestamp,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        body_crc,
+        data[body_start:body_end],
+        data[start:end],
+    )
+    return view, end
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+class BatchEntry(msgspec.Struct, frozen=True, gc=False):
+    """One message of a batch; topic and queue are in the header of the request."""
+
+    flag: int
+    body: bytes
+    properties: bytes
+
+
+def encode_batch(messages: Iterable[BatchEntry]) -> bytes:
+    """The body of SEND_BATCH_MESSAGE. Raises MessageError where properties are too long."""
+    parts: list[bytes] = []
+    for message in messages:
+        body, properties = message.body, message.properties
+        if len(properties) > props.PROPERTIES_BYTES_MAX:
+            raise MessageError(
+                f"properties of {len(properties)} bytes; the limit is {props.PROPERTIES_BYTES_MAX}"
+            )
+        size = _BATCH_HEAD.size + len(body) + 2 + len(properties)
+        # Magic and CRC are 0: the broker computes its own.
+        parts.append(_BATCH_HEAD.pack(size, 0, 0, message.flag, len(body)))
+        parts.append(body)
+        parts.append(len(properties).to_bytes(2, "big"))
+        parts.append(properties)
+    return b"".join(parts)
+
+
+def decode_batch(body: bytes) -> list[BatchEntry]:
+    """The messages of a SEND_BATCH_MESSAGE body. Raises ProtocolError where it is anything else."""
+    entries: list[BatchEntry] = []
+    position = 0
+    try:
+        while position < len(body):
+            size, _, _, flag, body_size = _BATCH_HEAD.unpack_from(body, position)
+            start = position + _BATCH_HEAD.size
+            split = start + body_size
+            end = split + 2 + (body[split] << 8 | body[split + 1])
+            if body_size < 0 or end - position != size or end > len(body):
+                raise ProtocolError(f"batch at {position}: its parts do not add up to {size} bytes")
+            entries.append(BatchEntry(flag, body[start:split], body[split + 2 : end]))
+            position = end
+    except (struct.error, IndexError):
+        raise ProtocolError(f"message of a batch at {position} ends too early") from None
+    return entries

@@ -1,0 +1,83 @@
+"""Properties of a message: `name U+0001 value U+0002`, repeated.
+
+RocketMQ 4.x leaves the last U+0002 out, 5.x writes it; both are read. Segments without a name or
+without a value do not count, and the last of two equal names wins.
+Source: MessageDecoder.messageProperties2String, string2messageProperties; common/message/MessageConst.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from steelyard.errors import MessageError
+
+NAME_END = "\x01"
+VALUE_END = "\x02"
+
+PROPERTIES_BYTES_MAX = 32767
+"""Java's Short.MAX_VALUE; a broker answers MESSAGE_ILLEGAL beyond it."""
+
+KEYS = "KEYS"
+KEY_SEPARATOR = " "
+TAGS = "TAGS"
+WAIT = "WAIT"
+DELAY = "DELAY"
+UNIQ_KEY = "UNIQ_KEY"
+RETRY_TOPIC = "RETRY_TOPIC"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QID = "REAL_QID"
+TRAN_MSG = "TRAN_MSG"
+PGROUP = "PGROUP"
+MIN_OFFSET = "MIN_OFFSET"
+MAX_OFFSET = "MAX_OFFSET"
+ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+RECONSUME_TIME = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+CONSUME_START_TIME = "CONSUME_START_TIME"
+MSG_REGION = "MSG_REGION"
+TRACE_ON = "TRACE_ON"
+CLUSTER = "CLUSTER"
+INSTANCE_ID = "INSTANCE_ID"
+SHARDING_KEY = "__SHARDINGKEY"
+DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+
+
+def encode_properties(properties: Mapping[str, str]) -> str:
+    """The text of a header's `properties`. Raises MessageError where a separator stands in the way."""
+    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    if text.count(VALUE_END) != len(properties):
+        raise MessageError("a property contains the separator U+0002")
+    # A value may contain U+0001, for readers split at the first one only.
+    if text.count(NAME_END) != len(properties) and any(NAME_END in name for name in properties):
+        raise MessageError("the name of a property contains the separator U+0001")
+    return text
+
+
+def decode_properties(properties: bytes | str) -> dict[str, str]:
+    """Names and values, in the order of the wire. Bytes that are no UTF-8 become U+FFFD, as in Java."""
+    text = properties if isinstance(properties, str) else str(properties, "utf-8", "replace")
+    found: dict[str, str] = {}
+    for segment in text.split(VALUE_END):
+        name, _, value = segment.partition(NAME_END)
+        if name and value:
+            found[name] = value
+    return found
+
+
+def property_of(properties: bytes, name: str) -> str | None:
+    """One value, without decoding the others; the same as `decode_properties(properties).get(name)`."""
+    prefix = name.encode() + b"\x01"
+    position = properties.rfind(b"\x02" + prefix)
+    if position >= 0:
+        start = position + 1 + len(prefix)
+    elif properties.startswith(prefix):
+        start = len(prefix)
+    else:
+        return None
+    end = properties.find(b"\x02", start)
+    value = properties[start:] if end < 0 else properties[start:end]
+    if value:
+        return str(value, "utf-8", "replace")
+    # The last one is empty and does not count; an earlier one might.
+    return decode_properties(properties).get(name)
