@@ -1,0 +1,212 @@
+"""The open files of one store: a bounded number of them, opened when needed, and what is not on the disk yet."""
+
+from __future__ import annotations
+
+import errno
+from collections import OrderedDict
+from contextlib import suppress
+
+import msgspec
+
+from steelyard.errors import DiskFullError, StorageError
+from steelyard.store.disk import Disk, File
+
+OPEN_FILES_MAX = 256
+"""Handles kept open. Half of them or more are left to connections under the usual limit of 1024."""
+
+FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+
+
+def storage_error(action: str, path: str, error: OSError) -> StorageError:
+    """The error a caller of the store gets for what the disk said."""
+    kind = DiskFullError if error.errno in FULL else StorageError
+    return kind(f"cannot {action} {path}: {error.strerror or error}")
+
+
+class Unsynced(msgspec.Struct, frozen=True):
+    """Files and folders with changes that the kernel has and the disk may not have yet."""
+
+    disk: Disk
+    paths: tuple[str, ...]
+    folders: tuple[str, ...]
+
+    def sync(self) -> None:
+        """Bring them to the disk. May run in any thread: it opens handles of its own.
+
+        What was deleted meanwhile is passed over. Raises StorageError when the disk refuses; then it
+        is not known what it has, and nothing that waits for this may be acknowledged.
+        """
+        for path in self.paths:
+            if not self.disk.exists(path):
+                continue
+            try:
+                file = self.disk.open(path)
+                try:
+                    file.sync()
+                finally:
+                    file.close()
+            except OSError as error:
+                if self.disk.exists(path):
+                    raise storage_error("sync", path, error) from error
+        for folder in self.folders:
+            try:
+                self.disk.sync_folder(folder)
+            except OSError as error:
+                if self.disk.exists(folder):
+                    raise storage_error("sync", folder, error) from error
+
+
+class Files:
+    """Reads and writes by path; turns the disk's errors into StorageError and DiskFullError.
+
+    A write that failed half-way is undone: the file is cut back to where the write began, at once or
+    before the next write to it.
+    """
+
+    def __init__(self, disk: Disk, open_max: int = OPEN_FILES_MAX) -> None:
+        self.disk = disk
+        self._open_max = open_max
+        self._open: OrderedDict[str, File] = OrderedDict()
+        self._unsynced: set[str] = set()
+        self._unsynced_folders: set[str] = set()
+        self._torn: dict[str, int] = {}
+
+    # -- one file --------------------------------------------------------------------------------
+
+    def create(self, path: str) -> None:
+        """Make the file and its folders; their names count as unsynced."""
+        folder = path.rpartition("/")[0]
+        try:
+            self.disk.make_folder(folder)
+        except OSError as error:
+            raise storage_error("make folder", folder, error) from error
+        self._file(path)
+        self.suspect(path)
+
+    def suspect(self, path: str) -> None:
+        """The file and the names on the way to it count as unsynced: an earlier process may have been killed."""
+        self._unsynced.add(path)
+        folder = path
+        while folder:
+            folder = folder.rpartition("/")[0]
+            self._unsynced_folders.add(folder)
+
+    def write(self, path: str, position: int, data: bytes) -> None:
+        """One write. When it raises, the file counts as unchanged."""
+        if self._torn:
+            self._mend(path)
+        file = self._file(path)
+        self._unsynced.add(path)
+        try:
+            file.write(position, data)
+        except (OSError, StorageError) as error:
+            self._torn[path] = position
+            with suppress(StorageError):  # it stays noted, for the next write to this file
+                self._mend(path)
+            if isinstance(error, StorageError):
+                raise
+            raise storage_error("write", path, error) from error
+
+    def read(self, path: str, position: int, size: int) -> bytes:
+        """`size` bytes; fewer only where the file ends."""
+        try:
+            return self._file(path).read(position, size)
+        except OSError as error:
+            raise storage_error("read", path, error) from error
+
+    def size(self, path: str) -> int:
+        """Bytes in the file."""
+        try:
+            return self._file(path).size()
+        except OSError as error:
+            raise storage_error("look at", path, error) from error
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cut the file."""
+        file = self._file(path)
+        self._unsynced.add(path)
+        try:
+            file.truncate(size)
+        except OSError as error:
+            raise storage_error("cut", path, error) from error
+
+    def sync(self, path: str) -> None:
+        """Bring one file to the disk, here and now."""
+        try:
+            self._file(path).sync()
+        except OSError as error:
+            raise storage_error("sync", path, error) from error
+        self._unsynced.discard(path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Put a file that was synced in the place of another, in one step, and bring that to the disk."""
+        self.forget(old)
+        self.forget(new)
+        folder = new.rpartition("/")[0]
+        try:
+            self.disk.rename(old, new)
+            self.disk.sync_folder(folder)
+        except OSError as error:
+            raise storage_error("replace", new, error) from error
+
+    def remove(self, path: str) -> None:
+        """Delete the file, or an empty folder; one that is not there is fine."""
+        self.forget(path)
+        self._unsynced.discard(path)
+        self._unsynced_folders.discard(path)
+        self._torn.pop(path, None)
+        try:
+            if self.disk.exists(path):
+                self.disk.remove(path)
+        except OSError as error:
+            raise storage_error("remove", path, error) from error
+
+    def forget(self, path: str) -> None:
+        """Close the handle, if there is one. What was written stays noted as unsynced."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            file.close()
+
+    def _file(self, path: str) -> File:
+        file = self._open.get(path)
+        if file is not None:
+            self._open.move_to_end(path)
+            return file
+        try:
+            file = self.disk.open(path)
+        except OSError as error:
+            raise storage_error("open", path, error) from error
+        self._open[path] = file
+        if len(self._open) > self._open_max:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def _mend(self, path: str) -> None:
+        position = self._torn.get(path)
+        if position is not None:
+            self.truncate(path, position)
+            del self._torn[path]
+
+    # -- all files -------------------------------------------------------------------------------
+
+    def dirty(self) -> bool:
+        """True when something may not be on the disk yet."""
+        return bool(self._unsynced or self._unsynced_folders)
+
+    def take(self, *, leave: str | None = None) -> Unsynced:
+        """What is unsynced, which is now the taker's duty; files whose name ends in `leave` are left for later."""
+        left = {path for path in self._unsynced if leave is not None and path.endswith(leave)}
+        taken = Unsynced(
+            self.disk,
+            tuple(sorted(self._unsynced - left)),
+            tuple(sorted(self._unsynced_folders)),
+        )
+        self._unsynced = left
+        self._unsynced_folders = set()
+        return taken
+
+    def close(self) -> None:
+        """Close all handles. They are opened again when needed."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()

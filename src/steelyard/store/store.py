@@ -1,0 +1,296 @@
+"""The store of one broker: a log per queue, and tables, below one data directory.
+
+    format                                      the version of what is here
+    tables/<name>.table                         see `tables`; the store's own is `logs`
+    logs/<topic>/<queue id>-<log id>/           one log; made when its first entry comes
+        <position>-<offset>.log, .index         one segment; see `segment`
+
+A log id is given once and never again, so that an address names one entry for ever. Names of topics and
+tables are escaped (`file_name`).
+
+What is promised. When an append has returned, the kernel has the entry: it survives the end of the
+process. When `flush`, or `Unsynced.sync` of what `take_dirty` gave afterwards, has returned, the disk has it.
+
+Threads. A store belongs to one thread. The one thing that may run elsewhere meanwhile is
+`Unsynced.sync()`. For group commit: append, append, ...; `unsynced = store.take_dirty()`; let another
+thread run `unsynced.sync()` while appends go on; then everything appended before `take_dirty` may be
+acknowledged. When `sync` raises, acknowledge nothing more and stop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import msgspec
+
+from steelyard.config import StoreConfig
+from steelyard.errors import StorageError
+from steelyard.store.disk import Disk
+from steelyard.store.files import Files, Unsynced
+from steelyard.store.index import Buffers
+from steelyard.store.log import LOG_ID_MAX, POSITION_BITS, Log
+from steelyard.store.recovery import LogRecovery, Recovery, TableRecovery
+from steelyard.store.segment import INDEX_SUFFIX
+from steelyard.store.tables import Table
+
+FORMAT = 1
+"""The version of the files that this program writes; it reads this one only."""
+
+BUFFERED_INDEXES_MAX = 512
+"""Logs that keep index rows in memory at once: with 4,096 rows of 20 bytes each 40 MiB at the very most."""
+
+NAME_BYTES_MAX = 200
+"""File systems allow 255; the rest is room for suffixes."""
+
+_FORMAT_WORD = "steelyard-store"
+_LAST_ID = "last id"
+_PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """A row of the table `logs`, under the log's id."""
+
+    topic: str
+    queue_id: int
+    deleted: bool = False
+    """Set before the files are deleted, so that a kill in between is made good at the next open."""
+
+
+class Store:
+    """See the module's text. Call `open` first."""
+
+    def __init__(self, disk: Disk, config: StoreConfig) -> None:
+        self._disk = disk
+        self._config = config
+        self._files = Files(disk)
+        self._buffers = Buffers(BUFFERED_INDEXES_MAX)
+        self._tables: dict[str, Table] = {}
+        self._topics: dict[str, dict[int, Log]] = {}
+        self._by_id: dict[int, Log] = {}
+        self._last_id = 0
+        self._is_open = False
+
+    # -- opening and closing ---------------------------------------------------------------------
+
+    def open(self, now: int) -> Recovery:
+        """Read what the data directory holds, repair it, drop what is too old; what was found.
+
+        Raises StorageError when the directory was written by a newer version or is not a store's.
+        """
+        assert not self._is_open
+        self._check_format()
+        tables = tuple(self._recover_tables())
+        self._is_open = True
+        entries = dict(self._entries())
+        for log_id, entry in entries.items():
+            log = self._make_log(log_id, entry)
+            if entry.deleted:
+                log.recover()
+                self._delete_files([log])
+        folders = self._folders()
+        recovered = []
+        for log_id, entry in entries.items():
+            if not entry.deleted:
+                log = self._add_log(log_id, entry)
+                if folders.pop(log.folder, None) is not None:
+                    recovered.append(log.recover())
+        self._last_id = max([self._last_id, *entries, *folders.values()])
+        self.drop_old(now)
+        return Recovery(
+            len(self._by_id),
+            sum(report.entries for report in recovered),
+            tuple(report for report in recovered if _was_repaired(report)),
+            tables,
+            tuple(sorted(folders)),
+        )
+
+    def _check_format(self) -> None:
+        if not self._disk.exists("format"):
+            if self._disk.exists("logs") or self._disk.exists("tables"):
+                raise StorageError("the data directory has logs but no file 'format'")
+            self._files.create("format.new")
+            self._files.write("format.new", 0, f"{_FORMAT_WORD} {FORMAT}\n".encode())
+            self._files.sync("format.new")
+            self._files.rename("format.new", "format")
+        words = self._files.read("format", 0, 64).decode("ascii", "replace").split()
+        if len(words) != 2 or words[0] != _FORMAT_WORD or not words[1].isdecimal():
+            raise StorageError("the file 'format' in the data directory is not a store's")
+        if int(words[1]) != FORMAT:
+            raise StorageError(
+                f"the data directory has format {words[1]}, this program reads {FORMAT}:"
+                " use the version that wrote it, or another directory"
+            )
+
+    def _recover_tables(self) -> Iterator[TableRecovery]:
+        for file in self._disk.list("tables"):
+            name, _, suffix = file.rpartition(".")
+            if suffix == "table":
+                table = self._tables[file] = Table(self._files, f"tables/{file}")
+                yield table.recover(name)
+
+    def _entries(self) -> Iterator[tuple[int, _Entry]]:
+        for key, value in self.table("logs").items():
+            if key == _LAST_ID:
+                self._last_id = int(value)
+            else:
+                yield int(key), msgspec.json.decode(value, type=_Entry)
+
+    def _folders(self) -> dict[str, int]:
+        """The folders of logs on the disk, with the log ids in their names."""
+        found = {}
+        for topic in self._disk.list("logs"):
+            for name in self._disk.list(f"logs/{topic}"):
+                log_id = name.partition("-")[2]
+                if log_id.isdecimal():
+                    found[f"logs/{topic}/{name}"] = int(log_id)
+        return found
+
+    def close(self) -> None:
+        """Write the index, bring everything to the disk and close the files. A closed store stays closed."""
+        if self._is_open:
+            self.flush()
+            self._files.close()
+            self._is_open = False
+
+    # -- logs ------------------------------------------------------------------------------------
+
+    def log(self, topic: str, queue_id: int) -> Log | None:
+        queues = self._topics.get(topic)
+        return None if queues is None else queues.get(queue_id)
+
+    def logs(self, topic: str) -> list[Log]:
+        """The logs of a topic, by queue id."""
+        return [log for _, log in sorted(self._topics.get(topic, {}).items())]
+
+    def topics(self) -> list[str]:
+        """Topics that have logs, sorted."""
+        return sorted(self._topics)
+
+    def create_log(self, topic: str, queue_id: int) -> Log:
+        """A new, empty log, or the one that is there. One write to a table; files come with the first entry."""
+        return self.create_logs(topic, (queue_id,))[0]
+
+    def create_logs(self, topic: str, queue_ids: tuple[int, ...]) -> list[Log]:
+        """The logs of these queues; those that are missing are made, all in one write."""
+        assert self._is_open
+        missing = [queue_id for queue_id in queue_ids if self.log(topic, queue_id) is None]
+        if missing:
+            last_id = self._last_id + len(missing)
+            if last_id > LOG_ID_MAX:
+                raise StorageError(f"all {LOG_ID_MAX} log ids have been given out")
+            new = {
+                self._last_id + 1 + number: _Entry(topic, queue_id)
+                for number, queue_id in enumerate(missing)
+            }
+            rows = [(str(log_id), msgspec.json.encode(entry)) for log_id, entry in new.items()]
+            self.table("logs").put_many([(_LAST_ID, str(last_id).encode()), *rows])
+            self._last_id = last_id
+            for log_id, entry in new.items():
+                self._add_log(log_id, entry)
+        queues = self._topics[topic] if queue_ids else {}
+        return [queues[queue_id] for queue_id in queue_ids]
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete all logs of a topic and their files; a topic without logs is fine. Their ids are not used again."""
+        logs = self._topics.pop(topic, {})
+        if not logs:
+            return
+        for log in logs.values():
+            del self._by_id[log.log_id]
+        gone = msgspec.json.encode
+        self.table("logs").put_many(
+            [
+                (str(log.log_id), gone(_Entry(topic, log.queue_id, deleted=True)))
+                for log in logs.values()
+            ]
+        )
+        self._delete_files(list(logs.values()))
+
+    def at_address(self, address: int) -> bytes | None:
+        """The entry that begins at an address; None when none does."""
+        log = self._by_id.get(address >> POSITION_BITS)
+        return None if log is None else log.at_address(address)
+
+    def drop_old(self, now: int) -> int:
+        """Delete segments past the configured retention; the number of entries gone. Call it now and then."""
+        if not self._config.retention_ms:
+            return 0
+        return sum(log.drop_old(now, self._config.retention_ms) for log in self._by_id.values())
+
+    def _make_log(self, log_id: int, entry: _Entry) -> Log:
+        folder = f"logs/{file_name(entry.topic)}/{entry.queue_id}-{log_id}"
+        name = (entry.topic, entry.queue_id, log_id)
+        return Log(self._files, self._buffers, self._config, folder, name)
+
+    def _add_log(self, log_id: int, entry: _Entry) -> Log:
+        log = self._by_id[log_id] = self._make_log(log_id, entry)
+        self._topics.setdefault(entry.topic, {})[entry.queue_id] = log
+        return log
+
+    def _delete_files(self, logs: list[Log]) -> None:
+        for log in logs:
+            log.delete()
+        folder = logs[0].folder.rpartition("/")[0]
+        if not self._disk.list(folder):
+            self._files.remove(folder)
+        self.table("logs").put_many([(str(log.log_id), None) for log in logs])
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def table(self, name: str) -> Table:
+        """The table of this name, made when its first value comes."""
+        assert self._is_open, "a table read before `open` would be empty"
+        file = f"{file_name(name)}.table"
+        table = self._tables.get(file)
+        if table is None:
+            table = self._tables[file] = Table(self._files, f"tables/{file}")
+        return table
+
+    # -- the disk --------------------------------------------------------------------------------
+
+    def dirty(self) -> bool:
+        """True when something was written that the disk may not have yet."""
+        return self._files.dirty()
+
+    def take_dirty(self) -> Unsynced:
+        """What must be synced for everything appended and put so far to be on the disk; see the class.
+
+        Index files are not in it: recovery makes lost rows anew.
+        """
+        return self._files.take(leave=INDEX_SUFFIX)
+
+    def flush_index(self) -> None:
+        """Write the index rows that wait in memory, so that the next start has less to read."""
+        self._buffers.flush()
+
+    def flush(self) -> None:
+        """Write the index and bring everything to the disk. In the store's own thread; it blocks."""
+        self._buffers.flush()
+        self._files.take().sync()
+
+    def check(self) -> None:
+        """Assert what must hold between the logs; for tests and simulation."""
+        for topic, queues in self._topics.items():
+            for queue_id, log in queues.items():
+                assert (log.topic, log.queue_id) == (topic, queue_id)
+                assert self._by_id[log.log_id] is log
+                assert log.log_id <= self._last_id
+                log.check()
+
+
+def file_name(name: str) -> str:
+    """A name that every file system takes, for any text; different texts have different names.
+
+    Letters, digits, `_` and `-` stay, other bytes of the UTF-8 become %XX; what is too long is cut and
+    ends in a hash. Names that differ in upper and lower case only need a file system that minds case.
+    """
+    data = name.encode()
+    escaped = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in data)
+    if len(escaped) <= NAME_BYTES_MAX:
+        return escaped
+    return f"{escaped[: NAME_BYTES_MAX - 33]}~{hashlib.sha256(data).hexdigest()[:32]}"
+
+
+def _was_repaired(report: LogRecovery) -> bool:
+    return bool(report.rows_made or report.rows_cut or report.bytes_cut or report.segments_cut)

@@ -1,0 +1,338 @@
+"""The store against a simple model, with kills inside writes, power cuts and a full disk.
+
+Laws
+- After a kill, everything whose call returned is there byte for byte, and of the call that was cut a
+  prefix (of a batch's entries, of a table's pairs).
+- After a power cut, each log is a prefix of what was appended, no shorter than what was synced; log
+  and index files are torn independently.
+- A full disk refuses a write and changes nothing.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
+from tests.store.conftest import NOW, build
+
+from steelyard.config import StoreConfig
+from steelyard.errors import DiskFullError
+from steelyard.store.log import Log
+from steelyard.store.memory import Killed, MemoryDisk
+from steelyard.store.store import Store
+from steelyard.wire.remoting.flags import tag_code
+
+CONFIG = StoreConfig(segment_bytes=1_500, index_flush_rows=3, retention_ms=0)
+TAGS = ("", "TagA", "TagB")
+Shape = tuple[int, str]
+"""Body size and tag of an entry to append."""
+
+shapes = st.tuples(st.integers(0, 400), st.sampled_from(TAGS))
+topics = st.sampled_from(("orders", "%RETRY%group", "t" * 200))
+pairs = st.tuples(st.sampled_from("abc"), st.none() | st.binary(max_size=50))
+
+
+class Expected:
+    """What one log should hold: all entries ever, with tags and times; `first` is the lowest that can be read."""
+
+    def __init__(self, log_id: int) -> None:
+        self.log_id = log_id
+        self.entries: list[bytes] = []
+        self.tags: list[str] = []
+        self.times: list[int] = []
+        self.first = 0
+        self.synced = 0
+        """Entries that a power cut must leave. A log that was synced while empty has none to lose."""
+
+
+class StoreMachine(RuleBasedStateMachine):
+    queues = Bundle("queues")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = MemoryDisk()
+        self.now = NOW
+        self.expected: dict[tuple[str, int], Expected] = {}
+        self.pairs: dict[str, bytes] = {}
+        self.ids: set[int] = set()
+        self.synced_ids: set[int] = set()
+        self.store = Store(self.disk, CONFIG)
+        self.store.open(self.now)
+
+    # -- ordinary life ---------------------------------------------------------------------------
+
+    @rule(target=queues, topic=topics, queue_id=st.integers(0, 2))
+    def create(self, topic: str, queue_id: int) -> tuple[str, int]:
+        log = self.store.create_log(topic, queue_id)
+        if (topic, queue_id) not in self.expected:
+            assert log.log_id not in self.ids, "a log id was given out twice"
+            self.ids.add(log.log_id)
+            self.expected[topic, queue_id] = Expected(log.log_id)
+        return topic, queue_id
+
+    @rule(queue=queues, batch=st.lists(shapes, min_size=1, max_size=8))
+    def append(self, queue: tuple[str, int], batch: list[Shape]) -> None:
+        expected = self.expected.get(queue)
+        if expected is None:
+            return
+        log = self._log(queue)
+        entries = self._build(log, batch)
+        first = log.max_offset
+        if len(entries) == 1:
+            assert log.append(*entries[0], self.now) == first
+        else:
+            assert log.append_many(entries, self.now) == first
+        self._note(expected, entries, batch)
+
+    @rule(elapsed=st.integers(1, 50))
+    def wait(self, elapsed: int) -> None:
+        self.now += elapsed
+
+    @rule(change=st.lists(pairs, min_size=1, max_size=3))
+    def put(self, change: list[tuple[str, bytes | None]]) -> None:
+        self.store.table("offsets").put_many(change)
+        self._change(change)
+
+    @rule(topic=topics)
+    def delete_topic(self, topic: str) -> None:
+        self.store.delete_topic(topic)
+        self.expected = {queue: log for queue, log in self.expected.items() if queue[0] != topic}
+
+    @rule(age=st.integers(0, 100))
+    def drop_old(self, age: int) -> None:
+        for queue, expected in self.expected.items():
+            log = self._log(queue)
+            gone = log.drop_old(self.now, age)
+            assert log.min_offset == expected.first + gone
+            assert all(self.now - at > age for at in expected.times[expected.first :][:gone])
+            expected.first = log.min_offset
+            expected.synced = max(expected.synced, log.min_offset)
+
+    @rule()
+    def flush(self) -> None:
+        self.store.flush()
+        self._note_synced()
+
+    @rule()
+    def flush_index(self) -> None:
+        self.store.flush_index()
+
+    @rule()
+    def group_commit(self) -> None:
+        self.store.take_dirty().sync()
+        self._note_synced()
+
+    @rule(queue=queues, room=st.integers(0, 2_000), batch=st.lists(shapes, min_size=1, max_size=6))
+    def append_on_a_full_disk(self, queue: tuple[str, int], room: int, batch: list[Shape]) -> None:
+        if queue not in self.expected:
+            return
+        log = self._log(queue)
+        entries = self._build(log, batch)
+        self.disk.room_bytes = room
+        try:
+            log.append_many(entries, self.now)
+        except DiskFullError:
+            pass
+        else:
+            self._note(self.expected[queue], entries, batch)
+        self.disk.room_bytes = None
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    @rule()
+    def stop_cleanly(self) -> None:
+        self.store.close()
+        self._note_synced()
+        assert self._reopen(self.disk.copy()) == 0
+
+    @rule()
+    def kill(self) -> None:
+        assert self._reopen(self.disk.copy()) == 0
+
+    @rule(queue=queues, alive=st.integers(0, 1_500), batch=st.lists(shapes, min_size=1, max_size=8))
+    def kill_in_an_append(self, queue: tuple[str, int], alive: int, batch: list[Shape]) -> None:
+        expected = self.expected.get(queue)
+        if expected is None:
+            return
+        log = self._log(queue)
+        entries = self._build(log, batch)
+        self.disk.kill_after_bytes = alive
+        try:
+            log.append_many(entries, self.now)
+        except Killed:
+            self._reopen(self.disk.copy())
+            kept = self._log(queue).max_offset - len(expected.entries)
+            assert 0 <= kept < len(entries) or (kept == len(entries) and alive)
+            self._note(expected, entries[:kept], batch[:kept])
+        else:
+            self.disk.kill_after_bytes = None
+            self._note(expected, entries, batch)
+
+    @rule(alive=st.integers(0, 200), change=st.lists(pairs, min_size=1, max_size=3))
+    def kill_in_a_put(self, alive: int, change: list[tuple[str, bytes | None]]) -> None:
+        self.disk.kill_after_bytes = alive
+        try:
+            self.store.table("offsets").put_many(change)
+        except Killed:
+            self._reopen(self.disk.copy())
+            found = dict(self.store.table("offsets").items())
+            before = dict(self.pairs)
+            for count in range(len(change)):
+                self.pairs = dict(before)
+                self._change(change[:count])
+                if self.pairs == found:
+                    return
+            raise AssertionError(f"{found} is no prefix of {change} on {before}") from None
+        self.disk.kill_after_bytes = None
+        self._change(change)
+
+    @rule(topic=topics, queue_id=st.integers(3, 5), alive=st.integers(0, 100))
+    def kill_in_a_creation(self, topic: str, queue_id: int, alive: int) -> None:
+        self.disk.kill_after_bytes = alive
+        try:
+            self.create(topic, queue_id)
+        except Killed:
+            self._reopen(self.disk.copy())
+            log = self.store.log(topic, queue_id)
+            if log is not None:
+                self.create(topic, queue_id)
+        self.disk.kill_after_bytes = None
+
+    @rule(seed=st.integers(0, 1_000_000))
+    def lose_power(self, seed: int) -> None:
+        self._reopen(self.disk.lose_power(Random(seed)))
+        for queue, expected in list(self.expected.items()):
+            log = self.store.log(*queue)
+            if log is None or log.log_id != expected.log_id:
+                assert not expected.synced, f"{queue} was synced and is gone"
+                del self.expected[queue]
+                continue
+            assert expected.synced <= log.max_offset <= len(expected.entries)
+            for kept in (expected.entries, expected.tags, expected.times):
+                del kept[log.max_offset :]
+        for topic in self.store.topics():
+            for log in self.store.logs(topic):
+                # The deletion of its topic was not synced: it is back, empty.
+                back = self.expected.setdefault((topic, log.queue_id), Expected(log.log_id))
+                assert back.entries or not log.max_offset
+        # An id that was not synced may be given out again.
+        self.ids = self.synced_ids | {expected.log_id for expected in self.expected.values()}
+        self.pairs = dict(self.store.table("offsets").items())
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    @rule(
+        queue=queues,
+        data=st.data(),
+        count_max=st.integers(1, 10),
+        bytes_max=st.integers(1, 3_000),
+    )
+    def read(
+        self, queue: tuple[str, int], data: st.DataObject, count_max: int, bytes_max: int
+    ) -> None:
+        expected = self.expected.get(queue)
+        if expected is None or expected.first == len(expected.entries):
+            return
+        offset = data.draw(st.integers(expected.first, len(expected.entries) - 1))
+        part = self._log(queue).read(offset, count_max, bytes_max)
+        assert part.first_offset == offset
+        assert part.next_offset == offset + part.count
+        assert 1 <= part.count <= count_max
+        assert part.count == 1 or len(part.data) <= bytes_max
+        assert part.data == b"".join(expected.entries[offset : part.next_offset])
+
+    @rule(queue=queues, tags=st.sets(st.sampled_from(TAGS[1:]), min_size=1))
+    def read_tagged(self, queue: tuple[str, int], tags: set[str]) -> None:
+        expected = self.expected.get(queue)
+        if expected is None:
+            return
+        log = self._log(queue)
+        codes = frozenset(tag_code(tag) for tag in sorted(tags))
+        offset, found, count = log.min_offset, b"", 0
+        while offset < log.max_offset:
+            part = log.read(offset, 3, 1_000, codes)
+            assert part.next_offset > offset
+            assert offset <= part.first_offset <= part.next_offset
+            offset, found, count = part.next_offset, found + part.data, count + part.count
+        wanted = [
+            entry
+            for entry, tag in zip(expected.entries, expected.tags, strict=True)
+            if tag in tags and expected.entries.index(entry) >= expected.first
+        ]
+        assert (found, count) == (b"".join(wanted), len(wanted))
+
+    @rule(queue=queues, back=st.integers(-10, 200), upper=st.booleans())
+    def find_by_time(self, queue: tuple[str, int], back: int, upper: bool) -> None:
+        expected = self.expected.get(queue)
+        if expected is None:
+            return
+        at = self.now - back
+        live = range(expected.first, len(expected.entries))
+        if upper:
+            fits = [offset for offset in live if expected.times[offset] <= at]
+            wanted = fits[-1] if fits else expected.first
+        else:
+            fits = [offset for offset in live if expected.times[offset] >= at]
+            wanted = fits[0] if fits else len(expected.entries)
+        assert self._log(queue).offset_at_time(at, upper) == wanted
+
+    @invariant()
+    def agrees_with_the_model(self) -> None:
+        self.store.check()
+        assert dict(self.store.table("offsets").items()) == self.pairs
+        for queue, expected in self.expected.items():
+            log = self._log(queue)
+            assert (log.min_offset, log.max_offset) == (expected.first, len(expected.entries))
+
+    def teardown(self) -> None:
+        for queue, expected in self.expected.items():
+            log = self._log(queue)
+            for offset in range(expected.first, len(expected.entries)):
+                assert log.entry_at(offset) == expected.entries[offset]
+
+    # -- the model's own business ----------------------------------------------------------------
+
+    def _log(self, queue: tuple[str, int]) -> Log:
+        log = self.store.log(*queue)
+        assert log is not None
+        return log
+
+    def _build(self, log: Log, batch: list[Shape]) -> list[tuple[bytes, int]]:
+        entries: list[tuple[bytes, int]] = []
+        size = 0
+        for number, (body_bytes, tag) in enumerate(batch):
+            body = bytes([number]) * body_bytes
+            entry = build(log, body, tag, self.now, skip=number, skip_bytes=size)
+            entries.append((entry, tag_code(tag) if tag else 0))
+            size += len(entry)
+        return entries
+
+    def _note(
+        self, expected: Expected, entries: list[tuple[bytes, int]], batch: list[Shape]
+    ) -> None:
+        expected.entries += [entry for entry, _ in entries]
+        expected.tags += [tag for _, tag in batch]
+        expected.times += [self.now] * len(entries)
+
+    def _note_synced(self) -> None:
+        for expected in self.expected.values():
+            expected.synced = len(expected.entries)
+        self.synced_ids = set(self.ids)
+
+    def _change(self, change: list[tuple[str, bytes | None]]) -> None:
+        for key, value in change:
+            if value is None:
+                self.pairs.pop(key, None)
+            else:
+                self.pairs[key] = value
+
+    def _reopen(self, disk: MemoryDisk) -> int:
+        self.disk = disk
+        self.store = Store(disk, CONFIG)
+        return self.store.open(self.now).bytes_cut
+
+
+StoreMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestStore = StoreMachine.TestCase

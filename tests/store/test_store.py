@@ -1,0 +1,439 @@
+"""The store as a whole: ids, deletion, names, formats, opening, and what is synced."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.store.conftest import NOW, build, build_batch, opened
+
+from steelyard.config import StoreConfig
+from steelyard.errors import StorageError
+from steelyard.live.disk import LiveDisk
+from steelyard.store.disk import Disk
+from steelyard.store.files import OPEN_FILES_MAX
+from steelyard.store.index import ROW_BYTES
+from steelyard.store.log import Log
+from steelyard.store.memory import MemoryDisk
+from steelyard.store.recovery import LogRecovery, Recovery, TableRecovery
+from steelyard.store.store import BUFFERED_INDEXES_MAX, NAME_BYTES_MAX, Store, file_name
+from steelyard.wire.remoting.flags import tag_code
+
+
+def put(log: Log, body: bytes = b"body", tags: str = "") -> bytes:
+    entry = build(log, body, tags)
+    log.append(entry, tag_code(tags) if tags else 0, NOW)
+    return entry
+
+
+def found(store: Store, topic: str, queue_id: int) -> Log:
+    log = store.log(topic, queue_id)
+    assert log is not None
+    return log
+
+
+def sizes(disk: MemoryDisk, suffix: str) -> dict[str, int]:
+    return {path: file.size() for path, file in disk.files.items() if path.endswith(suffix)}
+
+
+def test_logs_by_topic_and_queue(disk: Disk) -> None:
+    store, recovery = opened(disk)
+    assert recovery == Recovery()
+    one = store.create_log("orders", 1)
+    zero = store.create_log("orders", 0)
+    other = store.create_log("bills", 0)
+    assert store.create_log("orders", 1) is one
+    assert store.log("orders", 1) is one
+    assert store.log("orders", 2) is None
+    assert store.log("nothing", 0) is None
+    assert store.logs("orders") == [zero, one]
+    assert store.logs("nothing") == []
+    assert store.topics() == ["bills", "orders"]
+    assert len({log.log_id for log in (zero, one, other)}) == 3
+    assert store.create_logs("orders", (2, 0)) == [found(store, "orders", 2), zero]
+    store.check()
+
+
+def test_ids_and_addresses_are_stable(disk: Disk) -> None:
+    store, _ = opened(disk)
+    ids = {queue: store.create_log("orders", queue).log_id for queue in range(3)}
+    address = found(store, "orders", 1).next_address
+    entry = put(found(store, "orders", 1))
+    store.close()
+    store, recovery = opened(disk)
+    assert {log.queue_id: log.log_id for log in store.logs("orders")} == ids
+    assert (recovery.logs, recovery.entries, recovery.repaired) == (3, 1, ())
+    assert store.at_address(address) == entry
+
+
+def test_a_deleted_topic_frees_its_files_and_not_its_ids(disk: Disk) -> None:
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    store.create_log("bills", 0)
+    address = log.next_address
+    put(log)
+    assert store.at_address(address) is not None
+    store.delete_topic("orders")
+    store.delete_topic("never there")
+    assert store.at_address(address) is None
+    assert store.log("orders", 0) is None
+    assert disk.list("logs") == []
+    assert (log.read(0, 32, 1_000).count, log.min_offset, log.max_offset) == (0, 1, 1)
+    again = store.create_log("orders", 0)
+    assert again.log_id > 2
+    assert (again.min_offset, again.max_offset) == (0, 0)
+    store.delete_topic("orders")
+    store.close()
+    store, recovery = opened(disk)
+    assert store.topics() == ["bills"]
+    assert recovery.unknown == ()
+    assert store.create_log("orders", 0).log_id > again.log_id
+
+
+def test_a_kill_while_a_topic_is_deleted_is_made_good_at_the_next_start() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    for queue in range(2):
+        put(store.create_log("orders", queue))
+
+    class Refusing(MemoryDisk):
+        def remove(self, path: str) -> None:
+            raise OSError(5, "input/output error")
+
+    refusing = Refusing()
+    refusing.files, refusing.folders = disk.files, disk.folders
+    store, _ = opened(refusing)
+    with pytest.raises(StorageError, match="cannot remove"):
+        store.delete_topic("orders")
+    assert disk.list("logs") == ["orders"]
+    store, recovery = opened(disk)
+    assert store.topics() == []
+    assert recovery.unknown == ()
+    assert disk.list("logs") == []
+
+
+def test_a_log_that_no_table_knows_is_left_alone_and_its_id_not_given_out() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    for queue in range(3):
+        put(store.create_log("orders", queue))
+    before = sizes(disk, ".log")
+    disk.files["tables/logs.table"].truncate(0)
+    store, recovery = opened(disk)
+    assert recovery.unknown == ("logs/orders/0-1", "logs/orders/1-2", "logs/orders/2-3")
+    assert store.create_log("orders", 0).log_id == 4
+    assert sizes(disk, ".log") == before
+
+
+def test_a_torn_tail_is_cut_and_reported(disk: Disk) -> None:
+    store, _ = opened(disk, StoreConfig(index_flush_rows=4))
+    log = store.create_log("orders", 7)
+    written = [put(log, b"%d" % number, "TagA") for number in range(6)]
+    store.flush_index()
+    path = next(name for name in disk.list(log.folder) if name.endswith(".log"))
+    file = disk.open(f"{log.folder}/{path}")
+    file.write(file.size(), build(log, b"torn")[:-1])
+    store, recovery = opened(disk)
+    assert recovery == Recovery(
+        1,
+        6,
+        (LogRecovery("orders", 7, 6, bytes_cut=len(build(log, b"torn")) - 1),),
+        (TableRecovery("logs", 2),),
+    )
+    log = found(store, "orders", 7)
+    assert log.read(0, 32, 100_000).data == b"".join(written)
+    written.append(put(log, b"after", "TagA"))
+    assert log.read(0, 32, 100_000, frozenset((tag_code("TagA"),))).data == b"".join(written)
+
+
+def test_rows_made_anew_are_those_that_were_lost() -> None:
+    """Bodies, IPv6 hosts, long topics, tags that are not ASCII: the log alone gives the whole index."""
+    disk = MemoryDisk()
+    store, _ = opened(disk, StoreConfig())
+    for topic in ("orders", "t" * 200):
+        log = store.create_log(topic, 0)
+        for number, tag in enumerate(("", "TagA", "größe", "🚀", "a b", "x" * 300)):
+            entry = build(log, b"b" * number * 70, tag, ipv6=number % 2 == 1)
+            log.append(entry, tag_code(tag) if tag else 0, NOW)
+    killed = disk.copy()
+    store.flush()
+    again, recovery = opened(killed, StoreConfig())
+    assert [(report.entries, report.rows_made) for report in recovery.repaired] == [(6, 6)] * 2
+    again.flush()
+    rows = {path: bytes(file.data) for path, file in disk.files.items() if path.endswith("index")}
+    assert rows == {path: bytes(killed.files[path].data) for path in rows}
+    assert [len(row) for row in rows.values()] == [6 * ROW_BYTES] * 2
+
+
+def test_rows_that_point_past_the_log_are_cut() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk, StoreConfig())
+    log = store.create_log("orders", 0)
+    written = [put(log, b"%d" % number) for number in range(10)]
+    store.flush()
+    path = next(iter(sizes(disk, ".log")))
+    disk.files[path].truncate(len(b"".join(written[:4])) + 50)
+    store, recovery = opened(disk, StoreConfig())
+    assert recovery.repaired == (LogRecovery("orders", 0, 4, rows_cut=6, bytes_cut=50),)
+    assert found(store, "orders", 0).read(0, 32, 100_000).data == b"".join(written[:4])
+
+
+@pytest.mark.parametrize("place", range(0, 120, 7))
+def test_a_flipped_bit_in_the_tail_ends_the_log_there_unless_nothing_guards_it(place: int) -> None:
+    """Sizes, magic, offset, address and body are guarded; flags, times and hosts are not."""
+    disk = MemoryDisk()
+    store, _ = opened(disk, StoreConfig())
+    log = store.create_log("orders", 0)
+    for _ in range(3):
+        put(log, b"b" * 40, "Tag")
+    path = next(iter(sizes(disk, ".log")))
+    size = log.size() // 3
+    disk.files[path].data[size + place] ^= 1
+    store, _ = opened(disk, StoreConfig())
+    unguarded = {*range(12, 20), *range(36, 84)}
+    entries = 3 if place in unguarded else 1
+    assert found(store, "orders", 0).max_offset == entries
+
+
+def test_a_gap_between_segments_ends_the_log() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    written = [put(log, b"b" * 100) for _ in range(50)]
+    store.flush()
+    paths = sorted(sizes(disk, ".log"))
+    assert len(paths) > 3
+    disk.files[paths[1]].truncate(disk.files[paths[1]].size() - 1)
+    after = sum(disk.files[path].size() for path in paths[2:])
+    store, recovery = opened(disk)
+    (report,) = recovery.repaired
+    assert report.segments_cut == len(paths) - 2
+    assert report.bytes_cut == after + len(written[0]) - 1
+    log = found(store, "orders", 0)
+    assert [log.entry_at(offset) for offset in range(log.max_offset)] == written[: report.entries]
+    put(log)
+    store.check()
+
+
+def test_a_lost_index_file_of_an_old_segment_is_made_again() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    written = [put(log, b"b" * 100) for _ in range(50)]
+    store.flush()
+    disk.remove(sorted(sizes(disk, ".index"))[1])
+    store, recovery = opened(disk)
+    (report,) = recovery.repaired
+    assert (report.rows_made > 3, report.bytes_cut, report.entries) == (True, 0, 50)
+    log = found(store, "orders", 0)
+    assert [log.entry_at(offset) for offset in range(50)] == written
+
+
+def test_strange_files_in_a_log_folder_are_left_alone() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    put(log)
+    for name in ("notes.log", "1-x.index", "README"):
+        disk.open(f"{log.folder}/{name}").write(0, b"hello")
+    store, _ = opened(disk)
+    assert found(store, "orders", 0).max_offset == 1
+    assert disk.exists(f"{log.folder}/README")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"steelyard-store 2\n", "has format 2, this program reads 1"),
+        (b"steelyard-store one\n", "is not a store's"),
+        (b"", "is not a store's"),
+        (b"\xff\xfe\x00", "is not a store's"),
+    ],
+)
+def test_other_formats_are_refused(disk: Disk, text: bytes, message: str) -> None:
+    disk.open("format").write(0, text)
+    with pytest.raises(StorageError, match=message):
+        opened(disk)
+
+
+def test_a_folder_with_logs_and_no_format_is_refused() -> None:
+    disk = MemoryDisk()
+    disk.make_folder("logs/orders/0-1")
+    with pytest.raises(StorageError, match="no file 'format'"):
+        opened(disk)
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    first = LiveDisk(str(tmp_path))
+    opened(first)
+    with pytest.raises(StorageError, match="in use"):
+        LiveDisk(str(tmp_path))
+    first.close()
+    LiveDisk(str(tmp_path)).close()
+
+
+@given(st.text(min_size=1, max_size=255), st.text(min_size=1, max_size=255))
+@settings(max_examples=200)
+def test_file_names_are_safe_and_different(one: str, other: str) -> None:
+    for name in (file_name(one), file_name(other)):
+        assert len(name) <= NAME_BYTES_MAX
+        assert set(name) <= set(
+            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-%~"
+        )
+    assert (file_name(one) == file_name(other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("topic", "name"),
+    [
+        ("orders_1-a", "orders_1-a"),
+        ("%RETRY%group", "%25RETRY%25group"),
+        ("..", "%2E%2E"),
+        ("a/b", "a%2Fb"),
+        ("ü", "%C3%BC"),
+        ("|", "%7C"),
+    ],
+)
+def test_file_names(topic: str, name: str) -> None:
+    assert file_name(topic) == name
+
+
+def test_long_and_odd_topics_live_on_the_disk(disk: Disk) -> None:
+    topics = ["%" * 255, "%" * 254 + "x", "t" * 255, "..", "a/../../b", "%RETRY%g|x"]
+    store, _ = opened(disk)
+    written = {topic: put(store.create_log(topic, 0), topic.encode()) for topic in topics}
+    store.close()
+    store, _ = opened(disk)
+    assert {topic: found(store, topic, 0).entry_at(0) for topic in topics} == written
+
+
+def test_idle_logs_have_no_files_and_open_files_are_bounded(tmp_path: Path) -> None:
+    disk = LiveDisk(str(tmp_path))
+    store, _ = opened(disk, StoreConfig())
+    store.create_logs("idle", tuple(range(5_000)))
+    assert disk.list("logs") == []
+    for queue in range(OPEN_FILES_MAX):
+        put(store.create_log("busy", queue))
+    assert _descriptors(tmp_path) <= OPEN_FILES_MAX + 1
+    entries = [found(store, "busy", queue).entry_at(0) for queue in range(OPEN_FILES_MAX)]
+    assert len(entries) == OPEN_FILES_MAX
+    store.close()
+    assert _descriptors(tmp_path) == 1
+    store, recovery = opened(disk)
+    assert (recovery.logs, recovery.entries) == (5_000 + OPEN_FILES_MAX, OPEN_FILES_MAX)
+    store.close()
+    disk.close()
+
+
+def _descriptors(folder: Path) -> int:
+    links = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.exists()]
+    return sum(str(link).startswith(str(folder)) for link in links)
+
+
+def test_what_was_taken_and_synced_survives_a_power_cut() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk, StoreConfig())
+    log = store.create_log("orders", 0)
+    assert store.dirty()
+    synced = [put(log, b"%d" % number) for number in range(10)]
+    unsynced = store.take_dirty()
+    assert not any(path.endswith(".index") for path in unsynced.paths)
+    later = [put(log, b"later") for _ in range(5)]
+    unsynced.sync()
+    assert store.dirty()
+    for seed in range(20):
+        again, _ = opened(disk.lose_power(Random(seed)), StoreConfig())
+        survivor = found(again, "orders", 0)
+        read = [survivor.entry_at(offset) for offset in range(survivor.max_offset)]
+        assert read[:10] == synced
+        assert read[10:] == later[: len(read) - 10]
+
+
+def test_syncing_in_another_thread_while_files_come_and_go(tmp_path: Path) -> None:
+    """The other thread syncs what this one appends to, drops and deletes at the same time."""
+    disk = LiveDisk(str(tmp_path))
+    store, _ = opened(disk, StoreConfig(segment_bytes=1_000))
+    errors: list[BaseException] = []
+    for round_ in range(15):
+        log = store.create_log(f"topic-{round_}", 0)
+        log.append_many(build_batch(log, [b"x" * 200] * 3), NOW)
+        unsynced = store.take_dirty()
+        assert unsynced.paths
+
+        def work() -> None:
+            try:
+                unsynced.sync()  # noqa: B023  # joined within the round
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        put(log, b"y" * 900)
+        log.drop_old(NOW + 10, 1)
+        store.delete_topic(f"topic-{round_}")
+        thread.join()
+    assert errors == []
+    store.flush()
+    assert not store.dirty()
+    assert disk.list("logs") == []
+    store.close()
+    disk.close()
+
+
+def test_a_sync_that_fails_says_so() -> None:
+    class Failing(MemoryDisk):
+        def sync_folder(self, path: str) -> None:
+            raise OSError(5, "input/output error")
+
+    disk = Failing()
+    disk.open("format").write(0, b"steelyard-store 1\n")
+    store, _ = opened(disk)
+    put(store.create_log("orders", 0))
+    with pytest.raises(StorageError, match="cannot sync"):
+        store.take_dirty().sync()
+
+
+def test_the_index_of_many_busy_logs_stays_bounded() -> None:
+    """More logs with waiting rows than are allowed: the oldest ones write theirs."""
+    disk = MemoryDisk()
+    store, _ = opened(disk, StoreConfig())
+    for queue in range(BUFFERED_INDEXES_MAX + 20):
+        put(store.create_log("orders", queue))
+    written = [size for size in sizes(disk, ".index").values() if size]
+    assert written == [ROW_BYTES] * 20
+    store.check()
+
+
+def test_retention_at_start_and_when_asked() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    put(store.create_log("orders", 0))
+    put(store.create_log("orders", 1))
+    store.close()
+    keep = StoreConfig(retention_ms=1_000)
+    store, _ = opened(disk, keep, now=NOW + 1_000)
+    assert found(store, "orders", 0).min_offset == 0
+    assert store.drop_old(NOW + 1_001) == 2
+    assert found(store, "orders", 0).min_offset == 1
+    put(found(store, "orders", 0))
+    store.close()
+    store, _ = opened(disk, keep, now=NOW + 9_000)
+    assert found(store, "orders", 0).min_offset == 2
+
+
+def test_rows_are_rocketmqs_consume_queue_units() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk, StoreConfig())
+    log = store.create_log("orders", 0)
+    first = put(log, b"one", "TagA")
+    second = put(log, b"two")
+    store.flush()
+    index = next(file for path, file in disk.files.items() if path.endswith(".index"))
+    assert bytes(index.data) == struct.pack(
+        ">qiqqiq", 0, len(first), tag_code("TagA"), len(first), len(second), 0
+    )
