@@ -1,0 +1,95 @@
+"""Who may consume a queue in order: the broker's locks, for groups of ordered consumers.
+
+A lock belongs to a client id of a group and lapses when it is not renewed. Locks live in memory, as
+in RocketMQ: a restarted broker has none, and clients ask again within 20 seconds. Two processes under
+one client id both own a lock; the registry warns of them.
+Source: broker/client/rebalance/RebalanceLockManager.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from steelyard.types import MessageQueue
+
+LOCKS_MAX = 1_000_000
+"""Most locks of one broker; more are not granted."""
+
+
+class _Lock(msgspec.Struct):
+    client_id: str
+    renewed_at: int
+
+
+class QueueLocks:
+    """Locks of all groups. `expiry_ms`: life of a lock that is not renewed."""
+
+    def __init__(self, expiry_ms: int) -> None:
+        self._expiry_ms = expiry_ms
+        self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._count = 0
+
+    def lock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue], now: int
+    ) -> list[MessageQueue]:
+        """Lock or renew; the queues that the client now holds, in the order asked."""
+        held: list[MessageQueue] = []
+        locks = self._locks.setdefault(group, {})
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is None:
+                if self._count >= LOCKS_MAX:
+                    continue
+                locks[queue] = _Lock(client_id, now)
+                self._count += 1
+            elif lock.client_id == client_id or lock.renewed_at + self._expiry_ms < now:
+                lock.client_id = client_id
+                lock.renewed_at = now
+            else:
+                continue
+            held.append(queue)
+        if not locks:
+            del self._locks[group]
+        return held
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Give up what the client holds; others' locks stay."""
+        locks = self._locks.get(group)
+        if locks is None:
+            return
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is not None and lock.client_id == client_id:
+                del locks[queue]
+                self._count -= 1
+        if not locks:
+            del self._locks[group]
+
+    def owner(self, group: str, queue: MessageQueue, now: int) -> str | None:
+        """The client id that holds the lock, None if nobody does."""
+        lock = self._locks.get(group, {}).get(queue)
+        if lock is None or lock.renewed_at + self._expiry_ms < now:
+            return None
+        return lock.client_id
+
+    def locked(self, group: str, now: int) -> bool:
+        """Does any client of the group hold a lock? Tells an ordered group from others."""
+        locks = self._locks.get(group, {})
+        return any(lock.renewed_at + self._expiry_ms >= now for lock in locks.values())
+
+    def expire(self, now: int) -> None:
+        """Forget lapsed locks; without this they only stop counting."""
+        for group, locks in list(self._locks.items()):
+            for queue, lock in list(locks.items()):
+                if lock.renewed_at + self._expiry_ms < now:
+                    del locks[queue]
+                    self._count -= 1
+            if not locks:
+                del self._locks[group]
+
+    def check(self) -> None:
+        assert all(self._locks.values())
+        assert self._count == sum(len(locks) for locks in self._locks.values())
+        assert self._count <= LOCKS_MAX

@@ -1,0 +1,133 @@
+"""The rebalance of a RocketMQ member: nobody decides, everybody computes.
+
+Each member asks a broker who is in the group, sorts members and queues, and takes its own share of
+the plan that all members come to alike. Views are best effort: two members may see different lists
+for a while, so a run is repeated by a timer even when nothing seems to have happened.
+
+When it runs
+- `wake`: at the start, on a notification (40), on a change of routes, when a broker came back. Runs
+  begin at least `retry_ms` apart; the first one begins at once. What wakes it during a run counts
+  for the next one.
+- by itself `interval_ms` after a balanced run, `retry_ms` after any other. RocketMQ waits the whole
+  interval when a member list or a route was missing; we do not.
+Source: client/impl/consumer/RebalanceService.java, RebalanceImpl.java (5.3.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from steelyard.allocate.plan import Claim, Strategy
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting.flags import java_string_key
+
+
+class View(msgspec.Struct, frozen=True):
+    """What one run found out about one topic.
+
+    `members`, `queues`: in any order; None where they could not be found out. `optional`: a topic
+    that need not exist, as the group's retry topic before its first heartbeat.
+    """
+
+    topic: str
+    members: tuple[str, ...] | None
+    queues: tuple[MessageQueue, ...] | None
+    optional: bool = False
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What to hold from now on, sorted, and when to run next. `absent`: topics whose member list lacks this member."""
+
+    target: tuple[MessageQueue, ...]
+    balanced: bool
+    absent: tuple[str, ...]
+    next_at: int
+
+
+class Rebalancer:
+    """Decides when to run, and what a run comes to. Times are ms since the epoch."""
+
+    def __init__(
+        self, client_id: str, strategy: Strategy, *, interval_ms: int, retry_ms: int
+    ) -> None:
+        self._client_id = client_id
+        self._strategy = strategy
+        self._interval_ms = interval_ms
+        self._retry_ms = retry_ms
+        self._began_at: int | None = None
+        self._next_at: int | None = None
+        self._running = False
+        self._woken = False
+
+    @property
+    def running(self) -> bool:
+        return self._running
+
+    def wake(self, now: int) -> int | None:
+        """Something happened. Returns when to `begin`; None while a run is under way."""
+        if self._running:
+            self._woken = True
+            return None
+        at = self._earliest(now)
+        if self._next_at is None or at < self._next_at:
+            self._next_at = at
+        return self._next_at
+
+    def begin(self, now: int) -> None:
+        """A run starts: the caller gathers a `View` of every topic and calls `decide`."""
+        assert not self._running
+        self._running = True
+        self._woken = False
+        self._began_at = now
+        self._next_at = None
+
+    def decide(self, views: Sequence[View], held: Collection[MessageQueue], now: int) -> Decision:
+        """The run ends. A topic without a view stays as it is; one that leaves this member out is given up."""
+        assert self._running
+        target: list[MessageQueue] = []
+        absent: list[str] = []
+        balanced = True
+        for view in views:
+            if view.members is None or view.queues is None:
+                target += [queue for queue in held if queue.topic == view.topic]
+                balanced = balanced and view.optional and view.queues is None
+                continue
+            target += self.share(view.members, view.queues)
+            if self._client_id not in view.members:
+                absent.append(view.topic)
+                balanced = False
+        self._running = False
+        if self._woken or not balanced:
+            self._next_at = self._earliest(now)
+        else:
+            self._next_at = now + self._interval_ms
+        return Decision(tuple(sorted(target)), balanced, tuple(absent), self._next_at)
+
+    def share(
+        self, members: Collection[str], queues: Collection[MessageQueue]
+    ) -> tuple[MessageQueue, ...]:
+        """This member's queues of one topic, by the order that all members agree on: Java's."""
+        claims: list[Claim[MessageQueue]] = [
+            Claim(member) for member in sorted(members, key=java_string_key)
+        ]
+        ordered = sorted(queues, key=_queue_order)
+        return self._strategy(claims, ordered).share(self._client_id)
+
+    def _earliest(self, now: int) -> int:
+        return now if self._began_at is None else max(now, self._began_at + self._retry_ms)
+
+    def check(self) -> None:
+        """Assert that a run is either under way or planned, once the first was asked for."""
+        if self._running:
+            assert self._next_at is None
+            assert self._began_at is not None
+        else:
+            assert self._next_at is not None or self._began_at is None
+            assert not self._woken or self._next_at is not None
+
+
+def _queue_order(queue: MessageQueue) -> tuple[bytes, bytes, int]:
+    """Sorts as `MessageQueue.compareTo` does."""
+    return java_string_key(queue.topic), java_string_key(queue.broker_name), queue.queue_id

@@ -1,0 +1,77 @@
+"""An administrator: sends single requests to any address and hands the replies to the caller.
+
+The node keeps links open between calls. It answers nothing itself; requests that peers send to it are
+dropped, as an administrator belongs to no group.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from steelyard.errors import ClosedError, RemotingError
+from steelyard.nodes.calls import CALLS_TIMER, Calls, Outcome
+from steelyard.nodes.seam import (
+    Address,
+    Answer,
+    Asked,
+    Closed,
+    Due,
+    Effect,
+    Event,
+    Opened,
+    Received,
+    Refused,
+)
+from steelyard.wire.remoting.command import Command, is_response
+
+
+class Invoke(msgspec.Struct, frozen=True):
+    """Call: send `command` to `address`. Answered with the reply, whatever its code, or a RemotingError."""
+
+    address: Address
+    command: Command
+    timeout_ms: int
+
+
+class AdminNode:
+    """See the module's text. The purpose of a call is the number of the `Asked` it answers."""
+
+    def __init__(self) -> None:
+        self._calls: Calls[int] = Calls()
+
+    def start(self, now: int) -> list[Effect]:
+        return []
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        match event:
+            case Asked(call_id=call_id, call=Invoke() as invoke):
+                return self._invoke(call_id, invoke, now)
+            case Asked(call_id=call_id):
+                return [Answer(call_id, ClosedError("an admin node takes only Invoke"))]
+            case Received(message=Command() as command) if is_response(command):
+                outcome = self._calls.replied(command)
+                return [] if outcome is None else _answers([outcome])
+            case Opened(dialed=True):
+                return self._calls.opened(event)
+            case Refused():
+                return _answers(self._calls.refused(event))
+            case Closed():
+                return _answers(self._calls.closed(event))
+            case Due(key=key) if key == CALLS_TIMER:
+                outcomes, effects = self._calls.expire(now)
+                return _answers(outcomes) + effects
+            case _:
+                return []
+
+    def _invoke(self, call_id: int, invoke: Invoke, now: int) -> list[Effect]:
+        try:
+            return self._calls.call(invoke.address, invoke.command, call_id, now, invoke.timeout_ms)
+        except RemotingError as error:
+            return [Answer(call_id, error)]
+
+    def check(self) -> None:
+        self._calls.check()
+
+
+def _answers(outcomes: list[Outcome[int]]) -> list[Effect]:
+    return [Answer(outcome.purpose, outcome.reply) for outcome in outcomes]

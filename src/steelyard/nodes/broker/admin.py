@@ -1,0 +1,272 @@
+"""Operators' requests: topics, groups, statistics.
+
+| code | request | answer |
+|---|---|---|
+| 17, 215 | create or change, delete a topic | when the nameservers know |
+| 21, 201 | all topics, all groups that were configured | in one piece; 5.x asks by pages and takes it |
+| 26, 28 | settings as properties, figures of the running broker | 28: what clusterList and brokerStatus print |
+| 200, 207 | configure a group, forget it (and its offsets) | |
+| 202 | how far each queue of a topic reaches | 17 where there is none |
+| 208 | how far a group has come in its topics | |
+| 300 | groups that read a topic | |
+
+Ignored: topic attributes, permissions of the whole broker, the rate of consumption in 208 (always 0).
+Source: broker/processor/AdminBrokerProcessor.java.
+"""
+
+from __future__ import annotations
+
+from steelyard.config import BrokerConfig
+from steelyard.groups.registry import Registry
+from steelyard.nodes.broker.consumer_groups import ConsumerGroups
+from steelyard.nodes.broker.door import Peer, reply
+from steelyard.nodes.broker.offsets import Committed
+from steelyard.nodes.broker.pull import Pulls
+from steelyard.nodes.broker.registration import Registration
+from steelyard.nodes.broker.statistics import Statistics
+from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.seam import Effect
+from steelyard.store.store import Store
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import (
+    ConsumeStats,
+    DataVersion,
+    GroupList,
+    KVTable,
+    OffsetWrapper,
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+    TopicConfig,
+    TopicConfigTable,
+    TopicOffset,
+    TopicStatsTable,
+)
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import VERSION, Command
+
+VERSION_NAME = "V4_9_8"
+"""The name of `VERSION` in MQVersion."""
+
+
+class Admin:
+    """The handlers of the codes above."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        topics: Topics,
+        groups: ConsumerGroups,
+        committed: Committed,
+        registry: Registry,
+        pulls: Pulls,
+        registration: Registration,
+        statistics: Statistics,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._committed = committed
+        self._registry = registry
+        self._pulls = pulls
+        self._registration = registration
+        self._statistics = statistics
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def update_topic(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        header = headers.read(headers.CreateTopicRequestHeader, request.ext)
+        if header.topic in self._topics.system:
+            remark = f"The topic[{header.topic}] is conflict with system topic."
+            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+        config = TopicConfig(
+            header.topic,
+            header.read_queue_nums,
+            header.write_queue_nums,
+            header.perm,
+            header.topic_filter_type,
+            header.topic_sys_flag or 0,
+            header.order,
+        )
+        if config != self._topics.get(header.topic):
+            self._topics.put(config, now)
+            self._registration.changed(now, effects)
+        return self._registration.answer_when_known(request, reply(request), peer, effects)
+
+    def delete_topic(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        header = headers.read(headers.TopicRequestHeader, request.ext)
+        if header.topic in self._topics.system:
+            remark = f"The topic[{header.topic}] is conflict with system topic."
+            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+        if self._topics.get(header.topic) is not None:
+            self._topics.delete(header.topic, now)
+            self._committed.delete_topic(header.topic)
+            self._store.delete_topic(header.topic)
+            self._pulls.topic_deleted(header.topic, effects)
+            self._registration.changed(now, effects)
+        return self._registration.answer_when_known(request, reply(request), peer, effects)
+
+    def all_topics(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        body = TopicConfigTable(self._topics.all(), self._topics.version)
+        return reply(request, body=fastjson.write(body))
+
+    def topic_stats(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(headers.TopicRequestHeader, request.ext)
+        config = self._topics.get(header.topic)
+        if config is None:
+            remark = f"topic[{header.topic}] not exist"
+            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+        table = {
+            MessageQueue(header.topic, self._config.name, queue_id): self._reach(
+                header.topic, queue_id
+            )
+            for queue_id in range(max(config.read_queue_nums, config.write_queue_nums))
+        }
+        return reply(request, body=fastjson.write(TopicStatsTable(table)))
+
+    def _reach(self, topic: str, queue_id: int) -> TopicOffset:
+        log = self._store.log(topic, queue_id)
+        if log is None:
+            return TopicOffset(0, 0, 0)
+        empty = log.min_offset == log.max_offset
+        updated = 0 if empty else log.stored_at(log.max_offset - 1)
+        return TopicOffset(log.min_offset, log.max_offset, updated)
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def update_group(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        self._groups.put(fastjson.read(SubscriptionGroupConfig, request.body), now)
+        return reply(request)
+
+    def delete_group(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        header = headers.read(headers.DeleteSubscriptionGroupRequestHeader, request.ext)
+        self._groups.delete(header.group_name, now)
+        if header.clean_offset:
+            self._committed.delete_group(header.group_name)
+        return reply(request)
+
+    def all_groups(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        body = SubscriptionGroupTable(self._groups.all(), self._groups.version)
+        return reply(request, body=fastjson.write(body))
+
+    def consume_stats(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        header = headers.read(headers.ConsumeStatsRequestHeader, request.ext)
+        group = header.consumer_group
+        offsets = self._committed.of_group(group)
+        subscribed = self._registry.subscriptions(group)
+        if header.topic:
+            topics = [header.topic]
+        else:
+            topics = sorted({topic for topic, _ in offsets} | subscribed.keys())
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        for topic in topics:
+            config = self._topics.get(topic)
+            if config is None or (subscribed and topic not in subscribed):
+                continue
+            for queue_id in range(config.read_queue_nums):
+                queue = MessageQueue(topic, self._config.name, queue_id)
+                table[queue] = self._progress(topic, queue_id, offsets.get((topic, queue_id), 0))
+        return reply(request, body=fastjson.write(ConsumeStats(table)))
+
+    def _progress(self, topic: str, queue_id: int, offset: int) -> OffsetWrapper:
+        log = self._store.log(topic, queue_id)
+        if log is None:
+            return OffsetWrapper(0, offset, 0, offset)
+        last = offset - 1
+        consumed = log.stored_at(last) if log.min_offset <= last < log.max_offset else 0
+        return OffsetWrapper(log.max_offset, offset, consumed, offset)
+
+    def groups_of_topic(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        header = headers.read(headers.TopicRequestHeader, request.ext)
+        groups = self._committed.groups_of(header.topic) | set(
+            self._registry.groups_of(header.topic)
+        )
+        return reply(request, body=fastjson.write(GroupList(tuple(sorted(groups)))))
+
+    # -- the broker itself -----------------------------------------------------------------------
+
+    def broker_config(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        config = self._config
+        settings = {
+            "autoCreateTopicEnable": str(config.auto_create_topics).lower(),
+            "brokerClusterName": config.cluster,
+            "brokerId": "0",
+            "brokerName": config.name,
+            "brokerRole": "ASYNC_MASTER",
+            "defaultTopicQueueNums": str(config.default_queues),
+            "flushDiskType": "SYNC_FLUSH" if config.flush == "sync" else "ASYNC_FLUSH",
+            "maxMessageSize": str(config.store.message_bytes_max),
+            "namesrvAddr": ";".join(config.nameservers),
+        }
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        version = _version_text(self._topics.version)
+        return reply(request, ext={"version": version}, body=text.encode())
+
+    def runtime_info(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        statistics = self._statistics
+        seconds = (now - statistics.started_at) // 1000
+        minutes, hours, days = seconds // 60 % 60, seconds // 3600 % 24, seconds // 86400
+        average = statistics.put_bytes / statistics.put_messages if statistics.put_messages else 0.0
+        table = {
+            "bootTimestamp": str(statistics.started_at),
+            "brokerActive": "true",
+            "brokerVersion": str(VERSION),
+            "brokerVersionDesc": VERSION_NAME,
+            "commitLogDiskRatio": "0.0",
+            "commitLogMaxOffset": str(statistics.put_bytes),
+            "commitLogMinOffset": "0",
+            "consumeQueueDiskRatio": "0.0",
+            "dispatchBehindBytes": "0",
+            "earliestMessageTimeStamp": str(self._earliest()),
+            "msgGetTotalTodayMorning": "0",
+            "msgGetTotalTodayNow": str(statistics.got_messages),
+            "msgGetTotalYesterdayMorning": "0",
+            "msgPutTotalTodayMorning": "0",
+            "msgPutTotalTodayNow": str(statistics.put_messages),
+            "msgPutTotalYesterdayMorning": "0",
+            "pageCacheLockTimeMills": "0",
+            "pullThreadPoolQueueHeadWaitTimeMills": "0",
+            "pullThreadPoolQueueSize": str(len(self._pulls.holds)),
+            "putMessageAverageSize": str(average),
+            "putMessageSizeTotal": str(statistics.put_bytes),
+            "putMessageTimesTotal": str(statistics.put_messages),
+            "runtime": (
+                f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]"
+            ),
+            "sendThreadPoolQueueHeadWaitTimeMills": "0",
+            "sendThreadPoolQueueSize": "0",
+            **statistics.rates(now),
+        }
+        return reply(request, body=fastjson.write(KVTable(table)))
+
+    def _earliest(self) -> int:
+        """Store time of the oldest message of all queues, -1 without any."""
+        oldest = [
+            log.stored_at(log.min_offset)
+            for topic in self._topics.all()
+            for log in self._store.logs(topic)
+            if log.min_offset < log.max_offset
+        ]
+        return min(oldest, default=-1)
+
+
+def _version_text(version: DataVersion) -> str:
+    return f'{{"counter":{version.counter},"timestamp":{version.timestamp}}}'

@@ -1,0 +1,58 @@
+"""Settings of consumer groups, kept in the table `groups`, one JSON `SubscriptionGroupConfig` per name.
+
+A group that nobody configured gets RocketMQ's defaults at first sight (autoCreateSubscriptionGroup).
+Only what an operator set is stored: defaults cost nothing, and a peer that makes names up fills no disk.
+Source: broker/subscription/SubscriptionGroupManager.java.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from steelyard.errors import ProtocolError
+from steelyard.nodes.broker.topics import check_group
+from steelyard.store.tables import Table
+from steelyard.wire.remoting.bodies import DataVersion, SubscriptionGroupConfig
+
+GROUPS_MAX = 100_000
+
+_decode = msgspec.json.Decoder(SubscriptionGroupConfig).decode
+
+
+class ConsumerGroups:
+    """See the module's text."""
+
+    def __init__(self, table: Table, now: int) -> None:
+        self._table = table
+        self._configs = {name: _decode(data) for name, data in table.items()}
+        self.version = DataVersion(now, 0)
+
+    def get(self, group: str) -> SubscriptionGroupConfig:
+        """The group's settings, or the defaults; any name will do."""
+        return self._configs.get(group) or SubscriptionGroupConfig(group)
+
+    def all(self) -> dict[str, SubscriptionGroupConfig]:
+        """Those that were set; a copy."""
+        return dict(self._configs)
+
+    def put(self, config: SubscriptionGroupConfig, now: int) -> None:
+        group = config.group_name
+        check_group(group)
+        if group not in self._configs and len(self._configs) >= GROUPS_MAX:
+            raise ProtocolError(f"more than {GROUPS_MAX} groups")
+        self._table.put(group, msgspec.json.encode(config))
+        self._configs[group] = config
+        self.version = DataVersion(now, self.version.counter + 1)
+
+    def delete(self, group: str, now: int) -> None:
+        """Back to the defaults."""
+        if group in self._configs:
+            self._table.delete(group)
+            del self._configs[group]
+            self.version = DataVersion(now, self.version.counter + 1)
+
+    def check(self) -> None:
+        assert len(self._configs) <= GROUPS_MAX
+        for group, config in self._configs.items():
+            assert group == config.group_name
+            assert self._table.get(group) is not None

@@ -1,0 +1,74 @@
+"""When what was written reaches the disk, and which replies wait for it.
+
+flush=async: the disk is asked once a second, replies wait for nobody. flush=sync: a reply waits for a flush that
+began after its write; one flush is under way at a time, and the replies that come meanwhile share the
+next (group commit).
+"""
+
+from __future__ import annotations
+
+from steelyard.nodes.broker.door import Peer
+from steelyard.nodes.seam import Effect, Flush, Link, Send, SetTimer
+from steelyard.wire.remoting.command import Command, is_oneway
+
+FLUSH_TIMER = "flush"
+
+FLUSH_INTERVAL_MS = 1_000
+"""RocketMQ: flushIntervalCommitLog 500 ms."""
+
+
+class Durability:
+    """See the module's text."""
+
+    def __init__(self, *, sync: bool) -> None:
+        self._sync = sync
+        self._ticket = 0
+        self._under_way: int | None = None
+        self._covered: list[tuple[Link, Command]] = []
+        self._waiting: list[tuple[Link, Command]] = []
+
+    def start(self, now: int) -> list[Effect]:
+        return [SetTimer(FLUSH_TIMER, now + FLUSH_INTERVAL_MS)]
+
+    def acknowledge(
+        self, request: Command, answer: Command, peer: Peer, effects: list[Effect]
+    ) -> Command | None:
+        """The reply to give at once, None where it waits for the disk."""
+        if not self._sync or is_oneway(request):
+            return answer
+        self._waiting.append((peer.link, answer))
+        self._begin(effects)
+        return None
+
+    def _begin(self, effects: list[Effect]) -> None:
+        if self._under_way is None:
+            self._ticket += 1
+            self._under_way = self._ticket
+            self._covered, self._waiting = self._waiting, []
+            effects.append(Flush(self._ticket))
+
+    def due(self, now: int, effects: list[Effect], *, dirty: bool) -> None:
+        """The timer came: what nobody waits for is brought to the disk as well."""
+        effects.append(SetTimer(FLUSH_TIMER, now + FLUSH_INTERVAL_MS))
+        if dirty:
+            self._begin(effects)
+
+    def flushed(self, ticket: int, effects: list[Effect]) -> None:
+        """The disk has what was written before the flush of this ticket began."""
+        if ticket != self._under_way:
+            return
+        self._under_way = None
+        effects.extend(Send(link, answer) for link, answer in self._covered)
+        self._covered = []
+        if self._waiting:
+            self._begin(effects)
+
+    def closed(self, effects: list[Effect]) -> None:
+        """The store was closed, which brings everything to the disk: no reply waits any longer."""
+        effects.extend(Send(link, answer) for link, answer in (*self._covered, *self._waiting))
+        self._covered, self._waiting, self._under_way = [], [], None
+
+    def check(self) -> None:
+        if self._under_way is None:
+            assert not self._covered
+            assert not self._waiting

@@ -1,0 +1,216 @@
+"""What the broker notes for the rebalance ledger, until it is written.
+
+Joins and leaves are urgent: they are to be written with the event that caused them. Deliveries and
+commits are gathered per group, queue and client and written once per interval, or earlier when
+`PENDING_MAX` records wait. The ledger's own topic is not noted, or reading it would fill it.
+
+The class only gathers. The node asks after each event: `urgent` or due at `due_at` → `take()` and write.
+What the records mean: `groups.ledger`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from steelyard.config import BrokerConfig
+from steelyard.groups import ledger as records
+from steelyard.groups.ledger import LEDGER_TOPIC, Record
+from steelyard.groups.registry import Change, Registry
+from steelyard.nodes.broker.door import Peer
+
+PENDING_MAX = 10_000
+"""Records (open or closed) that wait at most, before they are written ahead of time."""
+
+RECORDS_PER_MESSAGE = 500
+
+Key = tuple[str, str, int]
+"""Group, topic, queue id."""
+
+
+class Delivery(msgspec.Struct, frozen=True, gc=False):
+    """One pull that found messages. `backlog`: how many waited before it; `stored`: of the first message."""
+
+    group: str
+    topic: str
+    queue_id: int
+    first: int
+    next: int
+    count: int
+    stored: int
+    backlog: int
+
+
+class _Run(msgspec.Struct):
+    """Deliveries without a gap to one client."""
+
+    client: str
+    at: int
+    until: int
+    first: int
+    next: int
+    count: int
+    stored: int
+    backlog_max: int
+    backlog: int
+
+
+class _Commit(msgspec.Struct):
+    at: int
+    offset: int
+    client: str
+
+
+class Ledger:
+    """See the module's text."""
+
+    def __init__(self, config: BrokerConfig, registry: Registry) -> None:
+        self._enabled = config.ledger
+        self._interval_ms = config.ledger_interval_ms
+        self._broker = config.name
+        self._registry = registry
+        self._closed: list[Record] = []
+        self._runs: dict[Key, _Run] = {}
+        self._commits: dict[Key, _Commit] = {}
+        self.urgent = False
+        self.due_at: int | None = None
+
+    def _client(self, group: str, peer: Peer) -> str:
+        """The client id where a heartbeat told it, else the address."""
+        member = self._registry.member(group, peer.link)
+        return peer.address if member is None else member.client.client_id
+
+    # -- noting ----------------------------------------------------------------------------------
+
+    def started(self, now: int) -> None:
+        self._note(records.BrokerStarted(at=now, broker=self._broker))
+
+    def stopped(self, now: int) -> None:
+        self._note(records.BrokerStopped(at=now, broker=self._broker))
+
+    def changed(self, change: Change, now: int) -> None:
+        """A member joined or left."""
+        if change.kind == "joined":
+            joined = records.MemberJoined(
+                at=now,
+                broker=self._broker,
+                group=change.group,
+                client=change.client_id,
+                cause=change.cause,
+                members=change.members,
+                topics=change.topics,
+            )
+            self._note(joined)
+        else:
+            left = records.MemberLeft(
+                at=now,
+                broker=self._broker,
+                group=change.group,
+                client=change.client_id,
+                cause=change.cause,
+                members=change.members,
+            )
+            self._note(left)
+
+    def _note(self, record: Record) -> None:
+        if self._enabled:
+            self._closed.append(record)
+            self.urgent = True
+
+    def delivered(self, delivery: Delivery, peer: Peer, now: int) -> None:
+        if not self._enabled or delivery.topic == LEDGER_TOPIC:
+            return
+        key = (delivery.group, delivery.topic, delivery.queue_id)
+        client = self._client(delivery.group, peer)
+        left = delivery.backlog - (delivery.next - delivery.first)
+        run = self._runs.get(key)
+        if run is not None and run.client == client and run.next == delivery.first:
+            run.until = now
+            run.next = delivery.next
+            run.count += delivery.count
+            run.backlog_max = max(run.backlog_max, delivery.backlog)
+            run.backlog = left
+            return
+        if run is not None:
+            self._close(key, run)
+        self._runs[key] = _Run(
+            client,
+            now,
+            now,
+            delivery.first,
+            delivery.next,
+            delivery.count,
+            delivery.stored,
+            delivery.backlog,
+            left,
+        )
+        self._gathered(now)
+
+    def committed(
+        self, group: str, topic: str, queue_id: int, offset: int, peer: Peer, now: int
+    ) -> None:
+        if not self._enabled or topic == LEDGER_TOPIC:
+            return
+        self._commits[(group, topic, queue_id)] = _Commit(now, offset, self._client(group, peer))
+        self._gathered(now)
+
+    def _gathered(self, now: int) -> None:
+        if self.due_at is None:
+            self.due_at = now + self._interval_ms
+        if len(self._closed) + len(self._runs) + len(self._commits) >= PENDING_MAX:
+            self.urgent = True
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def _close(self, key: Key, run: _Run) -> None:
+        group, topic, queue_id = key
+        self._closed.append(
+            records.Delivered(
+                at=run.at,
+                broker=self._broker,
+                group=group,
+                client=run.client,
+                topic=topic,
+                queue=queue_id,
+                until=run.until,
+                first=run.first,
+                next=run.next,
+                count=run.count,
+                stored=run.stored,
+                backlog_max=run.backlog_max,
+                backlog=run.backlog,
+            )
+        )
+
+    def take(self) -> list[bytes]:
+        """All that was noted, as message bodies; nothing is pending afterwards."""
+        for key, run in self._runs.items():
+            self._close(key, run)
+        for (group, topic, queue_id), commit in self._commits.items():
+            self._closed.append(
+                records.Committed(
+                    at=commit.at,
+                    broker=self._broker,
+                    group=group,
+                    topic=topic,
+                    queue=queue_id,
+                    offset=commit.offset,
+                    client=commit.client,
+                )
+            )
+        noted = self._closed
+        self._closed = []
+        self._runs = {}
+        self._commits = {}
+        self.urgent = False
+        self.due_at = None
+        return [
+            records.encode(noted[start : start + RECORDS_PER_MESSAGE])
+            for start in range(0, len(noted), RECORDS_PER_MESSAGE)
+        ]
+
+    def check(self) -> None:
+        assert len(self._closed) + len(self._runs) + len(self._commits) <= PENDING_MAX + 1
+        if self._runs or self._commits:
+            assert self.due_at is not None
+        if self._closed:
+            assert self.urgent or self.due_at is not None

@@ -1,0 +1,278 @@
+"""11 PULL_MESSAGE: messages of one queue from an offset on, at once or when there are some.
+
+Checks, in RocketMQ's order, with the code each gives: the group may consume (16) · the topic exists (17) and may be
+read (16) · the queue is there (29) · the subscription comes with the pull (`PullFlag.SUBSCRIPTION`), or else
+the group is known (24), may broadcast if it does (16), subscribes to the topic (24), and not with an older
+version than the pull has in mind (25) · only tag expressions (1).
+
+Then, by the offset: messages found → 0; none that the filter lets through → 20; at the end, or an empty queue and
+offset 0 → 19, held first where the peer allows it (`PullFlag.SUSPEND`); elsewhere → 21 with a better offset.
+A held pull is looked at again with every message appended to its queue; past its time it gets 19.
+Differences from RocketMQ: a member is judged by its own subscription, not by the group's latest; an offset beyond the
+end is sent to the end (as 5.x does, 4.x sends it to 0 in a young queue).
+Source: broker/processor/PullMessageProcessor.java, PullRequestHoldService.java, store/DefaultMessageStore.getMessage.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from steelyard.config import BrokerConfig
+from steelyard.errors import StorageError
+from steelyard.groups.registry import BROADCASTING, Registry
+from steelyard.groups.subscriptions import TAG, parse_tags
+from steelyard.nodes.broker.consumer_groups import ConsumerGroups
+from steelyard.nodes.broker.door import FAQ, Peer, reply
+from steelyard.nodes.broker.holds import Holds, Pull
+from steelyard.nodes.broker.ledger import Delivery, Ledger
+from steelyard.nodes.broker.offsets import Offsets
+from steelyard.nodes.broker.statistics import Statistics
+from steelyard.nodes.broker.topics import PERM_READ, Topics
+from steelyard.nodes.seam import Effect, Send
+from steelyard.store.log import Slice
+from steelyard.store.store import Store
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command, is_oneway
+from steelyard.wire.remoting.flags import PullFlag, SysFlag
+from steelyard.wire.remoting.headers import PullMessageRequestHeader
+
+COMMIT_OFFSET = int(PullFlag.COMMIT_OFFSET)
+SUSPEND = int(PullFlag.SUSPEND)
+SUBSCRIPTION = int(PullFlag.SUBSCRIPTION)
+CLASS_FILTER = int(PullFlag.CLASS_FILTER)
+BORN_HOST_V6 = int(SysFlag.BORN_HOST_V6)
+
+_SYS_FLAG = struct.Struct(">i")
+_STORED = struct.Struct(">q")
+
+
+class Pulls:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        topics: Topics,
+        groups: ConsumerGroups,
+        registry: Registry,
+        offsets: Offsets,
+        ledger: Ledger,
+        statistics: Statistics,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._registry = registry
+        self._offsets = offsets
+        self._ledger = ledger
+        self._statistics = statistics
+        self.holds = Holds(config.hold_waiting_max)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def pull(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command | None:
+        header = headers.read(PullMessageRequestHeader, request.ext)
+        pull = self._checked(request, header, peer)
+        if isinstance(pull, Command):
+            return pull
+        if header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
+            self._offsets.store(
+                pull.group, pull.topic, pull.queue_id, header.commit_offset, peer, now
+            )
+        answer = self._attempt(pull, now)
+        if answer.code != ResponseCode.PULL_NOT_FOUND or pull.hold_ms <= 0 or is_oneway(request):
+            return answer
+        if not self.holds.add(pull, now):
+            return reply(request, ResponseCode.SYSTEM_BUSY, "too many pulls wait on this broker")
+        return None
+
+    def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
+        """Messages were appended: answer the pulls that wait for them."""
+        waiting = self.holds.of_queue(topic, queue_id)
+        if waiting is None:
+            return
+        for serial, pull in list(waiting.items()):
+            answer = self._attempt(pull, now)
+            if answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and self._at_end(pull):
+                continue  # nothing for its filter: it waits on, past what it refused
+            self.holds.remove(serial)
+            effects.append(Send(pull.peer.link, answer))
+
+    def _at_end(self, pull: Pull) -> bool:
+        log = self._store.log(pull.topic, pull.queue_id)
+        return log is not None and pull.offset >= log.max_offset
+
+    def expire(self, now: int, effects: list[Effect]) -> None:
+        """Answer the pulls that waited long enough."""
+        effects.extend(
+            Send(pull.peer.link, self._attempt(pull, now)) for pull in self.holds.due(now)
+        )
+
+    def topic_deleted(self, topic: str, effects: list[Effect]) -> None:
+        """Tell those who wait that they wait for nothing."""
+        effects.extend(
+            Send(pull.peer.link, _no_topic(pull.request, topic))
+            for pull in self.holds.of_topic(topic)
+        )
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _checked(
+        self, request: Command, header: PullMessageRequestHeader, peer: Peer
+    ) -> Pull | Command:
+        """The pull, or the reply that refuses it."""
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        group_config = self._groups.get(group)
+        if not group_config.consume_enable:
+            remark = f"subscription group no permission, {group}"
+            return reply(request, ResponseCode.NO_PERMISSION, remark)
+        config = self._topics.get(topic)
+        if config is None:
+            return _no_topic(request, topic)
+        if not config.perm & PERM_READ:
+            remark = f"the topic[{topic}] pulling message is forbidden"
+            return reply(request, ResponseCode.NO_PERMISSION, remark)
+        if not 0 <= queue_id < config.read_queue_nums:
+            remark = (
+                f"queueId[{queue_id}] is illegal, topic:[{topic}]"
+                f" topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{peer.address}]"
+            )
+            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+        if header.sys_flag & SUBSCRIPTION:
+            if header.expression_type not in (None, "", TAG):
+                return _no_filter(request, header.expression_type)
+            codes = parse_tags(header.subscription)
+        else:
+            found = self._subscribed(request, header, peer, group_config.consume_broadcast_enable)
+            if isinstance(found, Command):
+                return found
+            codes = found or None
+        bytes_max = self._config.pull_bytes_max
+        if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
+            bytes_max = min(bytes_max, header.max_msg_bytes)
+        hold_ms = min(header.suspend_timeout_millis, self._config.hold_max_ms)
+        return Pull(
+            request,
+            peer,
+            group,
+            topic,
+            queue_id,
+            header.queue_offset,
+            max(1, min(header.max_msg_nums, self._config.pull_messages_max)),
+            bytes_max,
+            codes,
+            hold_ms if header.sys_flag & SUSPEND else 0,
+        )
+
+    def _subscribed(
+        self,
+        request: Command,
+        header: PullMessageRequestHeader,
+        peer: Peer,
+        broadcast_enabled: bool,
+    ) -> frozenset[int] | Command:
+        """The tag codes of the heartbeat's subscription (empty: all), or the reply that refuses the pull."""
+        group, topic = header.consumer_group, header.topic
+        members = self._registry.memberships(group)
+        if not members:
+            remark = f"the consumer's group info not exist{FAQ}"
+            return reply(request, ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        member = self._registry.member(group, peer.link) or members[-1]
+        if member.data.message_model == BROADCASTING and not broadcast_enabled:
+            remark = f"the consumer group[{group}] can not consume by broadcast way"
+            return reply(request, ResponseCode.NO_PERMISSION, remark)
+        subscription = self._registry.subscription(group, peer.link, topic)
+        if subscription is None:
+            remark = f"the consumer's subscription not exist{FAQ}"
+            return reply(request, ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if subscription.data.sub_version < header.sub_version:
+            remark = "the consumer's subscription not latest"
+            return reply(request, ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+        kind = subscription.data.expression_type
+        if kind not in (None, "", TAG):
+            return _no_filter(request, kind)
+        return subscription.codes or frozenset()
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _attempt(self, pull: Pull, now: int) -> Command:
+        """Look for messages; moves the pull past those its filter refuses."""
+        log = self._store.log(pull.topic, pull.queue_id)
+        low, high = (0, 0) if log is None else (log.min_offset, log.max_offset)
+        offset = pull.offset
+        self._statistics.missed += 1
+        if log is None or high == 0:
+            code = ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+            return _found_nothing(pull, code, "NO_MESSAGE_IN_QUEUE", 0, low, high)
+        if offset < low:
+            code = ResponseCode.PULL_OFFSET_MOVED
+            return _found_nothing(pull, code, "OFFSET_TOO_SMALL", low, low, high)
+        if offset > high:
+            code = ResponseCode.PULL_OFFSET_MOVED
+            return _found_nothing(pull, code, "OFFSET_OVERFLOW_BADLY", high, low, high)
+        if offset == high:
+            code = ResponseCode.PULL_NOT_FOUND
+            return _found_nothing(pull, code, "OFFSET_OVERFLOW_ONE", offset, low, high)
+        try:
+            found = log.read(offset, pull.count_max, pull.bytes_max, pull.codes)
+        except StorageError as error:  # the puller's bad luck, not that of a producer who woke it
+            return reply(pull.request, ResponseCode.SYSTEM_ERROR, str(error))
+        if found.count == 0:
+            pull.offset = found.next_offset
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+            return _found_nothing(pull, code, "NO_MATCHED_MESSAGE", found.next_offset, low, high)
+        self._statistics.missed -= 1
+        self._note(pull, found, high, now)
+        ext = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": str(found.next_offset),
+            "minOffset": str(low),
+            "maxOffset": str(high),
+        }
+        return reply(pull.request, ResponseCode.SUCCESS, "FOUND", ext, found.data)
+
+    def _note(self, pull: Pull, found: Slice, high: int, now: int) -> None:
+        self._statistics.found += 1
+        self._statistics.got_messages += found.count
+        data = found.data
+        v6 = _SYS_FLAG.unpack_from(data, 36)[0] & BORN_HOST_V6
+        stored = _STORED.unpack_from(data, 68 if v6 else 56)[0]
+        self._ledger.delivered(
+            Delivery(
+                pull.group,
+                pull.topic,
+                pull.queue_id,
+                found.first_offset,
+                found.next_offset,
+                found.count,
+                stored,
+                high - pull.offset,
+            ),
+            pull.peer,
+            now,
+        )
+
+
+def _found_nothing(
+    pull: Pull, code: ResponseCode, remark: str, next_offset: int, low: int, high: int
+) -> Command:
+    ext = {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": str(next_offset),
+        "minOffset": str(low),
+        "maxOffset": str(high),
+    }
+    return reply(pull.request, code, remark, ext)
+
+
+def _no_topic(request: Command, topic: str) -> Command:
+    remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
+    return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+
+
+def _no_filter(request: Command, kind: str | None) -> Command:
+    remark = f"The broker does not support consumer to filter message by {kind}"
+    return reply(request, ResponseCode.SYSTEM_ERROR, remark)

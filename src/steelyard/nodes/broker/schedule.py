@@ -1,0 +1,123 @@
+"""Delayed messages: 18 levels, from one second to two hours, one queue of the topic SCHEDULE_TOPIC_XXXX each.
+
+A delayed message is stored there with its real topic and queue in properties. Within a level messages
+are due in the order they were stored, so one timer per level suffices. What is due is written to its real queue;
+how far each level has come is in the table `schedule`, written after each batch: a kill in between delivers
+a batch again.
+Source: store/schedule/ScheduleMessageService.java; levels: MessageStoreConfig.messageDelayLevel.
+"""
+
+from __future__ import annotations
+
+from steelyard.errors import StorageError
+from steelyard.nodes.broker.topics import SCHEDULE_QUEUES, SCHEDULE_TOPIC, Topics
+from steelyard.nodes.broker.writer import Draft, Writer
+from steelyard.nodes.seam import Effect, SetTimer, Tell
+from steelyard.store.store import Store
+from steelyard.store.tables import Table
+from steelyard.wire.remoting import properties as props
+from steelyard.wire.remoting.message import decode_records
+
+SCHEDULE_TIMER = "schedule"
+"""First part of the timers' keys; the second is the level."""
+
+SECONDS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+"""Delay of level 1, 2, ..."""
+
+BATCH_MAX = 200
+"""Most messages delivered per event."""
+
+DISK_RETRY_MS = 1_000
+
+
+class Schedule:
+    """See the module's text. Levels count from 1."""
+
+    def __init__(self, store: Store, table: Table, topics: Topics, writer: Writer) -> None:
+        self._store = store
+        self._table = table
+        self._topics = topics
+        self._writer = writer
+        self._offsets = {level: int(table.get(str(level)) or b"0") for level in _LEVELS}
+        self._armed: set[int] = set()
+
+    def start(self, now: int, effects: list[Effect]) -> None:
+        """Set the timers of all levels that hold messages from before."""
+        for level in _LEVELS:
+            self.arm(level, now, effects)
+
+    def divert(
+        self, topic: str, queue_id: int, level: int, properties: dict[str, str]
+    ) -> tuple[str, int, dict[str, str]]:
+        """Where to store a message that is to wait, and with which properties. Call `arm` when it is stored."""
+        level = min(level, SCHEDULE_QUEUES)
+        place = {props.REAL_TOPIC: topic, props.REAL_QID: str(queue_id), props.DELAY: str(level)}
+        return SCHEDULE_TOPIC, level - 1, properties | place
+
+    def arm(self, level: int, now: int, effects: list[Effect]) -> None:
+        """See to it that the level's timer is set if it holds messages."""
+        if level in self._armed:
+            return
+        log = self._store.log(SCHEDULE_TOPIC, level - 1)
+        if log is None:
+            return
+        offset = max(self._offsets[level], log.min_offset)
+        if offset < log.max_offset:
+            self._armed.add(level)
+            due = log.stored_at(offset) + SECONDS[level - 1] * 1000
+            effects.append(SetTimer((SCHEDULE_TIMER, level), max(due, now)))
+
+    def due(self, level: int, now: int, effects: list[Effect]) -> None:
+        """Deliver what is due in a level."""
+        self._armed.discard(level)
+        log = self._store.log(SCHEDULE_TOPIC, level - 1)
+        assert log is not None
+        offset = max(self._offsets[level], log.min_offset)
+        stop = min(log.max_offset, offset + BATCH_MAX)
+        try:
+            while offset < stop and log.stored_at(offset) + SECONDS[level - 1] * 1000 <= now:
+                self._deliver(log.entry_at(offset), now, effects)
+                offset += 1
+            self._table.put(str(level), b"%d" % offset)
+        except StorageError as error:
+            effects.append(Tell("ERROR", f"delayed messages of level {level} wait: {error}"))
+            self._offsets[level] = offset
+            self._armed.add(level)
+            effects.append(SetTimer((SCHEDULE_TIMER, level), now + DISK_RETRY_MS))
+            return
+        self._offsets[level] = offset
+        self.arm(level, now, effects)
+
+    def _deliver(self, entry: bytes, now: int, effects: list[Effect]) -> None:
+        view = decode_records(entry)[0]
+        properties = dict(view.properties)
+        properties.pop(props.DELAY, None)
+        topic = properties.get(props.REAL_TOPIC, "")
+        config = self._topics.get(topic)
+        if config is None:
+            text = f"a delayed message was dropped: its topic {topic!r} is gone"
+            effects.append(Tell("WARNING", text))
+            return
+        queue_id = int(properties[props.REAL_QID])
+        draft = Draft(
+            view.stored_body,
+            props.encode_properties(properties),
+            view.born_host_bytes,
+            view.born_timestamp,
+            view.flag,
+            view.sys_flag,
+            view.reconsume_times,
+        )
+        queues = max(config.write_queue_nums, config.read_queue_nums)
+        self._writer.write(topic, min(queue_id, queues - 1), draft, now, effects)
+
+    def check(self) -> None:
+        for level in _LEVELS:
+            log = self._store.log(SCHEDULE_TOPIC, level - 1)
+            low, end = (0, 0) if log is None else (log.min_offset, log.max_offset)
+            assert self._offsets[level] <= end
+            if max(self._offsets[level], low) < end:
+                assert level in self._armed, f"nobody wakes level {level}"
+
+
+_LEVELS = range(1, SCHEDULE_QUEUES + 1)

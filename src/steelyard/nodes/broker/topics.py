@@ -1,0 +1,200 @@
+"""The broker's topics: their settings, their names, and how they come to be.
+
+Kept in the table `topics`, one JSON `TopicConfig` per name. `version` grows with every change, so that
+nameservers see what is new.
+
+- A topic that a producer sends to without its being there takes after the header's default topic (TBW102),
+  if that allows it: as many queues as the producer wants, at most as many as the default topic has.
+- `%RETRY%group` and `%DLQ%group` are made when a group needs them.
+Source: broker/topic/TopicConfigManager.java, common/topic/TopicValidator.java.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec.structs import replace
+
+from steelyard.config import BrokerConfig
+from steelyard.errors import ProtocolError
+from steelyard.groups.ledger import LEDGER_TOPIC
+from steelyard.store.tables import Table
+from steelyard.wire.remoting.bodies import DataVersion, TopicConfig
+
+PERM_INHERIT = 1
+PERM_WRITE = 2
+PERM_READ = 4
+PERM_READ_WRITE = PERM_READ | PERM_WRITE
+
+DEFAULT_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+SCHEDULE_QUEUES = 18
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+
+TOPICS_MAX = 100_000
+QUEUES_MAX = 16_384
+"""Most queues of one topic on one broker."""
+
+TOPIC_CHARACTERS_MAX = 127
+GROUP_TOPIC_CHARACTERS_MAX = 255
+"""For %RETRY% and %DLQ% topics."""
+GROUP_CHARACTERS_MAX = 120
+
+CLUSTER_TOPIC_QUEUES = 16
+"""Tools of 4.x create topics after the one named as the cluster, and wait for its route."""
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+NO_SENDING = frozenset(
+    (
+        SCHEDULE_TOPIC,
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    )
+)
+"""Topics that clients must not send to (NOT_ALLOWED_SEND_TOPIC_SET)."""
+
+_decode = msgspec.json.Decoder(TopicConfig).decode
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    return DLQ_PREFIX + group
+
+
+def topic_fault(name: str) -> str | None:
+    """What is wrong with a topic's name, in the broker's words; None for a good one."""
+    if not name.strip():
+        return "The specified topic is blank."
+    if _NAME.fullmatch(name) is None:
+        return (
+            f"The specified topic: {name[:300]}, contains illegal characters,"
+            " allowing only ^[%|a-zA-Z0-9_-]+$"
+        )
+    of_group = name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    characters_max = GROUP_TOPIC_CHARACTERS_MAX if of_group else TOPIC_CHARACTERS_MAX
+    if len(name) > characters_max:
+        return (
+            f"The specified topic: {name[:300]}, is longer than topic max length: {characters_max}"
+        )
+    return None
+
+
+def check_group(group: str) -> None:
+    """Raise ProtocolError where a group's name is wrong."""
+    if _NAME.fullmatch(group) is None or len(group) > GROUP_CHARACTERS_MAX:
+        raise ProtocolError(
+            f"the group name {group[:300]!r} is wrong:"
+            f" 1 to {GROUP_CHARACTERS_MAX} characters of ^[%|a-zA-Z0-9_-]+$"
+        )
+
+
+class Topics:
+    """See the module's text."""
+
+    def __init__(self, config: BrokerConfig, table: Table, now: int) -> None:
+        self._table = table
+        self._configs = {name: _decode(data) for name, data in table.items()}
+        self.version = DataVersion(now, 0)
+        self.system = {item.topic_name for item in _system_topics(config)}
+        for item in _system_topics(config):
+            known = self._configs.get(item.topic_name)
+            if known is None:
+                self.put(item, now)
+        inheritable = PERM_READ_WRITE | (PERM_INHERIT if config.auto_create_topics else 0)
+        default = TopicConfig(
+            DEFAULT_TOPIC, config.default_queues, config.default_queues, inheritable
+        )
+        self.system.add(DEFAULT_TOPIC)
+        if self._configs.get(DEFAULT_TOPIC) != default:
+            self.put(default, now)
+
+    def get(self, name: str) -> TopicConfig | None:
+        return self._configs.get(name)
+
+    def all(self) -> dict[str, TopicConfig]:
+        """A copy of the table."""
+        return dict(self._configs)
+
+    def put(self, config: TopicConfig, now: int) -> None:
+        """Create or change a topic. Raises ProtocolError for a bad name or numbers, StorageError."""
+        name = config.topic_name
+        fault = topic_fault(name)
+        if fault is not None:
+            raise ProtocolError(fault)
+        for queues in (config.read_queue_nums, config.write_queue_nums):
+            if not 0 < queues <= QUEUES_MAX:
+                raise ProtocolError(f"topic {name}: {queues} queues; 1 to {QUEUES_MAX} are allowed")
+        if not 0 <= config.perm <= 7:
+            raise ProtocolError(f"topic {name}: {config.perm} is no permission")
+        if name not in self._configs and len(self._configs) >= TOPICS_MAX:
+            raise ProtocolError(f"more than {TOPICS_MAX} topics")
+        self._table.put(name, msgspec.json.encode(config))
+        self._configs[name] = config
+        self._changed(now)
+
+    def delete(self, name: str, now: int) -> None:
+        if name in self._configs:
+            self._table.delete(name)
+            del self._configs[name]
+            self._changed(now)
+
+    def _changed(self, now: int) -> None:
+        self.version = DataVersion(now, self.version.counter + 1)
+
+    def inherit(self, name: str, default_topic: str, queues: int, now: int) -> TopicConfig | None:
+        """Make a topic that a producer sends to, after the default topic; None where that does not allow it."""
+        default = self._configs.get(default_topic)
+        if default is None or not default.perm & PERM_INHERIT:
+            return None
+        queues = min(queues, default.write_queue_nums)
+        if queues <= 0:
+            return None
+        config = replace(
+            default,
+            topic_name=name,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=default.perm & ~PERM_INHERIT,
+            topic_sys_flag=0,
+        )
+        self.put(config, now)
+        return config
+
+    def ensure(self, name: str, queues: int, now: int) -> tuple[TopicConfig, bool]:
+        """A topic of a group, and whether it was made just now."""
+        config = self._configs.get(name)
+        if config is not None:
+            return config, False
+        config = TopicConfig(name, queues, queues, PERM_READ_WRITE)
+        self.put(config, now)
+        return config, True
+
+    def check(self) -> None:
+        assert len(self._configs) <= TOPICS_MAX
+        for name, config in self._configs.items():
+            assert name == config.topic_name
+            assert self._table.get(name) is not None
+        assert self.system <= self._configs.keys()
+
+
+def _system_topics(config: BrokerConfig) -> tuple[TopicConfig, ...]:
+    """What a broker registers before anybody asks; Apache nameservers refuse brokers with a single topic."""
+    inheritable = PERM_READ_WRITE | PERM_INHERIT
+    topics = (
+        TopicConfig(config.cluster, CLUSTER_TOPIC_QUEUES, CLUSTER_TOPIC_QUEUES, inheritable),
+        TopicConfig(config.name, 1, 1, inheritable),
+        TopicConfig("SELF_TEST_TOPIC", 1, 1, PERM_READ_WRITE),
+        TopicConfig("OFFSET_MOVED_EVENT", 1, 1, PERM_READ_WRITE),
+        TopicConfig(SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES, PERM_READ_WRITE),
+        TopicConfig(LEDGER_TOPIC, 1, 1, PERM_READ_WRITE),
+    )
+    return tuple({item.topic_name: item for item in topics}.values())

@@ -1,0 +1,130 @@
+"""The one way into the logs: a message becomes a record with its place, is appended, and wakes who waits for it.
+
+Producers, the schedule, retries and the ledger all write through here. Raises StorageError when the
+disk refuses; nothing was written then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from steelyard.nodes.broker.door import host_of
+from steelyard.nodes.broker.pull import Pulls
+from steelyard.nodes.broker.statistics import Statistics
+from steelyard.nodes.seam import Effect
+from steelyard.store.store import Store
+from steelyard.wire.remoting.flags import SysFlag, tag_code
+from steelyard.wire.remoting.message import encode_record
+from steelyard.wire.remoting.properties import TAGS
+
+BORN_HOST_V6 = int(SysFlag.BORN_HOST_V6)
+STORE_HOST_V6 = int(SysFlag.STORE_HOST_V6)
+
+_TAG_FIRST = f"{TAGS}\x01"
+_TAG_LATER = f"\x02{TAGS}\x01"
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False):
+    """A message without its place. `properties`: as stored, every value closed by U+0002."""
+
+    body: bytes
+    properties: str
+    born_host: bytes
+    born_timestamp: int
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where the first message written landed."""
+
+    offset: int
+    address: int
+
+
+class Writer:
+    """See the module's text."""
+
+    def __init__(self, store: Store, pulls: Pulls, statistics: Statistics, address: str) -> None:
+        self._store = store
+        self._pulls = pulls
+        self._statistics = statistics
+        self.host = host_of(address)
+        self._host_flag = STORE_HOST_V6 if len(self.host) > 8 else 0
+
+    def write(
+        self, topic: str, queue_id: int, draft: Draft, now: int, effects: list[Effect]
+    ) -> Place:
+        """Append one message and wake the pulls that wait for it."""
+        log = self._store.log(topic, queue_id)
+        if log is None:
+            log = self._store.create_log(topic, queue_id)
+        offset = log.max_offset
+        address = log.next_address
+        record = self._record(topic, queue_id, draft, offset, address, now)
+        log.append(record, tag_code_of(draft.properties), now)
+        self._statistics.put_messages += 1
+        self._statistics.put_bytes += len(record)
+        self._pulls.wake(topic, queue_id, now, effects)
+        return Place(offset, address)
+
+    def write_many(
+        self, topic: str, queue_id: int, drafts: Sequence[Draft], now: int, effects: list[Effect]
+    ) -> tuple[int, list[int]]:
+        """Append messages back to back, all or none: the offset of the first, the address of each."""
+        log = self._store.log(topic, queue_id)
+        if log is None:
+            log = self._store.create_log(topic, queue_id)
+        offset = log.max_offset
+        address = log.next_address
+        entries: list[tuple[bytes, int]] = []
+        addresses: list[int] = []
+        for draft in drafts:
+            record = self._record(topic, queue_id, draft, offset + len(entries), address, now)
+            entries.append((record, tag_code_of(draft.properties)))
+            addresses.append(address)
+            address += len(record)
+        log.append_many(entries, now)
+        self._statistics.put_messages += len(entries)
+        self._statistics.put_bytes += address - addresses[0]
+        self._pulls.wake(topic, queue_id, now, effects)
+        return offset, addresses
+
+    def _record(
+        self, topic: str, queue_id: int, draft: Draft, offset: int, address: int, now: int
+    ) -> bytes:
+        sys_flag = draft.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | self._host_flag
+        if len(draft.born_host) > 8:
+            sys_flag |= BORN_HOST_V6
+        return encode_record(
+            topic=topic,
+            queue_id=queue_id,
+            flag=draft.flag,
+            queue_offset=offset,
+            physical_offset=address,
+            sys_flag=sys_flag,
+            born_timestamp=draft.born_timestamp,
+            born_host=draft.born_host,
+            store_timestamp=now,
+            store_host=self.host,
+            reconsume_times=draft.reconsume_times,
+            prepared_transaction_offset=0,
+            body=draft.body,
+            properties=draft.properties.encode(),
+        )
+
+
+def tag_code_of(properties: str) -> int:
+    """The code of a message's tag, 0 without one."""
+    if properties.startswith(_TAG_FIRST):
+        start = len(_TAG_FIRST)
+    else:
+        start = properties.find(_TAG_LATER)
+        if start < 0:
+            return 0
+        start += len(_TAG_LATER)
+    end = properties.find("\x02", start)
+    return tag_code(properties[start:end] if end >= 0 else properties[start:])

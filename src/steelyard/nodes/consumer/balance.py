@@ -1,0 +1,105 @@
+"""The rebalance runs of a consumer: asks who is in the group, and tells what to hold.
+
+A run asks one broker of each topic for the member list (38). Which one does not matter, for every
+member sends heartbeats to all of them. Source: client/impl/consumer/RebalanceImpl.java,
+MQClientInstance.java `findConsumerIdList`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from steelyard.allocate.plan import Strategy
+from steelyard.errors import ProtocolError, RemotingError
+from steelyard.groups.rebalancer import Decision, Rebalancer, View
+from steelyard.nodes.consumer.peers import MembersAsked, Peers
+from steelyard.nodes.seam import Effect, SetTimer
+from steelyard.types import MessageQueue, Random
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import ConsumerListBody
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+
+REBALANCE_TIMER = "rebalance"
+
+
+class Balance:
+    """One run at a time; `members` is what the last answers said, by topic."""
+
+    def __init__(
+        self, peers: Peers, topics: Sequence[str], strategy: Strategy, rng: Random
+    ) -> None:
+        config = peers.config
+        self._peers = peers
+        self._topics = tuple(topics)
+        self._rng = rng
+        self._rebalancer = Rebalancer(
+            config.client_id,
+            strategy,
+            interval_ms=config.rebalance_interval_ms,
+            retry_ms=config.rebalance_retry_ms,
+        )
+        self._run = 0
+        self._open: set[str] = set()
+        self._seen: dict[str, tuple[str, ...]] = {}
+        self.members: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def begun(self) -> bool:
+        """There was a first run, or it is under way."""
+        return self._run > 0
+
+    def wake(self, now: int) -> list[Effect]:
+        """Something happened that may change who holds what: a run soon."""
+        at = self._rebalancer.wake(now)
+        return [] if at is None else [SetTimer(REBALANCE_TIMER, at)]
+
+    def begin(self, now: int) -> list[Effect]:
+        """The timer was due. Asks for what is missing; `decision` follows once all has been answered."""
+        if self._rebalancer.running:
+            return []
+        self._rebalancer.begin(now)
+        self._run += 1
+        self._seen = {}
+        effects = self._peers.ask_routes(self._peers.routes.missing(), now)
+        header = headers.ConsumerGroupHeader(consumer_group=self._peers.config.group)
+        code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+        for topic in self._topics:
+            route = self._peers.routes.route(topic)
+            if route is not None and route.readers:
+                self._open.add(topic)
+                address = route.readers[self._rng.choice(sorted(route.readers))]
+                effects += self._peers.ask(
+                    address, code, header, MembersAsked(topic, self._run), now
+                )
+        return effects
+
+    def answered(self, asked: MembersAsked, reply: Command | RemotingError) -> None:
+        """Take a member list in. What is none counts as missing."""
+        if asked.run != self._run:
+            return
+        self._open.discard(asked.topic)
+        if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS:
+            return
+        try:
+            listed = fastjson.read(ConsumerListBody, reply.body)
+        except ProtocolError:
+            return
+        self._seen[asked.topic] = listed.consumer_id_list
+
+    def decision(self, held: Collection[MessageQueue], now: int) -> Decision | None:
+        """What the run came to, None while answers are outstanding or no run is under way."""
+        if self._open or not self._rebalancer.running:
+            return None
+        views = []
+        for topic in self._topics:
+            route = self._peers.routes.route(topic)
+            optional = topic == self._peers.retry_topic
+            queues = None if route is None else route.subscribe
+            views.append(View(topic, self._seen.get(topic), queues, optional))
+        self.members.update(self._seen)
+        return self._rebalancer.decide(views, held, now)
+
+    def check(self) -> None:
+        self._rebalancer.check()
+        assert not self._open or self._rebalancer.running

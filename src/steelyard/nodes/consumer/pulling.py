@@ -1,0 +1,176 @@
+"""The pull loop of each held queue: ask, take in, ask again; the broker holds a pull that finds nothing.
+
+What an answer does (client/impl/consumer/PullAPIWrapper.java, DefaultMQPushConsumerImpl.pullMessage):
+- 0 FOUND: messages go to the process queue, the next pull is sent at once.
+- 19 NOT_FOUND, 20 RETRY_IMMEDIATELY: the next pull is sent at once, from `nextBeginOffset`.
+- 21 OFFSET_MOVED: the queue starts anew at `nextBeginOffset`.
+- 2 SYSTEM_BUSY, 215 FLOW_CONTROL: again after 20 ms.
+- 24, 25: the broker does not know this member, or not well enough: a heartbeat, then again later.
+- anything else, or no answer: again after `pull_retry_ms`. A broker that leaves a pull without an
+  answer is taken for dead: its link is closed.
+A broker that answers nothing at once, time and again, is asked only every `flow_retry_ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from steelyard.consume.flow import Limits, blocked
+from steelyard.consume.subscription import wanted
+from steelyard.errors import CallTimeoutError, ProtocolError, RemotingError
+from steelyard.groups.ownership import State
+from steelyard.nodes.consumer.holdings import UNKNOWN, Held, Holdings
+from steelyard.nodes.consumer.membership import Membership
+from steelyard.nodes.consumer.peers import RETRY_PREFIX, Peers, PullSent
+from steelyard.nodes.seam import Address, Effect, Tell
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.bodies import SubscriptionData
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.flags import PullFlag
+from steelyard.wire.remoting.message import MessageView, decode_records
+from steelyard.wire.remoting.properties import RETRY_TOPIC
+
+BUSY_RETRY_MS = 20
+"""PULL_TIME_DELAY_MILLS_WHEN_BROKER_FLOW_CONTROL."""
+
+_FLOW_CONTROL = 215
+_NOTHING = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+_BUSY = (ResponseCode.SYSTEM_BUSY, _FLOW_CONTROL)
+_UNKNOWN_HERE = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
+
+
+class Pulling:
+    """See the module's text. `begin` once before anything else."""
+
+    def __init__(self, peers: Peers, holdings: Holdings, membership: Membership) -> None:
+        config = peers.config
+        self._peers = peers
+        self._holdings = holdings
+        self._membership = membership
+        self._limits = Limits(
+            config.queue_messages_max, config.queue_bytes_max, config.queue_span_max
+        )
+        self._subscriptions: Mapping[str, SubscriptionData] = {}
+        self._tags: dict[str, frozenset[str]] = {}
+
+    def begin(self, subscriptions: Mapping[str, SubscriptionData]) -> None:
+        self._subscriptions = subscriptions
+        self._tags = {topic: frozenset(s.tags_set) for topic, s in subscriptions.items()}
+
+    def look(self, held: Held, now: int) -> list[Effect]:
+        """Send a pull, unless one is under way, the client holds too much, or the broker is unknown."""
+        if held.pulling or held.state is not State.PULLING:
+            return []
+        config = self._peers.config
+        held.looked_at = now
+        if blocked(held.process, self._limits) is not None:
+            return self._holdings.later(held, config.flow_retry_ms, now)
+        address = self._peers.address(held.queue)
+        if address is None:
+            return self._holdings.later(held, config.pull_retry_ms, now)
+        held.address = address
+        queue = held.queue
+        commit = held.process.committable
+        sys_flag = PullFlag.SUSPEND | PullFlag.COMMIT_OFFSET if commit > 0 else PullFlag.SUSPEND
+        subscribed = self._subscriptions[queue.topic]
+        header = headers.PullMessageRequestHeader(
+            consumer_group=config.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=held.process.next_offset,
+            max_msg_nums=config.pull_batch,
+            sys_flag=int(sys_flag),
+            commit_offset=commit,
+            suspend_timeout_millis=config.pull_hold_ms,
+            sub_version=subscribed.sub_version,
+            expression_type=subscribed.expression_type,
+            bname=queue.broker_name,
+        )
+        held.pulling = True
+        held.pulled_at = now
+        if commit > 0:
+            held.committed = commit
+        purpose = PullSent(queue, held.epoch, held.process.next_offset)
+        return self._peers.ask(
+            address, RequestCode.PULL_MESSAGE, header, purpose, now, config.pull_timeout_ms
+        )
+
+    def answered(
+        self, sent: PullSent, address: Address, reply: Command | RemotingError, now: int
+    ) -> tuple[Held | None, list[Effect]]:
+        """The outcome of a pull. Returns the queue that has new messages to hand, if it has."""
+        held = self._holdings.find(sent.queue, sent.epoch)
+        if held is None:
+            return None, []
+        held.pulling = False
+        if held.state is not State.PULLING:
+            return None, []
+        if isinstance(reply, RemotingError):
+            return None, self._unanswered(held, address, reply, now)
+        config = self._peers.config
+        if reply.code == ResponseCode.SUCCESS or reply.code in _NOTHING:
+            return self._taken_in(held, sent, reply, now)
+        if reply.code == ResponseCode.PULL_OFFSET_MOVED:
+            return None, self._moved(held, sent, reply, now)
+        if reply.code in _BUSY:
+            return None, self._holdings.later(held, BUSY_RETRY_MS, now)
+        effects = self._holdings.later(held, config.pull_retry_ms, now)
+        if reply.code in _UNKNOWN_HERE:
+            return None, effects + self._membership.greet([address], now)
+        text = f"pull from {address} refused: code {reply.code}: {reply.remark}"
+        return None, [Tell("WARNING", text), *effects]
+
+    def _taken_in(
+        self, held: Held, sent: PullSent, reply: Command, now: int
+    ) -> tuple[Held | None, list[Effect]]:
+        try:
+            header = headers.read(headers.PullMessageResponseHeader, reply.ext)
+            messages = decode_records(reply.body, sent.queue.broker_name)
+        except ProtocolError as error:
+            text = f"pull reply for {sent.queue.topic} is broken: {error}"
+            later = self._holdings.later(held, self._peers.config.pull_retry_ms, now)
+            return None, [Tell("WARNING", text), *later]
+        topic = sent.queue.topic
+        if topic.startswith(RETRY_PREFIX):
+            _restore_topics(messages)
+        process = held.process
+        added = process.add(wanted(messages, self._tags[topic]), header.next_begin_offset)
+        flow_retry_ms = self._peers.config.flow_retry_ms
+        if process.next_offset > sent.offset or now - held.pulled_at >= flow_retry_ms:
+            held.in_vain = 0
+        else:
+            held.in_vain += 1
+            if held.in_vain > 1:
+                return None, self._holdings.later(held, flow_retry_ms, now)
+        return (held if added else None), self.look(held, now)
+
+    def _moved(self, held: Held, sent: PullSent, reply: Command, now: int) -> list[Effect]:
+        retry_ms = self._peers.config.pull_retry_ms
+        try:
+            header = headers.read(headers.PullMessageResponseHeader, reply.ext)
+        except ProtocolError as error:
+            text = f"pull reply for {sent.queue.topic} is broken: {error}"
+            return [Tell("WARNING", text), *self._holdings.later(held, retry_ms, now)]
+        offset = max(header.next_begin_offset, 0)
+        text = f"offset {sent.offset} of {sent.queue} is not there; going on at {offset}"
+        fresh = self._holdings.restart(held, offset, now)
+        effects: list[Effect] = [Tell("WARNING", text), *self._holdings.commit(fresh)]
+        if offset == sent.offset:  # the broker contradicts itself
+            return effects + self._holdings.later(fresh, retry_ms, now)
+        return effects + self.look(fresh, now)
+
+    def _unanswered(
+        self, held: Held, address: Address, error: RemotingError, now: int
+    ) -> list[Effect]:
+        held.committed = UNKNOWN  # the commit that rode on the pull may be lost
+        effects = self._holdings.later(held, self._peers.config.pull_retry_ms, now)
+        if isinstance(error, CallTimeoutError):
+            effects += self._peers.calls.hang_up(address, "a pull was not answered")
+        return effects
+
+
+def _restore_topics(messages: list[MessageView]) -> None:
+    """Messages of the group's retry topic come to the listener under the topic they were sent to."""
+    for message in messages:
+        message.topic = message.property_of(RETRY_TOPIC) or message.topic

@@ -1,0 +1,266 @@
+"""The nameserver: keeps the routes that brokers register and tells them to whoever asks.
+
+| code | request | answer |
+|---|---|---|
+| 100, 101, 102, 219 | put, get, delete, list settings | 101 and 219: 22 where there is none |
+| 103, 104 | a broker registers, unregisters | 103: where the master is, and the order settings |
+| 105 | the route of a topic | 17 where there is none |
+| 106 | all brokers and clusters | |
+| 205, 327 | take or give the write permission of a broker's topics | how many topics |
+| 206, 224 | all topics, those of a cluster | |
+| 216 | forget a topic | |
+| 322 | did the broker's topics change since it registered? | also counts as a sign of life |
+
+- A broker's routes vanish the moment its connection closes, or when it was silent for too long.
+- Map keys that are numbers are quoted for peers from 4.9.4 on and those that ask for it (`acceptStandardJsonOnly`);
+  older ones get fastjson's `{0:"address"}`. The answer to 106 is never quoted.
+- Ignored: zones, replicas acting as master, static topics, settings' persistence.
+Source: namesrv/processor/DefaultRequestProcessor.java, ClientRequestProcessor.java.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from steelyard.config import NameserverConfig
+from steelyard.errors import ProtocolError
+from steelyard.nodes.seam import (
+    Closed,
+    Due,
+    Effect,
+    Event,
+    Hang,
+    Link,
+    Opened,
+    Received,
+    Send,
+    SetTimer,
+    Tell,
+)
+from steelyard.routes.table import ORDER_TOPIC_CONFIG, Full, Registration, RouteTable
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import DataVersion, KVTable, RegisterBrokerBody, TopicList
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
+
+SCAN_TIMER = "scan"
+
+STANDARD_JSON_VERSION = 401
+"""V4_9_4: from here on peers are given standard JSON."""
+
+FAQ = "\nSee https://rocketmq.apache.org/docs/faq/ for further details."
+
+Handler = Callable[[Command, Link, int], Command]
+
+
+class NameserverNode:
+    """See the module's text."""
+
+    def __init__(self, config: NameserverConfig) -> None:
+        self._config = config
+        self._table = RouteTable()
+        self._links: set[Link] = set()
+        self._handlers: dict[int, Handler] = {
+            RequestCode.PUT_KV_CONFIG: self._put_setting,
+            RequestCode.GET_KV_CONFIG: self._get_setting,
+            RequestCode.DELETE_KV_CONFIG: self._delete_setting,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self._list_settings,
+            RequestCode.REGISTER_BROKER: self._register,
+            RequestCode.UNREGISTER_BROKER: self._unregister,
+            RequestCode.QUERY_DATA_VERSION: self._query_version,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._cluster_info,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._topics,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self._topics_of_cluster,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_permission,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_permission,
+        }
+
+    # -- the seam --------------------------------------------------------------------------------
+
+    def start(self, now: int) -> list[Effect]:
+        return [SetTimer(SCAN_TIMER, now + self._config.scan_interval_ms)]
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        match event:
+            case Received(link, message):
+                assert isinstance(message, Command)
+                return self._received(link, message, now)
+            case Opened(link, _):
+                self._links.add(link)
+                return []
+            case Closed(link, _):
+                self._links.discard(link)
+                return [
+                    Tell("INFO", f"broker {address} closed its connection and left the routes")
+                    for address in self._table.link_closed(link)
+                ]
+            case Due():
+                return self._scan(now)
+            case _:
+                return []
+
+    def check(self) -> None:
+        self._table.check()
+
+    def _received(self, link: Link, request: Command, now: int) -> list[Effect]:
+        if is_response(request):
+            return []
+        handler = self._handlers.get(request.code)
+        if handler is None:
+            remark = f" request type {request.code} not supported"
+            reply = _reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+        else:
+            try:
+                reply = handler(request, link, now)
+            except ProtocolError as error:
+                reply = _reply(ResponseCode.SYSTEM_ERROR, str(error))
+        if is_oneway(request):
+            return []
+        return [Send(link, replace(reply, opaque=request.opaque))]
+
+    def _scan(self, now: int) -> list[Effect]:
+        effects: list[Effect] = [SetTimer(SCAN_TIMER, now + self._config.scan_interval_ms)]
+        for address, link in self._table.expire(now):
+            effects.append(Tell("WARNING", f"broker {address} fell silent and left the routes"))
+            if link in self._links:
+                effects.append(Hang(link, "no registration for too long"))
+        return effects
+
+    # -- brokers ---------------------------------------------------------------------------------
+
+    def _register(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.RegisterBrokerRequestHeader, request.ext)
+        if header.body_crc32 and zlib.crc32(request.body) & 0x7FFFFFFF != header.body_crc32:
+            return _reply(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        if header.compressed:
+            return _reply(
+                ResponseCode.SYSTEM_ERROR,
+                "compressed registration is not supported: set compressedRegister=false",
+            )
+        body = fastjson.read(RegisterBrokerBody, request.body)
+        topics = body.topic_config_serialize_wrapper
+        answer = self._table.register(
+            Registration(
+                cluster=header.cluster_name,
+                broker_name=header.broker_name,
+                broker_id=header.broker_id,
+                address=header.broker_addr,
+                ha_address=header.ha_server_addr,
+                version=topics.data_version,
+                topics=topics.topic_config_table,
+                expiry_ms=header.heartbeat_timeout_millis or self._config.broker_expiry_ms,
+            ),
+            link,
+            now,
+        )
+        if isinstance(answer, Full):
+            return _reply(ResponseCode.SYSTEM_ERROR, f"register broker failed: {answer.reason}")
+        reply = headers.RegisterBrokerResponseHeader(
+            ha_server_addr=answer.ha_address or None, master_addr=answer.address or None
+        )
+        orders = self._table.settings(ORDER_TOPIC_CONFIG)
+        body_bytes = b"" if orders is None else fastjson.write(KVTable(orders))
+        return _reply(ext=headers.write(reply), body=body_bytes)
+
+    def _unregister(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.BrokerIdentityHeader, request.ext)
+        self._table.unregister(header.cluster_name, header.broker_name, header.broker_addr)
+        return _reply()
+
+    def _query_version(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.BrokerIdentityHeader, request.ext)
+        told = fastjson.read(DataVersion, request.body)
+        known = self._table.version(header.cluster_name, header.broker_addr)
+        self._table.touch(header.cluster_name, header.broker_addr, now)
+        reply = headers.QueryDataVersionResponseHeader(changed=known != told)
+        body = b"" if known is None else fastjson.write(known)
+        return _reply(ext=headers.write(reply), body=body)
+
+    def _wipe_write_permission(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.BrokerNameHeader, request.ext)
+        count = self._table.set_write_permission(header.broker_name, allowed=False)
+        return _reply(ext={"wipeTopicCount": str(count)})
+
+    def _add_write_permission(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.BrokerNameHeader, request.ext)
+        count = self._table.set_write_permission(header.broker_name, allowed=True)
+        return _reply(ext={"addTopicCount": str(count)})
+
+    # -- routes ----------------------------------------------------------------------------------
+
+    def _route(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.GetRouteInfoRequestHeader, request.ext)
+        route = self._table.route(header.topic)
+        if route is None:
+            remark = f"No topic route info in name server for the topic: {header.topic}{FAQ}"
+            return _reply(ResponseCode.TOPIC_NOT_EXIST, remark)
+        order = self._table.setting(ORDER_TOPIC_CONFIG, header.topic)
+        if order is not None:
+            route = replace(route, order_topic_conf=order)
+        standard = request.version >= STANDARD_JSON_VERSION or bool(
+            header.accept_standard_json_only
+        )
+        return _reply(body=fastjson.write(route, int_keys_quoted=standard))
+
+    def _cluster_info(self, request: Command, link: Link, now: int) -> Command:
+        return _reply(body=fastjson.write(self._table.cluster_info(), int_keys_quoted=False))
+
+    def _topics(self, request: Command, link: Link, now: int) -> Command:
+        return _reply(body=fastjson.write(TopicList(self._table.topics())))
+
+    def _topics_of_cluster(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.ClusterRequestHeader, request.ext)
+        return _reply(body=fastjson.write(TopicList(self._table.topics_of(header.cluster))))
+
+    def _delete_topic(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.DeleteTopicFromNamesrvRequestHeader, request.ext)
+        self._table.delete_topic(header.topic, header.cluster_name or None)
+        return _reply()
+
+    # -- settings --------------------------------------------------------------------------------
+
+    def _put_setting(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.KVConfigHeader, request.ext)
+        full = self._table.put_setting(header.namespace, header.key, header.value)
+        if full is not None:
+            return _reply(ResponseCode.SYSTEM_ERROR, full.reason)
+        return _reply()
+
+    def _get_setting(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.KVConfigHeader, request.ext)
+        value = self._table.setting(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            return _reply(ResponseCode.QUERY_NOT_FOUND, remark)
+        return _reply(ext={"value": value})
+
+    def _delete_setting(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.KVConfigHeader, request.ext)
+        self._table.delete_setting(header.namespace, header.key)
+        return _reply()
+
+    def _list_settings(self, request: Command, link: Link, now: int) -> Command:
+        header = headers.read(headers.KVConfigHeader, request.ext)
+        table = self._table.settings(header.namespace)
+        if table is None:
+            remark = f"No config item, Namespace: {header.namespace}"
+            return _reply(ResponseCode.QUERY_NOT_FOUND, remark)
+        return _reply(body=fastjson.write(KVTable(table)))
+
+
+_NO_EXT: dict[str, str] = {}
+
+
+def _reply(
+    code: int = ResponseCode.SUCCESS,
+    remark: str = "",
+    *,
+    ext: dict[str, str] = _NO_EXT,
+    body: bytes = b"",
+) -> Command:
+    return Command(int(code), flag=RESPONSE_FLAG, ext=ext, body=body, remark=remark)

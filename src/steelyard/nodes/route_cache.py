@@ -1,0 +1,261 @@
+"""What a client knows of the routes: asks a nameserver, keeps the answers, tells what changed.
+
+- One nameserver is asked for everything until it fails; then the next one, each once per question.
+- The answer 17 (TOPIC_NOT_EXIST) makes a producer ask for its default topic instead, from whose
+  brokers the new topic borrows queues until it exists.
+- A route once known stays when a later question fails: a client with an old route still works.
+Source: client/impl/factory/MQClientInstance.java `updateTopicRouteInfoFromNameServer`,
+`topicRouteData2TopicPublishInfo`, `topicRouteData2TopicSubscribeInfo`, `findBrokerAddressInSubscribe`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+
+import msgspec
+
+from steelyard.errors import ProtocolError, RemotingError, RouteError, SteelyardError
+from steelyard.nodes.seam import Address
+from steelyard.types import MessageQueue, Random
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import QueueData, TopicRouteData
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+
+READABLE = 4
+WRITABLE = 2
+MASTER_ID = 0
+QUEUES_MAX = 65_536
+"""Most queues of one topic that a client believes in."""
+
+POLL_SOON_MS = 500
+"""After a broker failed: how soon the routes are looked at. Its nameserver needs a moment to notice, too."""
+
+
+class RoutePace:
+    """When to ask for the routes: every `poll_ms`, sooner once a broker is in doubt.
+
+    After a doubt the wait begins at POLL_SOON_MS and doubles up to `poll_ms`, so that a broker that
+    was away for a moment is found again in about as much time.
+    """
+
+    def __init__(self, poll_ms: int) -> None:
+        self._poll_ms = poll_ms
+        self._wait_ms = poll_ms
+        self._due = 0
+
+    def next(self, now: int) -> int:
+        """The routes are asked for now. Returns when to ask next."""
+        self._due = now + self._wait_ms
+        self._wait_ms = min(2 * self._wait_ms, self._poll_ms)
+        return self._due
+
+    def doubt(self, now: int) -> int | None:
+        """A broker failed. Returns when to ask, None where that is planned already."""
+        soon = now + POLL_SOON_MS
+        if soon >= self._due:
+            return None
+        self._wait_ms = min(2 * POLL_SOON_MS, self._poll_ms)
+        self._due = soon
+        return soon
+
+
+class Route(msgspec.Struct, frozen=True):
+    """Where a topic lives. Queues in the order of broker names and numbers."""
+
+    publish: tuple[MessageQueue, ...]
+    subscribe: tuple[MessageQueue, ...]
+    masters: MappingProxyType[str, Address]
+    """By broker name; a broker without a master is not in it."""
+    readers: MappingProxyType[str, Address]
+    """Whom to read from, by broker name: the master, or the replica of the smallest id."""
+
+
+class RouteAsked(msgspec.Struct, frozen=True):
+    """Purpose of a GET_ROUTEINFO_BY_TOPIC. `tried`: nameservers that failed this question already."""
+
+    topic: str
+    asked_topic: str
+    nameserver: Address
+    tried: int = 0
+
+
+class RouteNews(msgspec.Struct, frozen=True):
+    """What an answer came to: more to ask, or the end of a question.
+
+    `done`: the topic whose question has ended, "" while it goes on. `changed`: its route is new.
+    `error`: why there is none, if there is none.
+    """
+
+    done: str = ""
+    changed: bool = False
+    again: tuple[RouteAsked, ...] = ()
+    error: SteelyardError | None = None
+    complaint: str = ""
+    """For people: what a nameserver did wrong."""
+
+
+def question(asked: RouteAsked) -> Command:
+    """The request of a purpose."""
+    header = headers.GetRouteInfoRequestHeader(topic=asked.asked_topic)
+    return Command(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext=headers.write(header))
+
+
+class RouteCache:
+    """Routes of the topics that a client wants. `default_topic`: "" for consumers."""
+
+    def __init__(
+        self,
+        nameservers: Sequence[Address],
+        rng: Random,
+        *,
+        default_topic: str = "",
+        default_topic_queues: int = 0,
+    ) -> None:
+        self._nameservers = tuple(nameservers)
+        self._current = rng.randrange(len(nameservers)) if nameservers else 0
+        self._default_topic = default_topic
+        self._default_topic_queues = default_topic_queues
+        self._routes: dict[str, Route | None] = {}
+        self._asking: set[str] = set()
+
+    def want(self, topic: str) -> list[RouteAsked]:
+        """Know this topic from now on. Questions, if there is no route and none is asked for."""
+        self._routes.setdefault(topic, None)
+        return [] if self._routes[topic] is not None else self._ask([topic])
+
+    def forget(self, topic: str) -> None:
+        """Do not ask for this topic any more."""
+        self._routes.pop(topic, None)
+
+    def refresh(self) -> list[RouteAsked]:
+        """Questions for all topics that are wanted and not being asked for."""
+        return self._ask(list(self._routes))
+
+    def missing(self) -> list[RouteAsked]:
+        """Questions for the topics without a route."""
+        return self._ask([topic for topic, route in self._routes.items() if route is None])
+
+    def _ask(self, topics: Sequence[str]) -> list[RouteAsked]:
+        if not self._nameservers:
+            return []
+        fresh = [topic for topic in topics if topic not in self._asking]
+        self._asking.update(fresh)
+        nameserver = self._nameservers[self._current]
+        return [RouteAsked(topic, topic, nameserver) for topic in fresh]
+
+    def answered(self, asked: RouteAsked, reply: Command | RemotingError) -> RouteNews:
+        """Take the outcome of a question in."""
+        if isinstance(reply, RemotingError):
+            return self._failed(asked, reply, str(reply))
+        if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+            if self._default_topic and asked.asked_topic != self._default_topic:
+                again = msgspec.structs.replace(asked, asked_topic=self._default_topic)
+                return RouteNews(again=(again,))
+            return self._end(asked.topic, None, RouteError(f"no route for topic {asked.topic}"))
+        if reply.code != ResponseCode.SUCCESS:
+            text = f"code {reply.code} from nameserver {asked.nameserver}: {reply.remark}"
+            return self._failed(asked, RouteError(text), text)
+        try:
+            data = fastjson.read(TopicRouteData, reply.body)
+            borrowed = None if asked.asked_topic == asked.topic else self._default_topic_queues
+            route = read_route(asked.topic, data, borrowed)
+        except ProtocolError as error:
+            return self._failed(asked, RouteError(str(error)), f"{asked.nameserver}: {error}")
+        return self._end(asked.topic, route, None)
+
+    def _failed(self, asked: RouteAsked, error: SteelyardError, complaint: str) -> RouteNews:
+        if asked.nameserver == self._nameservers[self._current]:
+            self._current = (self._current + 1) % len(self._nameservers)
+        tried = asked.tried + 1
+        if tried >= len(self._nameservers):
+            news = self._end(asked.topic, None, error)
+            return msgspec.structs.replace(news, complaint=complaint)
+        position = (self._nameservers.index(asked.nameserver) + 1) % len(self._nameservers)
+        again = RouteAsked(asked.topic, asked.topic, self._nameservers[position], tried)
+        return RouteNews(again=(again,), complaint=complaint)
+
+    def _end(self, topic: str, route: Route | None, error: SteelyardError | None) -> RouteNews:
+        self._asking.discard(topic)
+        if topic not in self._routes:
+            return RouteNews(done=topic)
+        known = self._routes[topic]
+        if route is None:
+            return RouteNews(done=topic, error=None if known is not None else error)
+        self._routes[topic] = route
+        return RouteNews(done=topic, changed=route != known)
+
+    def route(self, topic: str) -> Route | None:
+        return self._routes.get(topic)
+
+    def wanted(self) -> list[str]:
+        """The topics, in the order in which they were first wanted."""
+        return list(self._routes)
+
+    @property
+    def asking(self) -> bool:
+        """Some question is under way."""
+        return bool(self._asking)
+
+    def masters(self) -> list[Address]:
+        """Addresses of all masters in the routes, sorted."""
+        return sorted({a for r in self._routes.values() if r for a in r.masters.values()})
+
+    def readers(self) -> list[Address]:
+        """Addresses to read from in the routes, sorted."""
+        return sorted({a for r in self._routes.values() if r for a in r.readers.values()})
+
+    def check(self) -> None:
+        """Assert that a nameserver is chosen, if there is any."""
+        assert not self._nameservers or 0 <= self._current < len(self._nameservers)
+
+
+def read_route(topic: str, data: TopicRouteData, borrowed: int | None = None) -> Route:
+    """The route in a nameserver's answer. `borrowed`: most queues a topic still to be made takes of this route.
+
+    Raises ProtocolError where a number of queues is out of range.
+    """
+    masters: dict[str, Address] = {}
+    readers: dict[str, Address] = {}
+    for broker in data.broker_datas:
+        if broker.broker_addrs:
+            readers[broker.broker_name] = broker.broker_addrs[min(broker.broker_addrs)]
+        if MASTER_ID in broker.broker_addrs:
+            masters[broker.broker_name] = broker.broker_addrs[MASTER_ID]
+    _check_numbers(topic, data.queue_datas)
+    publish: list[MessageQueue] = []
+    subscribe: list[MessageQueue] = []
+    for queues in sorted(data.queue_datas, key=lambda item: item.broker_name):
+        name = queues.broker_name
+        if queues.perm & WRITABLE and name in masters:
+            count = queues.write_queue_nums
+            if borrowed is not None:  # of the default topic Java looks at the readable queues
+                count = min(borrowed, queues.read_queue_nums)
+            publish += [MessageQueue(topic, name, number) for number in range(count)]
+        if queues.perm & READABLE and name in readers:
+            numbers = range(queues.read_queue_nums)
+            subscribe += [MessageQueue(topic, name, number) for number in numbers]
+    if data.order_topic_conf:
+        publish = _ordered_queues(topic, data.order_topic_conf)
+    return Route(
+        tuple(publish), tuple(subscribe), MappingProxyType(masters), MappingProxyType(readers)
+    )
+
+
+def _check_numbers(topic: str, parts: Sequence[QueueData]) -> None:
+    lowest = min((min(q.read_queue_nums, q.write_queue_nums) for q in parts), default=0)
+    total = sum(max(q.read_queue_nums, q.write_queue_nums) for q in parts)
+    if lowest < 0 or total > QUEUES_MAX:
+        raise ProtocolError(f"route of {topic}: numbers of queues from {lowest}, {total} in all")
+
+
+def _ordered_queues(topic: str, text: str) -> list[MessageQueue]:
+    """The queues of `broker:count;broker:count`: a strictly ordered topic keeps them while a broker is away."""
+    queues: list[MessageQueue] = []
+    for part in text.split(";"):
+        name, _, count = part.partition(":")
+        if not name or not count.isdecimal() or len(queues) + int(count) > QUEUES_MAX:
+            raise ProtocolError(f"route of {topic}: order configuration {text[:100]!r}")
+        queues += [MessageQueue(topic, name, number) for number in range(int(count))]
+    return queues

@@ -1,0 +1,309 @@
+"""The routes a nameserver knows: which broker has how many queues of which topic, and where it listens.
+
+Brokers tell, the table keeps, clients ask. Nothing here outlives the process: brokers say everything
+again every 30 seconds. A broker leaves when it says so, when its connection closes, or when it was
+silent for longer than it promised; its queue data go with its last replica.
+
+- Only a master (id 0) tells topics; replicas tell where they listen.
+- A topic missing from a later registration stays, as in RocketMQ: deleting is its own request.
+- The same address under a new id (a replica made master) drops the old id.
+- A replica set that moved to a new address is refused while a newer `state_version` is known.
+- RocketMQ refuses the first registration of a broker that has exactly one topic. We do not.
+Source: namesrv/routeinfo/RouteInfoManager.java, namesrv/kvconfig/KVConfigManager.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from steelyard.wire.remoting.bodies import (
+    BrokerData,
+    ClusterInfo,
+    DataVersion,
+    QueueData,
+    TopicConfig,
+    TopicRouteData,
+)
+
+MASTER_ID = 0
+PERM_READ = 4
+PERM_WRITE = 2
+
+BROKERS_MAX = 10_000
+"""Most broker addresses in one table."""
+TOPICS_MAX = 1_000_000
+"""Most (topic, broker) pairs in one table."""
+KV_MAX = 100_000
+"""Most key-value settings in one table."""
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""Namespace of the strictly ordered topics: topic to `broker:queues;broker:queues`."""
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """What a broker says of itself. `expiry_ms`: how long it may be silent."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    ha_address: str = ""
+    version: DataVersion
+    topics: Mapping[str, TopicConfig]
+    expiry_ms: int
+
+
+class Master(msgspec.Struct, frozen=True):
+    """Where the master of a replica listens, both empty if there is none or the replica is it."""
+
+    address: str = ""
+    ha_address: str = ""
+
+
+class Full(msgspec.Struct, frozen=True):
+    """The table has no room for what was registered; nothing was changed."""
+
+    reason: str
+
+
+class _Live(msgspec.Struct):
+    cluster: str
+    broker_name: str
+    address: str
+    ha_address: str
+    version: DataVersion
+    link: int
+    heard_at: int
+    expiry_ms: int
+
+
+class RouteTable:
+    """See the module's text. `link` numbers the connection that a registration came on."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, dict[str, QueueData]] = {}
+        self._brokers: dict[str, BrokerData] = {}
+        self._clusters: dict[str, list[str]] = {}
+        self._live: dict[tuple[str, str], _Live] = {}
+        self._settings: dict[str, dict[str, str]] = {}
+
+    # -- brokers ---------------------------------------------------------------------------------
+
+    def register(self, broker: Registration, link: int, now: int) -> Master | Full:
+        """Take a broker's word in. A stale claim to an address is ignored (and answered as accepted, as in RocketMQ)."""
+        key = (broker.cluster, broker.address)
+        if key not in self._live and len(self._live) >= BROKERS_MAX:
+            return Full(f"more than {BROKERS_MAX} brokers")
+        if self._pairs_with(broker) > TOPICS_MAX:
+            return Full(f"more than {TOPICS_MAX} topics")
+        self._drop_former_selves(broker)
+        known = self._live.get(key)
+        data = self._brokers.get(broker.broker_name)
+        addresses = {} if data is None else dict(data.broker_addrs)
+        old = addresses.get(broker.broker_id)
+        if old is not None and old != broker.address:
+            rival = self._live[(broker.cluster, old)]
+            if rival.version.state_version > broker.version.state_version:
+                self.unregister(broker.cluster, broker.broker_name, broker.address)
+                return Master()
+            del self._live[(broker.cluster, old)]
+        addresses = {i: a for i, a in addresses.items() if a != broker.address}
+        addresses[broker.broker_id] = broker.address
+        self._brokers[broker.broker_name] = BrokerData(
+            broker.cluster, broker.broker_name, dict(sorted(addresses.items()))
+        )
+        names = self._clusters.setdefault(broker.cluster, [])
+        if broker.broker_name not in names:
+            names.append(broker.broker_name)
+        if broker.broker_id == MASTER_ID:
+            first = old is None or known is None or known.version != broker.version
+            self._take_topics(broker, changed=first)
+        self._live[key] = _Live(
+            broker.cluster,
+            broker.broker_name,
+            broker.address,
+            broker.ha_address,
+            broker.version,
+            link,
+            now,
+            broker.expiry_ms,
+        )
+        return self._master_for(broker)
+
+    def _pairs_with(self, broker: Registration) -> int:
+        name = broker.broker_name
+        new = sum(name not in self._queues.get(topic, ()) for topic in broker.topics)
+        return new + sum(len(by_broker) for by_broker in self._queues.values())
+
+    def _drop_former_selves(self, broker: Registration) -> None:
+        """A broker that changed its name or its cluster leaves under the old one."""
+        known = self._live.get((broker.cluster, broker.address))
+        if known is not None and known.broker_name != broker.broker_name:
+            self.unregister(known.cluster, known.broker_name, known.address)
+        data = self._brokers.get(broker.broker_name)
+        if data is not None and data.cluster != broker.cluster:
+            for address in data.broker_addrs.values():
+                self.unregister(data.cluster, data.broker_name, address)
+
+    def _take_topics(self, broker: Registration, *, changed: bool) -> None:
+        name = broker.broker_name
+        for topic, config in broker.topics.items():
+            by_broker = self._queues.setdefault(topic, {})
+            if changed or name not in by_broker:
+                by_broker[name] = QueueData(
+                    name,
+                    config.read_queue_nums,
+                    config.write_queue_nums,
+                    config.perm,
+                    config.topic_sys_flag,
+                )
+
+    def _master_for(self, broker: Registration) -> Master:
+        if broker.broker_id == MASTER_ID:
+            return Master()
+        address = self._brokers[broker.broker_name].broker_addrs.get(MASTER_ID, "")
+        live = self._live.get((broker.cluster, address))
+        return Master() if live is None else Master(address, live.ha_address)
+
+    def version(self, cluster: str, address: str) -> DataVersion | None:
+        """The version of the topics a broker last registered, None for a stranger."""
+        live = self._live.get((cluster, address))
+        return None if live is None else live.version
+
+    def touch(self, cluster: str, address: str, now: int) -> None:
+        """The broker is alive, though it registered nothing new."""
+        live = self._live.get((cluster, address))
+        if live is not None:
+            live.heard_at = now
+
+    def unregister(self, cluster: str, broker_name: str, address: str) -> None:
+        """The broker leaves. Strangers are ignored."""
+        self._live.pop((cluster, address), None)
+        data = self._brokers.get(broker_name)
+        if data is None or data.cluster != cluster:
+            return
+        left = {i: a for i, a in data.broker_addrs.items() if a != address}
+        if left:
+            self._brokers[broker_name] = replace(data, broker_addrs=left)
+            return
+        del self._brokers[broker_name]
+        names = self._clusters[cluster]
+        names.remove(broker_name)
+        if not names:
+            del self._clusters[cluster]
+        self._forget_queues([broker_name], list(self._queues))
+
+    def link_closed(self, link: int) -> list[str]:
+        """The connection is gone, and with it every broker that registered on it: their addresses."""
+        gone = [live for live in self._live.values() if live.link == link]
+        for live in gone:
+            self.unregister(live.cluster, live.broker_name, live.address)
+        return [live.address for live in gone]
+
+    def expire(self, now: int) -> list[tuple[str, int]]:
+        """Drop the brokers that were silent for too long: (address, link) of each."""
+        gone = [live for live in self._live.values() if live.heard_at + live.expiry_ms < now]
+        for live in gone:
+            self.unregister(live.cluster, live.broker_name, live.address)
+        return [(live.address, live.link) for live in gone]
+
+    def set_write_permission(self, broker_name: str, *, allowed: bool) -> int:
+        """Let clients write to all topics of a broker, or not; how many topics it has.
+
+        Holds until the broker registers something new.
+        """
+        count = 0
+        for by_broker in self._queues.values():
+            data = by_broker.get(broker_name)
+            if data is not None:
+                perm = PERM_READ | PERM_WRITE if allowed else data.perm & ~PERM_WRITE
+                by_broker[broker_name] = replace(data, perm=perm)
+                count += 1
+        return count
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """Where the topic lives, None if no live broker has it."""
+        by_broker = self._queues.get(topic)
+        if not by_broker:
+            return None
+        return TopicRouteData(
+            tuple(by_broker.values()), tuple(self._brokers[name] for name in by_broker)
+        )
+
+    def topics(self) -> tuple[str, ...]:
+        return tuple(self._queues)
+
+    def topics_of(self, cluster: str) -> tuple[str, ...]:
+        """Topics that a broker of the cluster has."""
+        names = set(self._clusters.get(cluster, ()))
+        return tuple(t for t, by_broker in self._queues.items() if names & by_broker.keys())
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget the topic, everywhere or in one cluster. A broker that still has it tells it again."""
+        if cluster is None:
+            self._queues.pop(topic, None)
+        elif topic in self._queues:
+            self._forget_queues(self._clusters.get(cluster, []), [topic])
+
+    def _forget_queues(self, broker_names: list[str], topics: list[str]) -> None:
+        for topic in topics:
+            by_broker = self._queues[topic]
+            for name in broker_names:
+                by_broker.pop(name, None)
+            if not by_broker:
+                del self._queues[topic]
+
+    def cluster_info(self) -> ClusterInfo:
+        return ClusterInfo(
+            dict(self._brokers), {name: tuple(names) for name, names in self._clusters.items()}
+        )
+
+    # -- settings --------------------------------------------------------------------------------
+
+    def put_setting(self, namespace: str, key: str, value: str) -> Full | None:
+        settings = self._settings.get(namespace, {})
+        if key not in settings and sum(map(len, self._settings.values())) >= KV_MAX:
+            return Full(f"more than {KV_MAX} settings")
+        self._settings.setdefault(namespace, {})[key] = value
+        return None
+
+    def setting(self, namespace: str, key: str) -> str | None:
+        return self._settings.get(namespace, {}).get(key)
+
+    def delete_setting(self, namespace: str, key: str) -> None:
+        settings = self._settings.get(namespace, {})
+        settings.pop(key, None)
+        if not settings:
+            self._settings.pop(namespace, None)
+
+    def settings(self, namespace: str) -> dict[str, str] | None:
+        """All settings of a namespace, None if it has none."""
+        settings = self._settings.get(namespace)
+        return None if settings is None else dict(settings)
+
+    # -- invariants ------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Assert that brokers, clusters, live entries and queues tell the same story."""
+        addresses = {
+            (data.cluster, address)
+            for data in self._brokers.values()
+            for address in data.broker_addrs.values()
+        }
+        assert addresses == set(self._live)
+        for name, data in self._brokers.items():
+            assert data.broker_addrs, name
+            assert name in self._clusters[data.cluster]
+        assert sorted(n for names in self._clusters.values() for n in names) == sorted(
+            self._brokers
+        )
+        for topic, by_broker in self._queues.items():
+            assert by_broker, topic
+            assert by_broker.keys() <= self._brokers.keys(), topic
+        assert all(self._settings.values())
+        assert len(self._live) <= BROKERS_MAX

@@ -1,0 +1,303 @@
+"""A rig that drives one broker through the seam: clients of our own, scripted nameservers, a store in memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable, Mapping
+
+import msgspec
+import pytest
+
+from steelyard.config import BrokerConfig
+from steelyard.groups.ledger import LEDGER_TOPIC, Record, decode
+from steelyard.nodes.broker.node import BrokerNode
+from steelyard.nodes.seam import (
+    Answer,
+    Closed,
+    Dial,
+    DropTimer,
+    Due,
+    Effect,
+    Event,
+    Flush,
+    Flushed,
+    Hang,
+    Opened,
+    Received,
+    Refused,
+    Send,
+    SetTimer,
+    Tell,
+)
+from steelyard.store.memory import MemoryDisk
+from steelyard.store.store import Store
+from steelyard.wire.remoting import fastjson
+from steelyard.wire.remoting.bodies import (
+    Body,
+    ConsumerData,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
+from steelyard.wire.remoting.message import MessageView, decode_records
+
+START = 1_700_000_000_000
+TOPIC = "TopicA"
+GROUP = "group-a"
+
+
+class Rig:
+    """`ask` sends a request and gives the reply; every effect is made true, every invariant checked.
+
+    Links from 1000 on are those that the broker dialed. `flushes` holds the tickets that the disk was not
+    asked to answer yet: with `disk_answers` it answers at once.
+    """
+
+    def __init__(self, config: BrokerConfig | None = None, disk: MemoryDisk | None = None) -> None:
+        self.config = config or BrokerConfig()
+        self.disk = disk or MemoryDisk()
+        self.now = START
+        self.link = 0
+        self.dialed = 1000
+        self.opaque = 0
+        self.timers: dict[Hashable, int] = {}
+        self.sent: list[tuple[int, Command]] = []
+        self.told: list[Tell] = []
+        self.hung: list[int] = []
+        self.answers: dict[int, object] = {}
+        self.flushes: list[int] = []
+        self.disk_answers = True
+        self.nameservers: dict[str, Callable[[Command], Command | None]] = {}
+        """Who listens at an address, by what they reply."""
+        self.dialed_links: dict[int, str] = {}
+        self.restart()
+
+    def restart(self) -> None:
+        """A new node on what the disk holds."""
+        self.store = Store(self.disk, self.config.store)
+        self.store.open(self.now)
+        self.node = BrokerNode(self.config, self.store, random.Random(1))
+        self.timers.clear()
+        self.sent.clear()
+        self._make_true(self.node.start(self.now))
+
+    # -- the driver ------------------------------------------------------------------------------
+
+    def event(self, event: Event) -> list[Effect]:
+        effects = self.node.handle(event, self.now)
+        self.node.check()
+        self._make_true(effects)
+        return effects
+
+    def _make_true(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case SetTimer(key, at):
+                    self.timers[key] = at
+                case DropTimer(key):
+                    self.timers.pop(key, None)
+                case Send(link, message):
+                    assert isinstance(message, Command)
+                    self._carry(link, message)
+                case Dial(address):
+                    self._dial(address)
+                case Hang(link):
+                    self.hung.append(link)
+                    self.event(Closed(link, "hung up"))
+                case Flush(ticket):
+                    self.flushes.append(ticket)
+                    if self.disk_answers:
+                        self.answer_flushes()
+                case Answer(call_id, result):
+                    assert call_id not in self.answers
+                    self.answers[call_id] = result
+                case Tell():
+                    self.told.append(effect)
+                case _:
+                    raise AssertionError(f"a broker does not say {effect}")
+
+    def _dial(self, address: str) -> None:
+        if address not in self.nameservers:
+            self.event(Refused(address, "nobody listens"))
+            return
+        self.dialed += 1
+        self.dialed_links[self.dialed] = address
+        self.event(Opened(self.dialed, address, dialed=True))
+
+    def _carry(self, link: int, message: Command) -> None:
+        self.sent.append((link, message))
+        address = self.dialed_links.get(link)
+        if address is None:
+            return
+        answer = self.nameservers[address](message)
+        if answer is not None and not message.flag & ONEWAY_FLAG:
+            self.event(Received(link, msgspec.structs.replace(answer, opaque=message.opaque)))
+
+    def answer_flushes(self) -> None:
+        tickets, self.flushes = self.flushes, []
+        for ticket in tickets:
+            self.event(Flushed(ticket))
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass; timers go off in order."""
+        until = self.now + milliseconds
+        while self.timers:
+            key = min(self.timers, key=lambda k: (self.timers[k], str(k)))
+            if self.timers[key] > until:
+                break
+            self.now = max(self.now, self.timers.pop(key))
+            self.event(Due(key))
+        self.now = until
+
+    # -- clients ---------------------------------------------------------------------------------
+
+    def connect(self, address: str = "") -> int:
+        self.link += 1
+        self.event(Opened(self.link, address or f"10.0.0.{self.link}:5000"))
+        return self.link
+
+    def post(
+        self,
+        link: int,
+        code: int,
+        ext: Mapping[str, object] | None = None,
+        body: bytes | Body = b"",
+        *,
+        oneway: bool = False,
+        version: int = 409,
+    ) -> int:
+        """Send a request; its opaque."""
+        self.opaque += 1
+        texts = {name: str(value) for name, value in (ext or {}).items()}
+        data = body if isinstance(body, bytes) else fastjson.write(body)
+        flag = ONEWAY_FLAG if oneway else 0
+        request = Command(
+            int(code), self.opaque, flag, texts, data, language="JAVA", version=version
+        )
+        self.event(Received(link, request))
+        return self.opaque
+
+    def reply_to(self, link: int, opaque: int) -> Command | None:
+        found = [
+            message
+            for to, message in self.sent
+            if to == link and message.opaque == opaque and message.flag & RESPONSE_FLAG
+        ]
+        assert len(found) <= 1, "more than one reply"
+        return found[0] if found else None
+
+    def ask(
+        self,
+        link: int,
+        code: int,
+        ext: Mapping[str, object] | None = None,
+        body: bytes | Body = b"",
+    ) -> Command:
+        """Send a request that is answered at once."""
+        answer = self.reply_to(link, self.post(link, code, ext, body))
+        assert answer is not None, "no reply yet"
+        return answer
+
+    def send(
+        self,
+        link: int,
+        body: bytes = b"hello",
+        *,
+        topic: str = TOPIC,
+        queue_id: int = 0,
+        **more: object,
+    ) -> Command:
+        return self.ask(link, RequestCode.SEND_MESSAGE_V2, send_ext(topic, queue_id, **more), body)
+
+    def beat(
+        self,
+        link: int,
+        client_id: str,
+        *topics: str,
+        group: str = GROUP,
+        expression: str = "*",
+        version: int = 1,
+        producer: str = "",
+        model: str = "CLUSTERING",
+    ) -> Command:
+        """A heartbeat: a consumer where topics are given, a producer where its group is."""
+        subscriptions = tuple(
+            SubscriptionData(topic, expression, sub_version=version) for topic in topics
+        )
+        consumers = (
+            (ConsumerData(group, message_model=model, subscription_data_set=subscriptions),)
+            if topics
+            else ()
+        )
+        producers = (ProducerData(producer),) if producer else ()
+        body = HeartbeatData(client_id, producers, consumers)
+        return self.ask(link, RequestCode.HEART_BEAT, body=body)
+
+    def notified(self) -> list[tuple[int, str]]:
+        """(link, group) of the notifications since the last look."""
+        found = [
+            (link, message.ext["consumerGroup"])
+            for link, message in self.sent
+            if message.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+        ]
+        self.sent = [
+            pair for pair in self.sent if pair[1].code != RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+        ]
+        return found
+
+    def messages(self, topic: str, queue_id: int = 0) -> list[MessageView]:
+        """Everything in a queue."""
+        log = self.store.log(topic, queue_id)
+        if log is None:
+            return []
+        entries = b"".join(log.entry_at(o) for o in range(log.min_offset, log.max_offset))
+        return decode_records(entries, self.config.name)
+
+    def ledger(self) -> list[Record]:
+        return [record for view in self.messages(LEDGER_TOPIC) for record in decode(view.body)]
+
+
+def send_ext(topic: str = TOPIC, queue_id: int = 0, **more: object) -> dict[str, object]:
+    """The header of 310, one-letter names and all; `more` replaces by letter."""
+    ext: dict[str, object] = {
+        "a": "producers",
+        "b": topic,
+        "c": "TBW102",
+        "d": 4,
+        "e": queue_id,
+        "f": 0,
+        "g": START - 5,
+        "h": 0,
+        "i": "UNIQ_KEY\x0101\x02WAIT\x01true",
+        "j": 0,
+        "k": "false",
+        "m": "false",
+        "n": "broker-a",
+    }
+    return ext | more
+
+
+def pull_ext(
+    offset: int = 0, topic: str = TOPIC, queue_id: int = 0, **more: object
+) -> dict[str, object]:
+    """The header of 11, as a push consumer without commit sends it."""
+    ext: dict[str, object] = {
+        "consumerGroup": GROUP,
+        "topic": topic,
+        "queueId": queue_id,
+        "queueOffset": offset,
+        "maxMsgNums": 32,
+        "sysFlag": 2,
+        "commitOffset": 0,
+        "suspendTimeoutMillis": 15000,
+        "subVersion": 1,
+        "expressionType": "TAG",
+    }
+    return ext | more
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
