@@ -1,0 +1,109 @@
+"""What a message must look like to be sent. Broken rules raise MessageError before anything is sent.
+
+Source: client/Validators.java, common/message/MessageBatch.java, common/message/Message.java
+`putUserProperty`, common/topic/TopicValidator.java (4.9.8).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from steelyard.errors import MessageError
+from steelyard.types import Message
+
+TOPIC_LENGTH_MAX = 127
+DELAY_LEVEL_MAX = 18
+RETRY_PREFIX = "%RETRY%"
+
+_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
+_SEPARATORS = re.compile("[\x01\x02]")
+
+FORBIDDEN_TOPICS = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+"""Topics that only brokers write to."""
+
+RESERVED_PROPERTIES = frozenset(
+    {
+        "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP",
+        "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG",
+        "MQ2_FLAG", "RECONSUME_TIME", "MSG_REGION", "TRACE_ON", "UNIQ_KEY", "MAX_RECONSUME_TIMES",
+        "CONSUME_START_TIME", "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME",
+        "PUSH_REPLY_TIME", "CLUSTER", "MSG_TYPE",
+    }
+)  # fmt: skip
+"""Names that mean something to brokers and clients (MessageConst.STRING_HASH_SET)."""
+
+
+def check_topic(topic: str) -> None:
+    """Raise MessageError unless a client may send to a topic of this name."""
+    if not topic:
+        raise MessageError("the topic is empty")
+    if len(topic) > TOPIC_LENGTH_MAX:
+        raise MessageError(f"topic {topic[:20]!r}… is longer than {TOPIC_LENGTH_MAX} characters")
+    if not _TOPIC.fullmatch(topic):
+        raise MessageError(f"topic {topic!r} has characters other than letters, digits and %|_-")
+    if topic in FORBIDDEN_TOPICS:
+        raise MessageError(f"topic {topic} is written by brokers only")
+
+
+def check_message(message: Message, body_bytes_max: int) -> None:
+    """Raise MessageError where the message breaks a rule by itself."""
+    check_topic(message.topic)
+    if not message.body:
+        raise MessageError("the body is empty")
+    if len(message.body) > body_bytes_max:
+        raise MessageError(
+            f"the body has {len(message.body)} bytes; at most {body_bytes_max} are allowed"
+        )
+    if not -(1 << 31) <= message.flag < 1 << 31:
+        raise MessageError(f"flag {message.flag} does not fit into 32 bits")
+    if not 0 <= message.delay_level <= DELAY_LEVEL_MAX:
+        raise MessageError(
+            f"delay level {message.delay_level} is not one of 0 to {DELAY_LEVEL_MAX}"
+        )
+    if _SEPARATORS.search(message.tags):
+        raise MessageError("the tag contains a separator, U+0001 or U+0002")
+    for key in (message.keys,) if isinstance(message.keys, str) else message.keys:
+        if _SEPARATORS.search(key):
+            raise MessageError("a key contains a separator, U+0001 or U+0002")
+    for name, value in message.properties.items():
+        _check_property(name, value)
+
+
+def _check_property(name: str, value: str) -> None:
+    if name in RESERVED_PROPERTIES:
+        raise MessageError(f"property name {name} is taken by the system")
+    if not name or not value:
+        raise MessageError(
+            f"property {name!r} is empty: the wire cannot carry empty names or values"
+        )
+    if _SEPARATORS.search(name) or _SEPARATORS.search(value):
+        raise MessageError(f"property {name!r} contains a separator, U+0001 or U+0002")
+
+
+def check_batch(messages: Sequence[Message], body_bytes_max: int) -> None:
+    """Raise MessageError where the messages cannot be one batch, or one of them not be sent at all."""
+    if not messages:
+        raise MessageError("a batch without messages")
+    first = messages[0]
+    for message in messages:
+        check_message(message, body_bytes_max)
+        if len(messages) == 1:
+            return
+        if message.topic != first.topic:
+            raise MessageError(f"a batch with the topics {first.topic} and {message.topic}")
+        if message.delay_level:
+            raise MessageError("a message with a delay level cannot be in a batch")
+        if message.topic.startswith(RETRY_PREFIX):
+            raise MessageError("a message to a retry topic cannot be in a batch")
+        if message.wait_store_ok != first.wait_store_ok:
+            raise MessageError("messages of one batch must agree on wait_store_ok")

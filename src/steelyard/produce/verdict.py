@@ -1,0 +1,38 @@
+"""What a broker's answer to a send means: stored, worth another try, or final.
+
+Source: client/impl/MQClientAPIImpl.java `processSendResponse` and DefaultMQProducer.java
+`retryResponseCodes` of 4.9.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from steelyard.types import SendStatus
+from steelyard.wire.remoting.codes import ResponseCode
+
+STORED: Mapping[int, SendStatus] = MappingProxyType(
+    {
+        ResponseCode.SUCCESS: SendStatus.SEND_OK,
+        ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+    }
+)
+"""Codes that carry a SendResult."""
+
+_NO_BUYER_ID = 204
+_NOT_IN_CURRENT_UNIT = 205
+
+RETRIED: frozenset[int] = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.NO_PERMISSION,
+        _NO_BUYER_ID,
+        _NOT_IN_CURRENT_UNIT,
+    }
+)
+"""Codes after which another broker is tried. 5.x adds SYSTEM_BUSY (2)."""
