@@ -1,0 +1,94 @@
+"""Steelyard: a message queue for Python that speaks RocketMQ's protocol.
+
+>>> from steelyard import Producer, PushConsumer
+>>> with Producer("orders", "127.0.0.1:9876") as producer:             # doctest: +SKIP
+...     producer.send("Orders", b"one apple")
+
+The names below are loaded when they are first used, so that `import steelyard` costs little.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from steelyard.config import ConsumerConfig, ProducerConfig
+    from steelyard.errors import (
+        BrokerError,
+        CallTimeoutError,
+        ClosedError,
+        ConfigError,
+        ConnectError,
+        DiskFullError,
+        MessageError,
+        ProtocolError,
+        RemotingError,
+        RouteError,
+        SteelyardError,
+        StorageError,
+    )
+    from steelyard.live.blocking import Producer, PushConsumer
+    from steelyard.types import (
+        ConsumeFrom,
+        ConsumeStatus,
+        Message,
+        MessageQueue,
+        SendResult,
+        SendStatus,
+    )
+    from steelyard.wire.remoting.message import MessageView
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BrokerError",
+    "CallTimeoutError",
+    "ClosedError",
+    "ConfigError",
+    "ConnectError",
+    "ConsumeFrom",
+    "ConsumeStatus",
+    "ConsumerConfig",
+    "DiskFullError",
+    "Message",
+    "MessageError",
+    "MessageQueue",
+    "MessageView",
+    "Producer",
+    "ProducerConfig",
+    "ProtocolError",
+    "PushConsumer",
+    "RemotingError",
+    "RouteError",
+    "SendResult",
+    "SendStatus",
+    "SteelyardError",
+    "StorageError",
+]
+
+_HOMES = {
+    "ConsumerConfig": "steelyard.config",
+    "ProducerConfig": "steelyard.config",
+    "Producer": "steelyard.live.blocking",
+    "PushConsumer": "steelyard.live.blocking",
+    "ConsumeFrom": "steelyard.types",
+    "ConsumeStatus": "steelyard.types",
+    "Message": "steelyard.types",
+    "MessageQueue": "steelyard.types",
+    "SendResult": "steelyard.types",
+    "SendStatus": "steelyard.types",
+    "MessageView": "steelyard.wire.remoting.message",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'steelyard' has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES.get(name, "steelyard.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,17 +1,17 @@
 """The errors users and nodes meet, as a tree.
 
-    SteelyardError
-    ├── ConfigError              a setting, an option or an argument is wrong      (not retriable)
-    ├── MessageError             a message breaks the rules of its topic or size   (not retriable)
-    ├── ClosedError              the producer, consumer or server was closed       (not retriable)
-    ├── RemotingError            a peer could not be reached or did not answer     (retriable)
-    │   ├── ConnectError         nobody listens there, or the name is unknown
-    │   └── CallTimeoutError     no reply within the time-out
-    ├── BrokerError              a peer answered with an error code                (by code)
-    ├── RouteError               no nameserver knows a route for the topic         (retriable)
-    ├── ProtocolError            bytes that are not a frame, a header or a message (not retriable)
-    └── StorageError             the log on disk cannot be used                    (not retriable)
-        └── DiskFullError        no space: nothing was acknowledged
+SteelyardError
+├── ConfigError              a setting, an option or an argument is wrong      (not retriable)
+├── MessageError             a message breaks the rules of its topic or size   (not retriable)
+├── ClosedError              the producer, consumer or server was closed       (not retriable)
+├── RemotingError            a peer could not be reached or did not answer     (retriable)
+│   ├── ConnectError         nobody listens there, or the name is unknown
+│   └── CallTimeoutError     no reply within the time-out
+├── BrokerError              a peer answered with an error code                (by code)
+├── RouteError               no nameserver knows a route for the topic         (retriable)
+├── ProtocolError            bytes that are not a frame, a header or a message (not retriable)
+└── StorageError             the log on disk cannot be used                    (not retriable)
+    └── DiskFullError        no space: nothing was acknowledged
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class BrokerError(SteelyardError):
     `code` is the response code (`wire.remoting.codes.ResponseCode`), `remark` the peer's words.
     """
 
-    def __init__(self, code: int, remark: str, address: str = "", *, retriable: bool = False) -> None:
+    def __init__(
+        self, code: int, remark: str, address: str = "", *, retriable: bool = False
+    ) -> None:
         super().__init__(f"code {code} from {address or 'peer'}: {remark}")
         self.code = code
         self.remark = remark

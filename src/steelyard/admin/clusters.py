@@ -1,0 +1,147 @@
+"""mqadmin's cluster commands: clusterList, brokerStatus.
+
+Source: tools/command/cluster/ClusterListSubCommand.java, broker/BrokerStatusSubCommand.java of 4.9.8.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from steelyard.admin.asking import add_asking_command
+from steelyard.errors import SteelyardError
+
+if TYPE_CHECKING:
+    from steelyard.live.administrator import Administrator
+    from steelyard.wire.remoting.bodies import ClusterInfo
+
+ClusterRow = tuple[str, str, int, str]
+"""Cluster name, broker name, broker id, address."""
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    listing = add_asking_command(commands, "clusterList", cluster_list, "List clusters and brokers")
+    listing.add_argument("-m", "--moreStats", action="store_true", help="message totals")
+
+    status = add_asking_command(commands, "brokerStatus", broker_status, "Fetch a broker's figures")
+    where = status.add_mutually_exclusive_group(required=True)
+    where.add_argument("-b", "--brokerAddr", help="this broker")
+    where.add_argument("-c", "--clusterName", help="all brokers of this cluster")
+
+
+async def cluster_list(administrator: Administrator, options: argparse.Namespace) -> str:
+    rows = cluster_rows(await administrator.cluster())
+    figures = [await _figures(administrator, address) for _, _, _, address in rows]
+    if options.moreStats:
+        text = totals_row(
+            "#Cluster Name",
+            "#Broker Name",
+            "#InTotalYest",
+            "#OutTotalYest",
+            "#InTotalToday",
+            "#OutTotalToday",
+        )
+        return text + "".join(
+            totals_line(row, table) for row, table in zip(rows, figures, strict=True)
+        )
+    now = time.time_ns() // 1_000_000
+    text = cluster_row(
+        "#Cluster Name",
+        "#Broker Name",
+        "#BID",
+        "#Addr",
+        "#Version",
+        "#InTPS(LOAD)",
+        "#OutTPS(LOAD)",
+        "#PCWait(ms)",
+        "#Hour",
+        "#SPACE",
+    )
+    return text + "".join(
+        cluster_line(row, table, now) for row, table in zip(rows, figures, strict=True)
+    )
+
+
+def cluster_rows(info: ClusterInfo) -> list[ClusterRow]:
+    """One row per replica, brokers sorted by name within their cluster."""
+    return [
+        (cluster, name, broker_id, address)
+        for cluster, names in info.cluster_addr_table.items()
+        for name in sorted(names)
+        if name in info.broker_addr_table
+        for broker_id, address in info.broker_addr_table[name].broker_addrs.items()
+    ]
+
+
+async def _figures(administrator: Administrator, address: str) -> dict[str, str]:
+    """A broker's figures; none where it does not answer, so that the others are still shown."""
+    try:
+        return await administrator.runtime(address)
+    except SteelyardError:
+        return {}
+
+
+def cluster_row(*cells: object) -> str:
+    return "{:<16}  {:<22}  {:<4}  {:<22} {:<16} {:>19} {:>19} {:>10} {:>5} {:>6}\n".format(*cells)
+
+
+def cluster_line(row: ClusterRow, table: Mapping[str, str], now: int) -> str:
+    cluster, name, broker_id, address = row
+    earliest = table.get("earliestMessageTimeStamp", "")
+    hours = (now - int(earliest)) / 3_600_000 if earliest else 0.0
+    return cluster_row(
+        cluster,
+        name,
+        broker_id,
+        address,
+        table.get("brokerVersionDesc", ""),
+        _load(table, "putTps", "send"),
+        _load(table, "getTransferedTps", "pull"),
+        table.get("pageCacheLockTimeMills", ""),
+        f"{hours:.2f}",
+        f"{float(table.get('commitLogDiskRatio') or 0):.4f}",
+    )
+
+
+def _load(table: Mapping[str, str], rate: str, pool: str) -> str:
+    """`rate(queue,wait)`: the rate of the last 10 s, and what waits in the pool of threads."""
+    first = (table.get(rate) or "0").split(" ")[0]
+    size = table.get(f"{pool}ThreadPoolQueueSize", "")
+    wait = table.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", "")
+    return f"{float(first):9.2f}({size},{wait}ms)"
+
+
+def totals_row(*cells: object) -> str:
+    return "{:<16}  {:<32} {:>14} {:>14} {:>14} {:>14}\n".format(*cells)
+
+
+def totals_line(row: ClusterRow, table: Mapping[str, str]) -> str:
+    def between(kind: str, later: str, earlier: str) -> int:
+        return int(table.get(f"{kind}{later}", 0)) - int(table.get(f"{kind}{earlier}", 0))
+
+    return totals_row(
+        row[0],
+        row[1],
+        between("msgPutTotal", "TodayMorning", "YesterdayMorning"),
+        between("msgGetTotal", "TodayMorning", "YesterdayMorning"),
+        between("msgPutTotal", "TodayNow", "TodayMorning"),
+        between("msgGetTotal", "TodayNow", "TodayMorning"),
+    )
+
+
+async def broker_status(administrator: Administrator, options: argparse.Namespace) -> str:
+    if options.brokerAddr:
+        address = options.brokerAddr.strip()
+        return status_lines(None, await administrator.runtime(address))
+    text = ""
+    for address in await administrator.masters(options.clusterName.strip()):
+        text += status_lines(address, await administrator.runtime(address))
+    return text
+
+
+def status_lines(address: str | None, table: Mapping[str, str]) -> str:
+    """Sorted figures; each line begins with the address when a whole cluster is shown."""
+    begin = "" if address is None else f"{address:<24} "
+    return "".join(f"{begin}{name:<32}: {table[name]}\n" for name in sorted(table))

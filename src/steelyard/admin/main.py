@@ -1,0 +1,67 @@
+"""The command line: `steelyard up | nameserver | broker | produce | consume | admin ...`.
+
+Wrong arguments, unreachable servers and everything else that Steelyard raises on purpose come as one line
+on standard error and exit code 2; a traceback means a bug in Steelyard.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from steelyard.errors import SteelyardError
+
+EXIT_WRONG = 2
+EXIT_INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(EXIT_WRONG, f"{self.prog}: {message} (--help shows the options)\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands; each leaves a function in `run` that takes the options and returns an exit code."""
+    from steelyard import __version__
+    from steelyard.admin import clusters, consuming, groups, producing, serving, topics
+
+    parser: argparse.ArgumentParser = Parser(
+        prog="steelyard", description="A message queue that speaks RocketMQ's protocol."
+    )
+    parser.add_argument("--version", action="version", version=f"steelyard {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    serving.add_commands(commands)
+    producing.add_commands(commands)
+    consuming.add_commands(commands)
+    admin = commands.add_parser("admin", help="mqadmin's commands, flags and columns")
+    admin_commands = admin.add_subparsers(metavar="COMMAND", required=True)
+    for module in (topics, groups, clusters):
+        module.add_commands(admin_commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = build_parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+        return code
+    except SteelyardError as error:
+        print(f"steelyard: {_one_line(error)}", file=sys.stderr)
+        return EXIT_WRONG
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough, such as `head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,72 @@
+"""How mqadmin prints: dates, versions, truncated names, fastjson's pretty form.
+
+Source: UtilAll.java, MQVersion.java (4.9.8), fastjson's MapSerializer, ListSerializer, JavaBeanSerializer.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import cache
+
+
+def front(text: str, size: int) -> str:
+    """UtilAll.frontStringAtLeast: the first characters of a long name."""
+    return text[:size]
+
+
+def date_seconds(timestamp: int) -> str:
+    """`2026-11-21 02:16:25` in local time."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp // 1000))
+
+
+def date_milliseconds(timestamp: int) -> str:
+    """`2026-11-21 02:16:25,348` in local time."""
+    return f"{date_seconds(timestamp)},{timestamp % 1000:03d}"
+
+
+def version_name(ordinal: int) -> str:
+    """MQVersion.getVersionDesc of 4.9.8: versions it does not know are HIGHER_VERSION."""
+    names = _version_names()
+    return names[ordinal] if 0 <= ordinal < len(names) else names[-1]
+
+
+@cache
+def _version_names() -> tuple[str, ...]:
+    """MQVersion.Version in order; a release follows its snapshot."""
+    names = ["V3_0_0_SNAPSHOT", "V3_0_0_ALPHA1", *(f"V3_0_0_BETA{n}" for n in range(1, 6))]
+    for beta in range(6, 10):
+        names += [f"V3_0_0_BETA{beta}_SNAPSHOT", f"V3_0_0_BETA{beta}"]
+    names.append("V3_0_0_FINAL")
+    numbers = [(3, 0, patch) for patch in range(1, 16)]
+    for minor in range(1, 10):
+        # 3.1 and 3.2 begin with patch 0, the later ones of version 3 with patch 1.
+        numbers += [(3, minor, patch) for patch in range(0 if minor < 3 else 1, 10)]
+    for major in range(4, 6):
+        numbers += [(major, minor, patch) for minor in range(10) for patch in range(10)]
+    for major, minor, patch in numbers:
+        names += [f"V{major}_{minor}_{patch}_SNAPSHOT", f"V{major}_{minor}_{patch}"]
+    return (*names, "HIGHER_VERSION")
+
+
+def permission(perm: int) -> str:
+    """PermName.perm2String."""
+    return ("R" if perm & 4 else "-") + ("W" if perm & 2 else "-") + ("X" if perm & 1 else "-")
+
+
+def pretty(value: object, depth: int = 0) -> str:
+    """fastjson's PrettyFormat with tabs: keys as given, and number keys on the line of the brace."""
+    inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
+    if isinstance(value, dict):
+        if not value:
+            return "{}"
+        parts = [
+            f"{inner if isinstance(key, str) else ''}{json.dumps(key, ensure_ascii=False)}:{pretty(item, depth + 1)}"
+            for key, item in value.items()
+        ]
+        return "{" + ",".join(parts) + outer + "}"
+    if isinstance(value, (list, tuple)):
+        if not value:
+            return "[]"
+        return "[" + ",".join(inner + pretty(item, depth + 1) for item in value) + outer + "]"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,204 @@
+"""mqadmin's topic commands: topicRoute, topicStatus, topicList, updateTopic, deleteTopic.
+
+Source: tools/command/topic/*SubCommand.java of 4.9.8, for flags and columns.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from steelyard.admin.asking import add_asking_command
+from steelyard.admin.printing import date_milliseconds, front, permission, pretty
+from steelyard.errors import ConfigError, RouteError, SteelyardError
+
+if TYPE_CHECKING:
+    from steelyard.live.administrator import Administrator
+    from steelyard.types import MessageQueue
+    from steelyard.wire.remoting.bodies import ClusterInfo, TopicConfig, TopicOffset, TopicRouteData
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    route = add_asking_command(commands, "topicRoute", topic_route, "Examine topic route info")
+    route.add_argument("-t", "--topic", required=True, help="topic name")
+    route.add_argument("-l", "--list", action="store_true", help="list format")
+
+    status = add_asking_command(commands, "topicStatus", topic_status, "Examine topic status info")
+    status.add_argument("-t", "--topic", required=True, help="topic name")
+
+    listing = add_asking_command(commands, "topicList", topic_list, "Fetch all topics")
+    listing.add_argument(
+        "-c", "--clusterModel", action="store_true", help="with clusters and groups"
+    )
+
+    update = add_asking_command(commands, "updateTopic", update_topic, "Update or create a topic")
+    where = update.add_mutually_exclusive_group(required=True)
+    where.add_argument("-b", "--brokerAddr", help="create the topic on this broker")
+    where.add_argument("-c", "--clusterName", help="create the topic on this cluster's brokers")
+    update.add_argument("-t", "--topic", required=True, help="topic name")
+    update.add_argument("-r", "--readQueueNums", type=int, default=8, help="queues to read")
+    update.add_argument("-w", "--writeQueueNums", type=int, default=8, help="queues to write")
+    update.add_argument("-p", "--perm", type=int, default=6, help="2: write, 4: read, 6: both")
+    update.add_argument("-o", "--order", choices=("true", "false"), default="false")
+
+    delete = add_asking_command(
+        commands, "deleteTopic", delete_topic, "Delete a topic from brokers and nameservers"
+    )
+    delete.add_argument("-t", "--topic", required=True, help="topic name")
+    delete.add_argument("-c", "--clusterName", required=True, help="the cluster to delete it from")
+
+
+# -- topicRoute ------------------------------------------------------------------------------------
+
+
+async def topic_route(administrator: Administrator, options: argparse.Namespace) -> str:
+    route = await administrator.route(options.topic.strip())
+    return route_table(route) if options.list else route_json(route)
+
+
+def route_json(route: TopicRouteData) -> str:
+    """fastjson's pretty form: keys alphabetical, None left out, addresses under number keys."""
+    import msgspec
+
+    tree = msgspec.to_builtins(route)
+    return pretty(_sorted_keys(tree)) + "\n"
+
+
+def _sorted_keys(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _sorted_keys(value[key]) for key in sorted(value) if value[key] is not None}
+    if isinstance(value, (list, tuple)):
+        return [_sorted_keys(item) for item in value]
+    return value
+
+
+def route_table(route: TopicRouteData) -> str:
+    """TopicRouteSubCommand's list format."""
+    row = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}\n"
+    queues = {queue.broker_name: queue for queue in route.queue_datas}
+    text = row.format(
+        "#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm"
+    )
+    for broker in sorted(route.broker_datas, key=lambda broker: broker.broker_name):
+        queue = queues.get(broker.broker_name)
+        if queue is None:
+            continue
+        addresses = ", ".join(f"{key}={value}" for key, value in broker.broker_addrs.items())
+        text += row.format(
+            broker.cluster,
+            broker.broker_name,
+            "{" + addresses + "}",
+            queue.read_queue_nums,
+            queue.write_queue_nums,
+            queue.perm,
+        )
+    read = sum(queue.read_queue_nums for queue in route.queue_datas)
+    write = sum(queue.write_queue_nums for queue in route.queue_datas)
+    return text + "-" * 158 + "\n" + row.format("Total:", len(queues), "", read, write, "")
+
+
+# -- topicStatus -----------------------------------------------------------------------------------
+
+
+async def topic_status(administrator: Administrator, options: argparse.Namespace) -> str:
+    table = await administrator.topic_stats(options.topic.strip())
+    if not table:
+        raise RouteError(f"no queue of topic {options.topic} is known to its brokers")
+    return status_table(table)
+
+
+def status_table(table: Mapping[MessageQueue, TopicOffset]) -> str:
+    row = "{:<32}  {:<4}  {:<20}  {:<20}    {}\n"
+    text = row.format("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")
+    for queue in sorted(table):
+        offset = table[queue]
+        updated = offset.last_update_timestamp
+        text += row.format(
+            front(queue.broker_name, 32),
+            queue.queue_id,
+            offset.min_offset,
+            offset.max_offset,
+            date_milliseconds(updated) if updated > 0 else "",
+        )
+    return text
+
+
+# -- topicList -------------------------------------------------------------------------------------
+
+
+async def topic_list(administrator: Administrator, options: argparse.Namespace) -> str:
+    topics = await administrator.topics()
+    if not options.clusterModel:
+        return "".join(f"{topic}\n" for topic in topics)
+    text = "{:<20}  {:<48}  {:<48}\n".format("#Cluster Name", "#Topic", "#Consumer Group")
+    clusters = await administrator.cluster()
+    for topic in topics:
+        if topic.startswith(("%RETRY%", "%DLQ%")):
+            continue
+        cluster, groups = await _consumers_of(administrator, clusters, topic)
+        for group in groups or ("",):
+            text += f"{front(cluster, 20):<20}  {front(topic, 64):<64}  {front(group, 64):<64}\n"
+    return text
+
+
+async def _consumers_of(
+    administrator: Administrator, clusters: ClusterInfo, topic: str
+) -> tuple[str, tuple[str, ...]]:
+    """Cluster and groups of a topic; empty where a broker does not answer, as in mqadmin."""
+    try:
+        route = await administrator.route(topic)
+        broker = route.broker_datas[0].broker_name
+        names = [name for name, held in clusters.cluster_addr_table.items() if broker in held]
+        return names[0] if names else "", await administrator.groups_of(topic)
+    except (SteelyardError, IndexError):
+        return "", ()
+
+
+# -- updateTopic, deleteTopic ------------------------------------------------------------------------
+
+
+async def update_topic(administrator: Administrator, options: argparse.Namespace) -> str:
+    from steelyard.wire.remoting.bodies import TopicConfig
+
+    if options.perm not in (2, 4, 6):
+        raise ConfigError(f"perm is {options.perm}; it must be 2 (write), 4 (read) or 6 (both)")
+    for name in ("readQueueNums", "writeQueueNums"):
+        if getattr(options, name) < 1:
+            raise ConfigError(f"{name} is {getattr(options, name)}; it must be 1 or more")
+    config = TopicConfig(
+        topic_name=options.topic.strip(),
+        read_queue_nums=options.readQueueNums,
+        write_queue_nums=options.writeQueueNums,
+        perm=options.perm,
+        order=options.order == "true",
+    )
+    if options.brokerAddr:
+        addresses = [options.brokerAddr.strip()]
+    else:
+        addresses = await administrator.masters(options.clusterName.strip())
+    text = ""
+    for address in addresses:
+        await administrator.create_topic(address, config)
+        text += f"create topic to {address} success.\n"
+    return text + topic_config_line(config) + "\n"
+
+
+def topic_config_line(config: TopicConfig) -> str:
+    """TopicConfig.toString."""
+    return (
+        f"TopicConfig [topicName={config.topic_name}, readQueueNums={config.read_queue_nums},"
+        f" writeQueueNums={config.write_queue_nums}, perm={permission(config.perm)},"
+        f" topicFilterType={config.topic_filter_type}, topicSysFlag={config.topic_sys_flag},"
+        f" order={'true' if config.order else 'false'}]"
+    )
+
+
+async def delete_topic(administrator: Administrator, options: argparse.Namespace) -> str:
+    topic, cluster = options.topic.strip(), options.clusterName.strip()
+    await administrator.delete_topic_on_brokers(cluster, topic)
+    await administrator.delete_topic_on_nameservers(cluster, topic)
+    return (
+        f"delete topic [{topic}] from cluster [{cluster}] success.\n"
+        f"delete topic [{topic}] from NameServer success.\n"
+    )

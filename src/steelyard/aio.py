@@ -1,0 +1,13 @@
+"""The client for asyncio: the same names as in `steelyard`, with coroutines.
+
+>>> from steelyard import aio
+>>> async def main():                                                  # doctest: +SKIP
+...     async with aio.Producer("orders", "127.0.0.1:9876") as producer:
+...         await producer.send("Orders", b"one apple")
+"""
+
+from __future__ import annotations
+
+from steelyard.live.client import Producer, PushConsumer
+
+__all__ = ["Producer", "PushConsumer"]

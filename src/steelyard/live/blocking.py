@@ -1,0 +1,324 @@
+"""The blocking producer and push consumer; `steelyard` shows them to users.
+
+All blocking clients of a process share one event loop in a background thread. Callers wait in their own
+threads; listeners run in worker threads of their consumer.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
+from random import SystemRandom
+from types import TracebackType
+from typing import Self
+
+from steelyard.config import ConsumerConfig, ProducerConfig
+from steelyard.errors import ClosedError, ConfigError
+from steelyard.live.client import DEFAULT_GROUP, Subscriptions, Verdict
+from steelyard.live.driver import Driver
+from steelyard.live.identity import new_ids
+from steelyard.live.loops import Background, background
+from steelyard.live.settings import as_message, client_config, verdict
+from steelyard.nodes.consumer.contract import ConsumeBatch, ConsumerState, Describe
+from steelyard.nodes.consumer.contract import Stop as StopConsumer
+from steelyard.nodes.consumer.node import ConsumerNode
+from steelyard.nodes.producer import FetchQueues, ProducerNode, SendMessages
+from steelyard.nodes.producer import Stop as StopProducer
+from steelyard.nodes.seam import Handled, Node
+from steelyard.types import ConsumeStatus, Message, MessageQueue, SendResult
+from steelyard.wire.remoting.message import MessageView
+
+MessageListener = Callable[[MessageView], Verdict]
+BatchListener = Callable[[Sequence[MessageView]], Verdict]
+
+
+class _Running:
+    """A node on the background loop, usable from any thread of the process that made it."""
+
+    def __init__(
+        self, node: Node, name: str, on_hand: Callable[[int, object], None] | None = None
+    ) -> None:
+        self.loop: Background = background()
+        self.process = os.getpid()
+        self.driver: Driver = self.loop.wait(self._start(node, name, on_hand))
+
+    @staticmethod
+    async def _start(
+        node: Node, name: str, on_hand: Callable[[int, object], None] | None
+    ) -> Driver:
+        driver = Driver(node, name=name, on_hand=on_hand)
+        driver.start()
+        return driver
+
+    def ask(self, call: object) -> Future[object]:
+        """Put a call to the node."""
+        if os.getpid() != self.process:
+            raise ClosedError("made in another process: a client does not survive a fork")
+        if threading.current_thread() is self.loop.thread:
+            raise ClosedError("called from the event loop's thread; use steelyard.aio there")
+        future: Future[object] = Future()
+
+        def settle(result: object) -> None:
+            if isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        self.driver.ask_from_thread(call, settle)
+        return future
+
+    def close(self, stop_call: object) -> None:
+        """Clean stop."""
+        if os.getpid() != self.process:
+            return
+        self.ask(stop_call).result()
+        self.loop.wait(self.driver.close())
+
+
+class Producer:
+    """Sends messages and waits for the broker's word. Any number of threads may share one.
+
+    >>> with Producer("orders", "127.0.0.1:9876") as producer:   # doctest: +SKIP
+    ...     result = producer.send("Orders", b"one apple", tags="fruit", keys="order-1")
+    ...     print(result.queue, result.queue_offset)
+
+    `nameservers`: host:port, several separated by `;`, or None for the variable NAMESRV_ADDR. Everything
+    else is in `config`. `steelyard.aio.Producer` is the same for asyncio.
+    """
+
+    def __init__(
+        self,
+        group: str = DEFAULT_GROUP,
+        nameservers: str | Sequence[str] | None = None,
+        *,
+        client_id: str | None = None,
+        config: ProducerConfig | None = None,
+    ) -> None:
+        self.config = client_config(config or ProducerConfig(), group, nameservers, client_id)
+        self._running: _Running | None = None
+        self._closed = False
+
+    def start(self) -> Self:
+        """Start. `with` does it."""
+        if self._closed:
+            raise ClosedError("the producer was closed; make a new one")
+        if self._running is None:
+            self._running = _Running(
+                ProducerNode(self.config, new_ids(), SystemRandom()), "producer"
+            )
+        return self
+
+    def stop(self) -> None:
+        """Say goodbye to the brokers and close. Sends under way fail with ClosedError."""
+        self._closed = True
+        running, self._running = self._running, None
+        if running is not None:
+            running.close(StopProducer())
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def send(
+        self,
+        message: Message | str,
+        body: bytes | str | None = None,
+        *,
+        tags: str = "",
+        keys: str | Sequence[str] = "",
+        properties: Mapping[str, str] | None = None,
+        delay_level: int = 0,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """Send a `Message`, or `body` to the topic named, and wait until a broker has stored it.
+
+        Without `queue` the producer chooses one, and another broker's after a failure. Raises MessageError,
+        RouteError, BrokerError, RemotingError (after the retries), ClosedError.
+        """
+        whole = as_message(
+            message, body, tags=tags, keys=keys, properties=properties, delay_level=delay_level
+        )
+        call = SendMessages((whole,), queue=queue, timeout_ms=timeout_ms)
+        return _send_result(self._ask(call).result())
+
+    def send_async(
+        self,
+        message: Message | str,
+        body: bytes | str | None = None,
+        *,
+        tags: str = "",
+        keys: str | Sequence[str] = "",
+        properties: Mapping[str, str] | None = None,
+        delay_level: int = 0,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> Future[SendResult]:
+        """Send and return at once; the future brings the result or the error.
+
+        The future's callbacks run in the event loop's thread: they must be quick and must not wait.
+        """
+        whole = as_message(
+            message, body, tags=tags, keys=keys, properties=properties, delay_level=delay_level
+        )
+        call = SendMessages((whole,), queue=queue, timeout_ms=timeout_ms)
+        return self._ask(call)  # type: ignore[return-value]  # the answer to SendMessages is a SendResult
+
+    def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """Send messages of one topic as one request: stored all or none, in order, in one queue."""
+        call = SendMessages(tuple(messages), queue=queue, timeout_ms=timeout_ms)
+        return _send_result(self._ask(call).result())
+
+    def send_oneway(
+        self,
+        message: Message | str,
+        body: bytes | str | None = None,
+        *,
+        tags: str = "",
+        keys: str | Sequence[str] = "",
+        properties: Mapping[str, str] | None = None,
+        queue: MessageQueue | None = None,
+    ) -> None:
+        """Send without waiting for a broker: may be lost without notice. Wrong messages still raise."""
+        whole = as_message(message, body, tags=tags, keys=keys, properties=properties)
+        self._ask(SendMessages((whole,), queue=queue, oneway=True)).result()
+
+    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Queues of a topic that can be written. Raises RouteError for an unknown topic."""
+        result = self._ask(FetchQueues(topic)).result()
+        assert isinstance(result, tuple)
+        return result
+
+    def _ask(self, call: object) -> Future[object]:
+        if self._running is None:
+            raise ClosedError("the producer is not running; use `with` or start()")
+        return self._running.ask(call)
+
+
+def _send_result(result: object) -> SendResult:
+    assert isinstance(result, SendResult)
+    return result
+
+
+class PushConsumer(Subscriptions):
+    """A member of a consumer group that calls a function for each message, in worker threads.
+
+    >>> def show(message):
+    ...     print(message.queue_offset, message.body)
+    >>> with PushConsumer("g", "127.0.0.1:9876", show).subscribe("Orders", "fruit || nuts"):  # doctest: +SKIP
+    ...     time.sleep(60)
+
+    The listener returns None, True or CONSUME_SUCCESS when it is done with the message; False,
+    RECONSUME_LATER or an exception bring the message back later. `batch_listener` takes up to
+    `config.consume_batch` messages of one queue instead, with one verdict for all. Messages of one queue may
+    be in several of the `consume_threads` at once; the committed offset never passes one under way.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        nameservers: str | Sequence[str] | None = None,
+        listener: MessageListener | None = None,
+        *,
+        batch_listener: BatchListener | None = None,
+        consume_threads: int = 20,
+        client_id: str | None = None,
+        config: ConsumerConfig | None = None,
+    ) -> None:
+        super().__init__(group, nameservers, client_id, config or ConsumerConfig())
+        if consume_threads < 1:
+            raise ConfigError(f"consume_threads is {consume_threads}; it must be 1 or more")
+        if listener is not None and batch_listener is not None:
+            raise ConfigError("give either listener or batch_listener, not both")
+        if listener is not None and self.config.consume_batch != 1:
+            raise ConfigError("consume_batch needs a batch_listener")
+        self._listener = listener
+        self._batch_listener = batch_listener
+        self._consume_threads = consume_threads
+        self._running: _Running | None = None
+        self._handed: SimpleQueue[tuple[int, ConsumeBatch] | None] = SimpleQueue()
+        self._workers: list[threading.Thread] = []
+        self._log = logging.getLogger("steelyard.consumer")
+
+    def start(self) -> Self:
+        """Join the group. `with` does it."""
+        if self.started:
+            raise ClosedError("a consumer starts once; make a new one")
+        self.ready(self._listener or self._batch_listener)
+        self.started = True
+        self._running = _Running(
+            ConsumerNode(self.config, SystemRandom()), "consumer", self._on_hand
+        )
+        for number in range(self._consume_threads):
+            name = f"steelyard-{self.config.group}-{number}"
+            worker = threading.Thread(
+                target=self._work, args=(self._running.driver,), name=name, daemon=True
+            )
+            worker.start()
+            self._workers.append(worker)
+        return self
+
+    def stop(self) -> None:
+        """Leave the group: finish what listeners hold (bounded), commit, say goodbye."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        running.close(StopConsumer())
+        for _ in self._workers:
+            self._handed.put(None)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def state(self) -> ConsumerState:
+        """Members seen, queues held and offsets next to commit, at this moment."""
+        if self._running is None:
+            raise ClosedError("the consumer is not running")
+        result = self._running.ask(Describe()).result()
+        assert isinstance(result, ConsumerState)
+        return result
+
+    def _on_hand(self, ticket: int, batch: object) -> None:
+        self._handed.put((ticket, batch))  # type: ignore[arg-type]  # a consumer's node hands out ConsumeBatch
+
+    def _work(self, driver: Driver) -> None:
+        """One worker thread: takes what was handed over, one after the other."""
+        take = self._handed.get
+        while (item := take()) is not None:
+            ticket, batch = item
+            driver.post(Handled(ticket, self._call(batch)))
+
+    def _call(self, batch: ConsumeBatch) -> ConsumeStatus:
+        try:
+            if self._batch_listener is not None:
+                return verdict(self._batch_listener(batch.messages))
+            assert self._listener is not None
+            return verdict(self._listener(batch.messages[0]))
+        except Exception:
+            self._log.exception("the listener failed on %s; the message comes again", batch.queue)
+            return ConsumeStatus.RECONSUME_LATER

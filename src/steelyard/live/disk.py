@@ -1,0 +1,135 @@
+"""The real disk under one data directory: the store's `Disk` and `File` by system calls.
+
+Everything is written with `pwrite` at a position, so that a file has no cursor to share. A reply to a
+writer means that the kernel has the bytes; `File.sync` means that the disk has them. A full disk comes
+as `OSError` (ENOSPC); a failed write leaves no more than what the kernel took, and the log's recovery
+cuts that.
+
+One process at a time uses a directory: `LiveDisk` holds a lock on the file `lock` in it, which also
+tells the process id to whoever looks.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+
+from steelyard.errors import StorageError
+
+LOCK_NAME = "lock"
+
+
+class LiveFile:
+    """One open file. `write` and `read` may run in different threads than `sync`."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; less only at the end of the file."""
+        data = os.pread(self._descriptor, size, position)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        while missing:
+            more = os.pread(self._descriptor, missing, position + size - missing)
+            if not more:
+                break
+            parts.append(more)
+            missing -= len(more)
+        return b"".join(parts)
+
+    def write(self, position: int, data: bytes) -> None:
+        """All of `data`, or OSError. A short write is continued: on a full disk the rest raises ENOSPC."""
+        written = os.pwrite(self._descriptor, data, position)
+        while written < len(data):
+            more = os.pwrite(self._descriptor, memoryview(data)[written:], position + written)
+            if not more:
+                raise OSError(errno.EIO, "nothing was written")
+            written += more
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class LiveDisk:
+    """See the module's text. `root` is made if it is missing."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        try:
+            os.makedirs(root, exist_ok=True)
+            self._lock = os.open(
+                os.path.join(root, LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+            )
+        except OSError as error:
+            raise StorageError(f"data directory {root}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._lock)
+            raise StorageError(
+                f"data directory {root} is in use by another process"
+                + (f" ({owner})" if owner else "")
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+    def open(self, path: str) -> LiveFile:
+        """Open a file, made if it is missing; its folder must be there."""
+        return LiveFile(self._path(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._path(path))
+
+    def list(self, folder: str) -> list[str]:
+        """Names in a folder, sorted; empty for a folder that is not there."""
+        try:
+            names = os.listdir(self._path(folder))
+        except FileNotFoundError:
+            return []
+        return sorted(name for name in names if folder or name != LOCK_NAME)
+
+    def make_folder(self, path: str) -> None:
+        os.makedirs(self._path(path), exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        """Remove a file or an empty folder."""
+        full = self._path(path)
+        if os.path.isdir(full):
+            os.rmdir(full)
+        else:
+            os.remove(full)
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace `new` by `old` in one step."""
+        os.replace(self._path(old), self._path(new))
+
+    def sync_folder(self, folder: str) -> None:
+        """Make names in a folder durable: new, removed and renamed files."""
+        descriptor = os.open(self._path(folder), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Give the directory free. Files that are open stay open."""
+        os.close(self._lock)
+
+    def _path(self, path: str) -> str:
+        return f"{self._root}/{path}" if path else self._root

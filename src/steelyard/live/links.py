@@ -1,0 +1,181 @@
+"""One TCP connection of a driver: bytes to messages and back, with bounds on both.
+
+Outgoing frames are gathered during one pass of the driver and written at once. Backpressure, per link:
+
+- A peer that does not read what it asked for is not read either: above `LinkLimits.write_high` the link
+  stops reading and keeps the messages it has decoded until the buffer has drained. Only accepted links do
+  so; two peers that both waited for each other would wait for ever.
+- A peer that does not read what is pushed to it is cut off at `LinkLimits.write_max`.
+- A link without a byte in or out for `LinkLimits.idle_ms` is closed (NettyServerConfig, NettyClientConfig:
+  channelMaxIdleTimeSeconds).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from steelyard.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLimits:
+    """Bounds of one driver's links; bytes and milliseconds."""
+
+    accepted_max: int = 10_000
+    """Most accepted connections; more are closed at once."""
+    write_high: int = 1024 * 1024
+    """Unsent bytes at which an accepted link is no longer read."""
+    write_max: int = 64 * 1024 * 1024
+    """Unsent bytes at which a link is cut off."""
+    idle_ms: int = 120_000
+    """Silence after which a link is closed."""
+    dial_timeout_ms: int = 3_000
+    """connectTimeoutMillis."""
+
+
+class Decoding(Protocol):
+    """Bytes to messages of a link's dialect."""
+
+    def feed(self, data: bytes) -> Sequence[object]:
+        """Messages completed by `data`. Raises ProtocolError when the peer breaks the protocol."""
+
+
+class LinkOwner(Protocol):
+    """What a link tells, in the order it happens; the driver."""
+
+    limits: LinkLimits
+
+    def link_opened(self, wire: Wire) -> None: ...
+    def link_received(self, wire: Wire, messages: Sequence[object]) -> None: ...
+    def link_closed(self, wire: Wire, reason: str) -> None: ...
+    def link_broken(self, wire: Wire, error: ProtocolError) -> None: ...
+    def clock(self) -> int: ...
+
+
+class Wire(asyncio.Protocol):
+    """One connection. `link` is its number, `address` the peer's, as dialed or as seen."""
+
+    __slots__ = (
+        "_backlog",
+        "_owner",
+        "_paused",
+        "_reason",
+        "active_at",
+        "address",
+        "decoder",
+        "dialed",
+        "hung",
+        "link",
+        "out",
+        "out_bytes",
+        "transport",
+    )
+
+    transport: asyncio.Transport
+
+    def __init__(self, owner: LinkOwner, decoder: Decoding, dialed_address: str | None) -> None:
+        self._owner = owner
+        self.decoder = decoder
+        self.dialed = dialed_address is not None
+        self.address = dialed_address or ""
+        self.link = -1
+        self.out: list[bytes] = []
+        self.out_bytes = 0
+        self.active_at = 0
+        self.hung = False
+        self._paused = False
+        self._backlog: Sequence[object] = ()
+        self._reason = ""
+
+    # -- what asyncio calls ------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # asyncio promises the base class only
+        self.transport.set_write_buffer_limits(high=self._owner.limits.write_high)
+        if not self.dialed:
+            self.address = _peer(transport.get_extra_info("peername"))
+        self.active_at = self._owner.clock()
+        self._owner.link_opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.hung:
+            return
+        try:
+            messages = self.decoder.feed(data)
+        except ProtocolError as error:
+            self._owner.link_broken(self, error)
+            return
+        if messages:
+            self._owner.link_received(self, messages)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        if not self.dialed and not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._backlog and not self.hung:
+            messages, self._backlog = self._backlog, ()
+            self._owner.link_received(self, messages)
+        if not self._paused and not self.dialed and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.hung = True
+        self._backlog = ()
+        self.out.clear()
+        reason = self._reason or (str(exc) if exc else "closed by the peer")
+        self._owner.link_closed(self, reason)
+
+    # -- what the driver calls ---------------------------------------------------------------------
+
+    @property
+    def choked(self) -> bool:
+        """The peer reads too slowly: take no more of its messages for now."""
+        return self._paused and not self.dialed
+
+    def keep(self, messages: Sequence[object]) -> None:
+        """Messages that were decoded but cannot be taken while the link is choked."""
+        self._backlog = messages
+
+    def write_out(self) -> None:
+        """Hand everything gathered in `out` to the kernel; cut off a peer that has too much to read."""
+        out = self.out
+        if self.hung or self.transport.is_closing():
+            out.clear()
+            self.out_bytes = 0
+            return
+        self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+        out.clear()
+        self.out_bytes = 0
+        if self._paused and self.transport.get_write_buffer_size() > self._owner.limits.write_max:
+            self.cut("does not read what is sent to it")
+
+    def hang(self, reason: str) -> None:
+        """Close after what was written."""
+        self._reason = self._reason or reason
+        self.hung = True
+        self.transport.close()
+
+    def cut(self, reason: str) -> None:
+        """Close at once and forget what was not sent."""
+        self._reason = self._reason or reason
+        self.hung = True
+        self.transport.abort()
+
+
+def _peer(name: object) -> str:
+    """`ip:port` of a socket's peer name; IPv6 in brackets."""
+    if not isinstance(name, tuple) or len(name) < 2:
+        return "unknown:0"
+    host, port = str(name[0]), int(name[1])
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,46 @@
+"""Listening sockets. Light to import: the supervisor binds before it loads anything else."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from steelyard.errors import ConfigError
+
+BACKLOG = 1024
+"""Connections that the kernel keeps until they are accepted (NettyServerConfig.serverSocketBacklog)."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket, so that the port is known, and peers may connect, before anything starts."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {_reason(error)}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise ConfigError(f"cannot listen on {host}:{port}: {_reason(error)}") from None
+    return listener
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return "the port is in use"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def advertised(host: str, listener: socket.socket) -> str:
+    """`host:port` that clients are told; a wildcard host becomes this machine's address."""
+    port = listener.getsockname()[1]
+    if host in ("0.0.0.0", "::", ""):
+        from steelyard.live.identity import local_ip
+
+        host = local_ip()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,72 @@
+"""Event loops: uvloop where it is installed, asyncio's own elsewhere, and one in the background.
+
+Blocking clients of one process share one loop in one daemon thread: `background()`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """A new event loop, the fastest there is."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on a new loop."""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(main)
+
+
+class Background:
+    """One event loop in a daemon thread."""
+
+    def __init__(self) -> None:
+        self.loop = new_loop()
+        self.thread = threading.Thread(target=self._run, name="steelyard", daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def wait(self, main: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
+        """Run a coroutine on the loop and wait for its end, from any other thread."""
+        if threading.current_thread() is self.thread:
+            main.close()
+            raise RuntimeError("a blocking call in the event loop's own thread would never return")
+        return asyncio.run_coroutine_threadsafe(main, self.loop).result(timeout_seconds)
+
+
+_lock = threading.Lock()
+_background: Background | None = None
+
+
+def background() -> Background:
+    """The process's background loop, started by the first who asks."""
+    global _background
+    with _lock:
+        if _background is None:
+            _background = Background()
+        return _background
+
+
+def _forget_in_child() -> None:
+    """After a fork the thread is gone: the child starts its own loop, and its clients anew."""
+    global _background, _lock
+    _background = None
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -1,0 +1,150 @@
+"""Serves one nameserver or one broker in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from steelyard.config import BrokerConfig, NameserverConfig, check
+from steelyard.errors import SteelyardError, StorageError
+from steelyard.live.driver import Driver
+from steelyard.live.listening import advertised, bind
+
+STOP_SECONDS = 10.0
+"""How long a clean stop may take before the process ends all the same."""
+
+_log = logging.getLogger("steelyard.server")
+
+
+@dataclass(slots=True)
+class Server:
+    """A running server: where it listens, and how to end it."""
+
+    address: str
+    driver: Driver
+    stop_call: object = None
+    """Asked of the node at a clean stop, when it has something to do then."""
+    after: Callable[[], None] = lambda: None
+    """What is left to free afterwards."""
+
+    async def stop(self) -> None:
+        """Clean stop: the node says goodbye, what it wrote reaches the disk, links are closed."""
+        if self.stop_call is not None:
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self.driver.ask(self.stop_call)
+            except (SteelyardError, TimeoutError) as error:
+                _log.warning("the stop was not clean: %r", error)
+        await self.driver.close()
+        self.after()
+
+
+async def serve_nameserver(
+    host: str = "127.0.0.1",
+    port: int = 9876,
+    *,
+    config: NameserverConfig | None = None,
+    listener: socket.socket | None = None,
+) -> Server:
+    """Start a nameserver. Port 0 takes a free one. Raises ConfigError when it cannot listen."""
+    from steelyard.nodes.nameserver import NameserverNode
+
+    config = config or NameserverConfig()
+    check(config)
+    if listener is None:
+        listener = bind(host, port)
+    driver = Driver(NameserverNode(config), name="nameserver")
+    driver.start()
+    await driver.listen(listener)
+    return Server(advertised(host, listener), driver)
+
+
+async def serve_broker(
+    data: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 10911,
+    advertise: str | None = None,
+    config: BrokerConfig | None = None,
+) -> Server:
+    """Start a broker on the directory `data`; `config.address` is replaced by where it listens.
+
+    Raises ConfigError when it cannot listen, StorageError when the directory cannot be used.
+    """
+    import random
+
+    from steelyard.live.disk import LiveDisk
+    from steelyard.nodes.broker.node import BrokerNode, Stop
+    from steelyard.store.store import Store
+
+    config = config or BrokerConfig()
+    check(config)
+    disk = LiveDisk(data)
+    try:
+        listener = bind(host, port)
+    except ConfigError:
+        disk.close()
+        raise
+    try:
+        address = advertise or advertised(host, listener)
+        store = Store(disk, config.store)
+        recovery = store.open(time.time_ns() // 1_000_000)
+        node = BrokerNode(replace(config, address=address), store, random.Random(os.urandom(16)))
+        driver = Driver(node, name=config.name, prepare_flush=lambda: store.take_dirty().sync)
+    except (OSError, SteelyardError) as error:
+        listener.close()
+        disk.close()
+        if isinstance(error, OSError) and not isinstance(error, SteelyardError):
+            raise StorageError(f"data directory {data}: {error.strerror or error}") from None
+        raise
+    _log.info("%s: %s", config.name, recovery)
+    driver.start()
+    await driver.listen(listener)
+    return Server(address, driver, Stop(), disk.close)
+
+
+async def registered(name: str, address: str, nameservers: tuple[str, ...]) -> None:
+    """Wait until the first nameserver that answers lists the broker under its address."""
+    from steelyard.live.administrator import Administrator
+
+    async with Administrator(nameservers) as administrator:
+        while True:
+            try:
+                broker = (await administrator.cluster()).broker_addr_table.get(name)
+            except SteelyardError:
+                broker = None
+            if broker is not None and address in broker.broker_addrs.values():
+                return
+            await asyncio.sleep(0.005)
+
+
+def stop_signals() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT. Ask for it before telling anybody that the server is ready."""
+    import signal
+
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def until_stopped(
+    driver: Driver, stop: asyncio.Event, also: Awaitable[object] | None = None
+) -> int:
+    """Wait for `stop`, `also`, or the node's failure; the exit code that this means."""
+    waits: list[asyncio.Future[object]] = [
+        asyncio.ensure_future(stop.wait()),
+        asyncio.ensure_future(asyncio.wait([driver.failed])),
+    ]
+    if also is not None:
+        waits.append(asyncio.ensure_future(also))
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    return 1 if driver.failed.done() else 0

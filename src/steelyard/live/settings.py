@@ -1,0 +1,99 @@
+"""What users write, as what nodes take: nameserver lists, messages, verdicts, configurations."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from steelyard.config import ClientConfig, check
+from steelyard.errors import ConfigError, MessageError
+from steelyard.live.identity import new_client_id
+from steelyard.types import ConsumeStatus, Message
+
+C = TypeVar("C", bound=ClientConfig)
+
+NAMESERVERS_VARIABLE = "NAMESRV_ADDR"
+"""Environment variable with the default nameservers, as mqadmin reads it."""
+
+DEFAULT_NAMESERVERS = "127.0.0.1:9876"
+
+
+def nameserver_addresses(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """`host:port` of each nameserver, from a sequence or text separated by `;` or `,`.
+
+    None means the variable NAMESRV_ADDR, or 127.0.0.1:9876. Raises ConfigError.
+    """
+    if given is None:
+        given = os.environ.get(NAMESERVERS_VARIABLE) or DEFAULT_NAMESERVERS
+    parts = given.replace(",", ";").split(";") if isinstance(given, str) else given
+    addresses = tuple(part.strip().removeprefix("http://") for part in parts if part.strip())
+    if not addresses:
+        raise ConfigError("no nameserver given; write host:port, several separated by ';'")
+    for address in addresses:
+        check_address(address)
+    return addresses
+
+
+def check_address(address: str) -> str:
+    """The address itself, or ConfigError where it is not `host:port`."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError(f"{address!r} is no address; write host:port, such as 127.0.0.1:9876")
+    return address
+
+
+def client_config(
+    template: C, group: str, nameservers: str | Sequence[str] | None, client_id: str | None
+) -> C:
+    """The template with what every client needs filled in. Raises ConfigError."""
+    if not group:
+        raise ConfigError("the group has no name; give group='...'")
+    config = replace(
+        template,
+        group=group,
+        nameservers=template.nameservers
+        if nameservers is None and template.nameservers
+        else nameserver_addresses(nameservers),
+        client_id=client_id or template.client_id or new_client_id(),
+    )
+    check(config)
+    return config
+
+
+def as_message(
+    message: Message | str,
+    body: bytes | str | None,
+    *,
+    tags: str = "",
+    keys: str | Sequence[str] = "",
+    properties: Mapping[str, str] | None = None,
+    delay_level: int = 0,
+) -> Message:
+    """The message that `send` was given: whole, or as topic and body. Text is sent as UTF-8."""
+    if isinstance(message, Message):
+        if body is not None:
+            raise MessageError("give either a Message, or a topic and a body, not both")
+        return message
+    if not isinstance(message, str):
+        raise MessageError(f"a message is a Message or a topic and a body, not {message!r}")
+    if isinstance(body, str):
+        body = body.encode()
+    if not isinstance(body, (bytes, bytearray, memoryview)):
+        raise MessageError(f"the body of a message is bytes or str, not {type(body).__name__}")
+    return Message(
+        topic=message,
+        body=bytes(body),
+        tags=tags,
+        keys=keys,
+        properties=properties or {},
+        delay_level=delay_level,
+    )
+
+
+def verdict(returned: object) -> ConsumeStatus:
+    """What a listener's return value says: False and RECONSUME_LATER mean again later, all else success."""
+    if returned is False or returned is ConsumeStatus.RECONSUME_LATER:
+        return ConsumeStatus.RECONSUME_LATER
+    return ConsumeStatus.CONSUME_SUCCESS
