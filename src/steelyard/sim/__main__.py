@@ -1,0 +1,123 @@
+"""`python -m steelyard.sim`: run seeds or a scenario, say what came of it.
+
+    python -m steelyard.sim --seed 17 --trace
+    python -m steelyard.sim --seeds 1..200
+    python -m steelyard.sim --scenario scenarios/kill_broker.toml
+
+Exit code 1 when a rule was broken, 2 when the arguments are wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from steelyard.errors import ConfigError
+from steelyard.sim.run import Outcome, run
+from steelyard.sim.scenario import Scenario, dump, load
+from steelyard.sim.swarm import draw, run_seeds, shrink
+
+SEEDS_MAX = 1_000_000
+TAIL_LINES = 60
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m steelyard.sim", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--seed", type=int, help="draw a scenario from this seed and run it")
+    what.add_argument("--seeds", metavar="A..B", help="run all seeds from A to B")
+    what.add_argument("--scenario", metavar="FILE", help="run a scenario file")
+    parser.add_argument("--trace", action="store_true", help="print everything that happens")
+    parser.add_argument(
+        "--shrink", action="store_true", help="look for a smaller scenario that fails"
+    )
+    parser.add_argument(
+        "--show", action="store_true", help="print the scenario as TOML, run nothing"
+    )
+    parser.add_argument("--processes", type=int, help="for --seeds; default: one per core")
+    options = parser.parse_args(arguments)
+    try:
+        if options.seeds is not None:
+            return _swarm(_range(options.seeds), options.processes)
+        if options.seed is not None:
+            scenario, replay = draw(options.seed), f"--seed {options.seed}"
+        else:
+            scenario = load(Path(options.scenario).read_text())
+            replay = f"--scenario {options.scenario}"
+    except (ConfigError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    if options.show:
+        print(dump(scenario), end="")
+        return 0
+    return _single(scenario, replay, trace=options.trace, smaller=options.shrink)
+
+
+def _range(text: str) -> range:
+    first, dots, last = text.partition("..")
+    if not dots or not first.isdecimal() or not last.isdecimal():
+        raise ConfigError(f"--seeds {text!r}: give A..B, e.g. 1..200")
+    seeds = range(int(first), int(last) + 1)
+    if not 0 < len(seeds) <= SEEDS_MAX:
+        raise ConfigError(f"--seeds {text!r}: give 1 to {SEEDS_MAX} seeds")
+    return seeds
+
+
+def _single(scenario: Scenario, replay: str, *, trace: bool, smaller: bool) -> int:
+    outcome = run(scenario, readable=True)
+    if trace:
+        print("\n".join(outcome.lines))
+    print(summary(outcome))
+    if outcome.failure is None:
+        return 0
+    if not trace:
+        print("\n".join(outcome.lines[-TAIL_LINES:]))
+    print(failure(outcome, replay))
+    if smaller:
+        small = shrink(scenario, lambda candidate: run(candidate).failure is not None)
+        print("smaller:\n" + dump(small))
+    return 1
+
+
+def _swarm(seeds: range, processes: int | None) -> int:
+    began = time.perf_counter()
+    failed = virtual_ms = 0
+    for outcome in run_seeds(seeds, processes):
+        virtual_ms += outcome.counts["virtual_ms"]
+        print(summary(outcome), flush=True)
+        if outcome.failure is not None:
+            failed += 1
+            print(failure(outcome, f"--seed {outcome.scenario.seed}"), flush=True)
+    took = time.perf_counter() - began
+    print(
+        f"{len(seeds)} seeds, {failed} failed, {len(seeds) / took:.1f} seeds/s,"
+        f" {virtual_ms / 3_600_000:.1f} virtual hours in {took:.1f} s"
+    )
+    return 1 if failed else 0
+
+
+def summary(outcome: Outcome) -> str:
+    """One line: seed, digest, counts."""
+    counts = outcome.counts
+    return (
+        f"seed {outcome.scenario.seed:<6} {outcome.digest[:16]}"
+        f" {'FAILED' if outcome.failure else 'ok':<6}"
+        f" {counts['messages']:>4} messages {counts['acknowledged']:>4} acknowledged"
+        f" {counts['duplicates']:>3} duplicates {counts['faults']:>2} faults"
+        f" {counts['rebalances']:>3} rebalances {counts['virtual_ms'] / 1000:>6.0f} s"
+    )
+
+
+def failure(outcome: Outcome, replay: str) -> str:
+    return (
+        f"{outcome.scenario.name}: {outcome.failure}\n"
+        f"replay: python -m steelyard.sim {replay} --trace"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

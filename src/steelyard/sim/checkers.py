@@ -1,0 +1,197 @@
+"""What the application knows to be true, and the rules that the system must keep.
+
+Safety, at every moment:
+- a position (queue, offset) holds one message for ever, be it seen in an acknowledgement or a delivery;
+- what is delivered was sent, to that topic, with a subscribed tag;
+- a group's committed offset never passes the lowest offset that the application has not finished
+  (watched where a member sends it, so that a commit which is lost later counts as well).
+
+Liveness, after the faults heal (`sim.run` asks): everything in the logs was finished by the group,
+every acknowledged message is in its log and was finished, and every readable queue has one owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from steelyard.sim.world import Violation
+from steelyard.types import MessageQueue
+
+Position = tuple[MessageQueue, int]
+
+RETRY_PREFIX = "%RETRY%"
+
+
+class Floor:
+    """The lowest offset of one queue that a group has not finished."""
+
+    __slots__ = ("_above", "offset")
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self._above: set[int] = set()
+
+    def finish(self, offset: int) -> None:
+        if offset >= self.offset:
+            self._above.add(offset)
+            self.advance()
+
+    def advance(self, skipped: Callable[[int], bool] = lambda offset: False) -> None:
+        """Move over what is finished, and over offsets that the group never gets."""
+        while self.offset in self._above or skipped(self.offset):
+            self._above.discard(self.offset)
+            self.offset += 1
+
+    def forget_from(self, offset: int) -> None:
+        """The log ends at `offset` (power was lost): what was above is not finished any more."""
+        self.offset = min(self.offset, offset)
+        self._above = {finished for finished in self._above if finished < offset}
+
+
+class Witness:
+    """Sees every send, acknowledgement, delivery and commit. Raises Violation."""
+
+    def __init__(self, tags: Iterable[str]) -> None:
+        self._tags = frozenset(tags)
+        """Subscribed; empty means all."""
+        self.topics: dict[int, str] = {}
+        """Where each number was sent to."""
+        self.tag_of: dict[int, str] = {}
+        self.acknowledged: dict[int, Position] = {}
+        self.failed: dict[int, str] = {}
+        self.finished: set[int] = set()
+        self.deliveries = 0
+        self.duplicates = 0
+        """Deliveries of a position after its first."""
+        self.commits = 0
+        self.floors: dict[MessageQueue, Floor] = {}
+        self.number_at: Callable[[MessageQueue, int], int | None] = lambda queue, offset: None
+        """Reads a message's number in the log of a live broker; for filtered subscriptions."""
+        self._numbers: dict[Position, int] = {}
+        self._delivered: set[Position] = set()
+
+    # -- what producers do -------------------------------------------------------------------------
+
+    def sent(self, number: int, topic: str, tag: str) -> None:
+        self.topics[number] = topic
+        self.tag_of[number] = tag
+
+    def acknowledge(self, number: int, queue: MessageQueue, offset: int) -> None:
+        self._place(queue, offset, number)
+        self.acknowledged[number] = (queue, offset)
+
+    def fail(self, number: int, reason: str) -> None:
+        self.failed[number] = reason
+
+    # -- what members do ---------------------------------------------------------------------------
+
+    def delivered(self, queue: MessageQueue, messages: Sequence[tuple[int, int]]) -> None:
+        """(offset, number) pairs were handed to the application."""
+        previous = -1
+        for offset, number in messages:
+            if offset <= previous:
+                raise Violation(f"{queue}: offset {offset} handed after {previous} in one batch")
+            previous = offset
+            topic = self.topics.get(number)
+            if topic is None:
+                raise Violation(f"{queue} offset {offset}: message {number} was never sent")
+            if topic != queue.topic and not queue.topic.startswith(RETRY_PREFIX):
+                raise Violation(f"message {number} was sent to {topic}, delivered from {queue}")
+            if self._tags and self.tag_of[number] not in self._tags:
+                raise Violation(f"{queue} offset {offset}: tag {self.tag_of[number]} is not wanted")
+            self._place(queue, offset, number)
+            self.deliveries += 1
+            if (queue, offset) in self._delivered:
+                self.duplicates += 1
+            self._delivered.add((queue, offset))
+
+    def done(self, queue: MessageQueue, offset: int, number: int, *, final: bool) -> None:
+        """The application gave its verdict; `final` is CONSUME_SUCCESS."""
+        self.floor(queue).finish(offset)
+        if final:
+            self.finished.add(number)
+
+    def committed(self, queue: MessageQueue, offset: int, who: str) -> None:
+        """`who` tells a broker that the group is done with everything below `offset`."""
+        self.commits += 1
+        floor = self.floor(queue)
+        if offset <= floor.offset:
+            return
+        floor.advance(lambda at: self._skipped(queue, at))
+        if offset > floor.offset:
+            raise Violation(
+                f"{who} commits {offset} of {queue}, but {floor.offset} is not finished"
+            )
+
+    # -- what the judge asks -----------------------------------------------------------------------
+
+    def floor(self, queue: MessageQueue) -> Floor:
+        floor = self.floors.get(queue)
+        if floor is None:
+            floor = self.floors[queue] = Floor()
+        return floor
+
+    def unfinished(self, queue: MessageQueue, end: int) -> int | None:
+        """The lowest offset below `end` that the group must still finish, None if there is none."""
+        floor = self.floor(queue)
+        if floor.offset < end:
+            floor.advance(lambda at: at < end and self._skipped(queue, at))
+        return floor.offset if floor.offset < end else None
+
+    def wanted(self, number: int) -> bool:
+        """Whether the group subscribes to the message's tag."""
+        return not self._tags or self.tag_of[number] in self._tags
+
+    def missing(self) -> list[int]:
+        """Acknowledged numbers that the group wants and has not finished."""
+        return [n for n in self.acknowledged if n not in self.finished and self.wanted(n)]
+
+    def queues_of(self, broker: str) -> list[MessageQueue]:
+        """The broker's queues of which something was seen, sorted."""
+        seen = {queue for queue, _ in self._numbers} | set(self.floors)
+        return sorted(queue for queue in seen if queue.broker_name == broker)
+
+    def log_ends(self, queue: MessageQueue, end: int, *, cut_allowed: bool) -> None:
+        """The queue's log was recovered and ends at `end`. After a power loss (`cut_allowed`) it may
+        be without what was not acknowledged: later positions will hold other messages."""
+        for position in [p for p in self._numbers if p[0] == queue and p[1] >= end]:
+            number = self._numbers.pop(position)
+            self._delivered.discard(position)
+            if not cut_allowed or self.acknowledged.get(number) == position:
+                raise Violation(f"message {number} at {position} is lost: its log ends at {end}")
+        self.floor(queue).forget_from(end)
+
+    def read_in_log(self, queue: MessageQueue, offset: int, number: int) -> None:
+        """The log holds `number` at this position."""
+        self._place(queue, offset, number)
+
+    def _skipped(self, queue: MessageQueue, offset: int) -> bool:
+        if not self._tags or queue.topic.startswith(RETRY_PREFIX):
+            return False
+        number = self._numbers.get((queue, offset))
+        if number is None:
+            number = self.number_at(queue, offset)
+        return number is not None and not self.wanted(number)
+
+    def _place(self, queue: MessageQueue, offset: int, number: int) -> None:
+        known = self._numbers.setdefault((queue, offset), number)
+        if known != number:
+            raise Violation(f"{queue} offset {offset} held message {known}, now {number}")
+
+
+def one_owner_each(
+    queues: Sequence[MessageQueue], held: Mapping[str, Sequence[MessageQueue]]
+) -> str | None:
+    """None if each queue has exactly one holder and nobody holds another of the same topics; else what is wrong."""
+    owners: dict[MessageQueue, list[str]] = {queue: [] for queue in queues}
+    topics = {queue.topic for queue in queues}
+    for member in sorted(held):
+        for queue in held[member]:
+            if queue in owners:
+                owners[queue].append(member)
+            elif queue.topic in topics:
+                return f"{member} holds {queue}, which is not in the routes"
+    for queue, members in owners.items():
+        if len(members) != 1:
+            return f"{queue} is held by {members or 'nobody'}"
+    return None

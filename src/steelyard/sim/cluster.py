@@ -1,0 +1,256 @@
+"""A scenario's machines: builds the production nodes on simulated hosts, kills and restarts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from steelyard.config import (
+    BrokerConfig,
+    ConsumerConfig,
+    NameserverConfig,
+    ProducerConfig,
+    StoreConfig,
+)
+from steelyard.errors import DiskFullError
+from steelyard.nodes.admin import AdminNode
+from steelyard.nodes.broker.node import BrokerNode
+from steelyard.nodes.consumer.node import ConsumerNode
+from steelyard.nodes.nameserver import NameserverNode
+from steelyard.nodes.producer import ProducerNode
+from steelyard.nodes.seam import Address, Link, Node
+from steelyard.sim.checkers import Witness
+from steelyard.sim.clock import Clock
+from steelyard.sim.disk import Mount, SimDisk
+from steelyard.sim.network import TcpNetwork
+from steelyard.sim.scenario import Scenario
+from steelyard.sim.workload import Listener, Publisher, commit_in, number_of, topic_name
+from steelyard.sim.world import Host, Process, World
+from steelyard.store.store import Store
+from steelyard.types import ConsumeFrom, MessageQueue
+from steelyard.wire.remoting.command import Command, Serialize
+from steelyard.wire.remoting.ids import UniqueIds
+from steelyard.wire.remoting.message import decode_records
+
+GROUP = "group"
+NAMESERVER_PORT = 9876
+BROKER_PORT = 10911
+RETRY_RECOVERY_MS = 5_000
+"""A broker that could not start (disk full) is started again after this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The nodes to run. Tests put defective ones here."""
+
+    nameserver: Callable[[NameserverConfig], Node] = NameserverNode
+    broker: Callable[[BrokerConfig, Store, Random], Node] = BrokerNode
+    producer: Callable[[ProducerConfig, UniqueIds, Random], Node] = ProducerNode
+    consumer: Callable[[ConsumerConfig, Random], Node] = ConsumerNode
+
+
+@dataclass(slots=True, eq=False)
+class Seat:
+    """A machine and what runs there: `process` is the latest run."""
+
+    name: str
+    host: Host
+    process: Process
+    store: Store | None = None
+    wanted: bool = True
+    """False once it left for good."""
+    runs: int = 0
+    identity: int = 0
+    """Part of the client id of the next run."""
+
+
+class Cluster:
+    """All machines of one scenario, in a fixed order."""
+
+    def __init__(self, world: World, scenario: Scenario, parts: Parts, witness: Witness) -> None:
+        self.world = world
+        self.scenario = scenario
+        self.witness = witness
+        self.network = TcpNetwork(world, scenario.weather)
+        self._parts = parts
+        self._rng = world.rng("cluster")
+        self.nameservers = [
+            self._seat(f"nameserver-{n}", 1 + n) for n in range(scenario.nameservers)
+        ]
+        self.brokers = [
+            self._seat(f"broker-{'abcdefgh'[n]}", 11 + n) for n in range(scenario.brokers)
+        ]
+        self.producers = [self._seat(f"producer-{n}", 101 + n) for n in range(scenario.producers)]
+        self.members: list[Seat] = []
+        self.admin = self._seat("admin", 250)
+        self._publishers = {seat.name: Publisher(scenario, witness) for seat in self.producers}
+        self.power_lost: set[str] = set()
+        """Brokers whose machines lost power since their last start."""
+        witness.number_at = self.number_at
+
+    def _seat(self, name: str, last_byte: int) -> Seat:
+        scenario, rng = self.scenario, self._rng
+        skew, drift = scenario.skew_ms_max, scenario.drift_ppm_max
+        clock = Clock(rng.randrange(-skew, skew + 1), rng.randrange(-drift, drift + 1))
+        disk = SimDisk(self.world.rng(f"disk {name}"))
+        host = Host(name, f"10.0.0.{last_byte}", clock, disk)
+        self.network.attach(host)
+        if rng.randrange(100) < scenario.binary_headers_of_100:
+            self.network.serialize[name] = Serialize.ROCKETMQ
+        return Seat(name, host, Process(self.world, self.network, host, name))
+
+    # -- starting ----------------------------------------------------------------------------------
+
+    @property
+    def nameserver_addresses(self) -> tuple[Address, ...]:
+        return tuple(f"{seat.host.ip}:{NAMESERVER_PORT}" for seat in self.nameservers)
+
+    def start(self, seat: Seat) -> None:
+        """Start what belongs on the seat, unless it runs."""
+        if seat.process.alive or not seat.host.up:
+            return
+        if seat in self.nameservers:
+            self._run(seat, NAMESERVER_PORT, lambda now: self._parts.nameserver(NameserverConfig()))
+        elif seat in self.brokers:
+            self._start_broker(seat)
+        elif seat in self.producers:
+            self._start_producer(seat)
+        elif seat in self.members:
+            self._start_member(seat)
+        else:
+            self._run(seat, 0, lambda now: AdminNode())
+
+    def _run(
+        self,
+        seat: Seat,
+        port: int,
+        build: Callable[[int], Node],
+        take_dirty: Callable[[], Callable[[], None]] | None = None,
+    ) -> None:
+        process = Process(
+            self.world, self.network, seat.host, seat.name, port=port, take_dirty=take_dirty
+        )
+        seat.process = process
+        seat.runs += 1
+        seat.identity += 1
+        if port:
+            self.network.listen(process)
+        process.start(build)
+
+    def _start_broker(self, seat: Seat) -> None:
+        scenario = self.scenario
+        mount = seat.host.disk.remount()
+        config = BrokerConfig(
+            name=seat.name,
+            address=f"{seat.host.ip}:{BROKER_PORT}",
+            nameservers=self.nameserver_addresses,
+            flush=scenario.flush,
+            default_queues=scenario.queues,
+            store=StoreConfig(
+                segment_bytes=scenario.segment_bytes, index_flush_rows=scenario.index_flush_rows
+            ),
+        )
+        rng = self.world.rng(f"{seat.name} {seat.runs}")
+
+        def take_dirty() -> Callable[[], None]:
+            assert seat.store is not None
+            return seat.store.take_dirty().sync
+
+        def build(now: int) -> Node:
+            seat.store = self._open(mount, config.store, now)
+            return self._parts.broker(config, seat.store, rng)
+
+        try:
+            self._run(seat, BROKER_PORT, build, take_dirty)
+            self._compare_logs(seat)
+        except DiskFullError as error:
+            seat.process.die(f"could not start: {error}")
+            self.world.after(RETRY_RECOVERY_MS, lambda: self.start(seat))
+
+    def _compare_logs(self, seat: Seat) -> None:
+        """What was seen of the broker's logs before must still be there: all of it, or after a power loss what was acknowledged."""
+        power_lost = seat.name in self.power_lost
+        self.power_lost.discard(seat.name)
+        for queue in self.witness.queues_of(seat.name):
+            end = self.broker_log_end(queue)
+            if end is not None:
+                self.witness.log_ends(queue, end, cut_allowed=power_lost)
+
+    def _open(self, mount: Mount, config: StoreConfig, now: int) -> Store:
+        store = Store(mount, config)
+        recovery = store.open(now)
+        self.world.trace.note(self.world.now, "store", f"{recovery!r}")
+        return store
+
+    def _start_producer(self, seat: Seat) -> None:
+        config = ProducerConfig(
+            nameservers=self.nameserver_addresses,
+            group="publishers",
+            client_id=f"{seat.host.ip}@{seat.identity}",
+            default_topic_queues=self.scenario.queues,
+        )
+        ids = UniqueIds(bytes([10, 0, 0, int(seat.host.ip.rpartition(".")[2])]), 1, seat.runs)
+        rng = self.world.rng(f"{seat.name} {seat.runs}")
+        self._run(seat, 0, lambda now: self._parts.producer(config, ids, rng))
+
+    def add_member(self) -> Seat:
+        """A new member of the group joins, on a machine of its own."""
+        number = len(self.members)
+        seat = self._seat(f"member-{number}", 151 + number)
+        self.members.append(seat)
+        self._start_member(seat)
+        return seat
+
+    def _start_member(self, seat: Seat) -> None:
+        scenario = self.scenario
+        config = ConsumerConfig(
+            nameservers=self.nameserver_addresses,
+            group=GROUP,
+            client_id=f"{seat.host.ip}@{seat.identity}",
+            subscriptions=tuple((topic_name(n), scenario.tags) for n in range(scenario.topics)),
+            consume_from=ConsumeFrom.FIRST_OFFSET,
+            strategy=scenario.strategy,
+            consume_batch=scenario.consume_batch,
+        )
+        rng = self.world.rng(f"{seat.name} {seat.runs}")
+        self._run(seat, 0, lambda now: self._parts.consumer(config, rng))
+        listener = Listener(self.world, scenario, self.witness, f"{seat.name} {seat.runs}")
+        seat.process.on_hand = listener.hand
+        seat.process.on_send = self._watch_commits
+
+    def _watch_commits(self, process: Process, link: Link, command: Command) -> None:
+        commit = commit_in(command)
+        if commit is None:
+            return
+        topic, queue_id, offset = commit
+        remote = self.network.remote(link)
+        for seat in self.brokers:
+            if seat.process.address == remote:
+                queue = MessageQueue(topic, seat.name, queue_id)
+                self.witness.committed(queue, offset, process.name)
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def publisher(self, seat: Seat) -> Publisher:
+        return self._publishers[seat.name]
+
+    def broker_log_end(self, queue: MessageQueue) -> int | None:
+        """One past the last offset of the queue's log; None while its broker is down."""
+        seat = next(seat for seat in self.brokers if seat.name == queue.broker_name)
+        if not seat.process.alive or seat.store is None:
+            return None
+        log = seat.store.log(queue.topic, queue.queue_id)
+        return 0 if log is None else log.max_offset
+
+    def number_at(self, queue: MessageQueue, offset: int) -> int | None:
+        """The number of the message in the log, None if there is none or the broker is down."""
+        end = self.broker_log_end(queue)
+        if end is None or offset >= end:
+            return None
+        seat = next(seat for seat in self.brokers if seat.name == queue.broker_name)
+        assert seat.store is not None
+        log = seat.store.log(queue.topic, queue.queue_id)
+        assert log is not None
+        (view,) = decode_records(log.entry_at(offset), queue.broker_name)
+        return number_of(view.body)

@@ -1,0 +1,248 @@
+"""Makes the faults of a scenario happen, and heals them.
+
+A fault begins at `at_ms` and is undone `for_ms` later; what cannot happen any more (the target is
+down already, the last member would go) does not. After `healed_at` nothing is wrong any more: networks are
+whole, every nameserver, broker and wanted member runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from steelyard.nodes.broker.node import Stop as StopBroker
+from steelyard.nodes.consumer.contract import Stop as StopMember
+from steelyard.sim.clock import EPOCH
+from steelyard.sim.cluster import Cluster, Seat
+from steelyard.sim.scenario import Fault, FaultKind, Scenario
+
+STOP_MS_MAX = 15_000
+"""A clean stop that is not answered by then ends as a kill, as an init system would do."""
+
+
+class Fates:
+    """See the module's text."""
+
+    def __init__(self, cluster: Cluster, scenario: Scenario) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._rng = cluster.world.rng("fates")
+        self.happened: Counter[str] = Counter()
+        self._do: dict[FaultKind, Callable[[Fault], bool]] = {
+            "kill_broker": self._kill_broker,
+            "restart_broker": self._restart_broker,
+            "power_broker": self._power_broker,
+            "kill_nameserver": self._kill_nameserver,
+            "kill_member": self._kill_member,
+            "lose_member": self._lose_member,
+            "leave": self._leave,
+            "join": self._join,
+            "stall": self._stall,
+            "partition": self._partition,
+            "break_links": self._break_links,
+            "drop_oneway": self._drop_oneway,
+            "slow": self._slow,
+            "disk_full": self._disk_full,
+        }
+        for fault in scenario.faults:
+            self._world.at(EPOCH + fault.at_ms, lambda fault=fault: self._happen(fault))  # type: ignore[misc]
+        self.healed_at = EPOCH + max((f.at_ms + f.for_ms for f in scenario.faults), default=0)
+
+    def _happen(self, fault: Fault) -> None:
+        if self._do[fault.kind](fault):
+            self.happened[fault.kind] += 1
+            self._world.trace.note(self._world.now, "fates", repr(fault))
+
+    def _later(self, fault: Fault, undo: Callable[[], None]) -> None:
+        self._world.after(fault.for_ms, undo)
+
+    def _target(self, fault: Fault, seats: Sequence[Seat]) -> Seat | None:
+        """The seat that the fault names, or one of those that run."""
+        alive = [seat for seat in seats if seat.process.alive]
+        if fault.target:
+            alive = [seat for seat in alive if seat.name == fault.target]
+        return self._rng.choice(alive) if alive else None
+
+    # -- servers -----------------------------------------------------------------------------------
+
+    def _kill_broker(self, fault: Fault) -> bool:
+        seat = self._target(fault, self._cluster.brokers)
+        if seat is None:
+            return False
+        process = seat.process
+        if fault.count:
+            seat.host.disk.cut_write(fault.count)
+            # Where nothing is written the kill comes between two events.
+            self._world.after(fault.for_ms // 2, lambda: process.die("killed"))
+        else:
+            process.die("killed")
+        self._later(fault, lambda: self._cluster.start(seat))
+        return True
+
+    def _restart_broker(self, fault: Fault) -> bool:
+        seat = self._target(fault, self._cluster.brokers)
+        if seat is None:
+            return False
+        self._stop(
+            seat, StopBroker(), lambda: self._later(fault, lambda: self._cluster.start(seat))
+        )
+        self.healed_at = max(self.healed_at, self._world.now + STOP_MS_MAX + fault.for_ms)
+        return True
+
+    def _stop(self, seat: Seat, call: object, then: Callable[[], None]) -> None:
+        """Ask the node to stop; it is gone once it answered, or after STOP_MS_MAX."""
+        process = seat.process
+        ended = False
+
+        def end(reason: str) -> None:
+            nonlocal ended
+            if not ended:
+                ended = True
+                process.die(reason)
+                then()
+
+        process.ask(call, lambda result: end("stopped"))
+        self._world.after(STOP_MS_MAX, lambda: end("did not stop in time"))
+
+    def _power_broker(self, fault: Fault) -> bool:
+        seat = self._target(fault, self._cluster.brokers)
+        if seat is None:
+            return False
+        self._power_off(fault, seat)
+        seat.host.disk.lose_power()
+        self._cluster.power_lost.add(seat.name)
+        self._later(fault, lambda: self._power_on(seat))
+        return True
+
+    def _power_off(self, fault: Fault, seat: Seat) -> None:
+        seat.host.up = False
+        seat.process.die("its machine lost power", silently=True)
+
+    def _power_on(self, seat: Seat) -> None:
+        seat.host.up = True
+        self._cluster.start(seat)
+        self._cluster.network.retry()
+
+    def _kill_nameserver(self, fault: Fault) -> bool:
+        seat = self._target(fault, self._cluster.nameservers)
+        if seat is None:
+            return False
+        seat.process.die("killed")
+        self._later(fault, lambda: self._cluster.start(seat))
+        return True
+
+    def _disk_full(self, fault: Fault) -> bool:
+        seat = self._target(fault, self._cluster.brokers)
+        if seat is None:
+            return False
+        seat.host.disk.room = fault.count
+
+        def free() -> None:
+            seat.host.disk.room = None
+
+        self._later(fault, free)
+        return True
+
+    # -- members -----------------------------------------------------------------------------------
+
+    def _kill_member(self, fault: Fault) -> bool:
+        seat = self._target(fault, self._cluster.members)
+        if seat is None or not self._may_go(fault, seat):
+            return False
+        seat.process.die("killed")
+        self._come_back(fault, seat)
+        return True
+
+    def _lose_member(self, fault: Fault) -> bool:
+        seat = self._target(fault, self._cluster.members)
+        if seat is None or not self._may_go(fault, seat):
+            return False
+        self._power_off(fault, seat)
+        self._come_back(fault, seat)
+        return True
+
+    def _come_back(self, fault: Fault, seat: Seat) -> None:
+        if not fault.for_ms:
+            seat.wanted = False
+            return
+        if fault.count:
+            seat.identity -= 1  # the same client id again
+
+        self._later(fault, lambda: self._power_on(seat))
+
+    def _leave(self, fault: Fault) -> bool:
+        seat = self._target(fault, self._cluster.members)
+        if seat is None or not self._may_go(fault, seat):
+            return False
+        seat.wanted = False
+        self._stop(seat, StopMember(), lambda: None)
+        self.healed_at = max(self.healed_at, self._world.now + STOP_MS_MAX)
+        return True
+
+    def _may_go(self, fault: Fault, seat: Seat) -> bool:
+        """One wanted member must be left in the end, and nobody leaves twice."""
+        stays = [s for s in self._cluster.members if s.wanted and s is not seat]
+        return seat.wanted and (bool(stays) or (fault.kind != "leave" and fault.for_ms > 0))
+
+    def _join(self, fault: Fault) -> bool:
+        self._cluster.add_member()
+        return True
+
+    # -- processes and the network -------------------------------------------------------------------
+
+    def _stall(self, fault: Fault) -> bool:
+        cluster = self._cluster
+        seats = [*cluster.nameservers, *cluster.brokers, *cluster.producers, *cluster.members]
+        seat = self._target(fault, seats)
+        if seat is None:
+            return False
+        seat.process.pause(fault.for_ms)
+        return True
+
+    def _partition(self, fault: Fault) -> bool:
+        cluster = self._cluster
+        seats = [*cluster.nameservers, *cluster.brokers, *cluster.producers, *cluster.members]
+        if fault.target:
+            names = [seat.name for seat in seats if seat.name == fault.target]
+        else:
+            names = [s.name for s in self._rng.sample(seats, min(max(1, fault.count), len(seats)))]
+        cluster.network.partition(dict.fromkeys(names, 1))
+        self._later(fault, lambda: cluster.network.partition({}))
+        return True
+
+    def _break_links(self, fault: Fault) -> bool:
+        return self._cluster.network.break_links(max(1, fault.count)) > 0
+
+    def _drop_oneway(self, fault: Fault) -> bool:
+        network = self._cluster.network
+        network.oneway_dropped_of_100 = fault.count or 100
+
+        def stop() -> None:
+            network.oneway_dropped_of_100 = 0
+
+        self._later(fault, stop)
+        return True
+
+    def _slow(self, fault: Fault) -> bool:
+        network = self._cluster.network
+        network.slow_ms = fault.count
+
+        def stop() -> None:
+            network.slow_ms = 0
+
+        self._later(fault, stop)
+        return True
+
+    # -- healing -------------------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        """Nothing is wrong any more. Called once, at `healed_at` or later."""
+        cluster = self._cluster
+        cluster.network.slow_ms = 0
+        cluster.network.oneway_dropped_of_100 = 0
+        for seat in [*cluster.nameservers, *cluster.brokers, *cluster.producers, *cluster.members]:
+            seat.host.disk.room = None
+            if seat.wanted:
+                seat.host.up = True
+                cluster.start(seat)
+        cluster.network.partition({})

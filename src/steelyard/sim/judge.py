@@ -1,0 +1,248 @@
+"""Asks the nodes, as an operator would, whether all is well; and reads the logs at the end."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from steelyard.errors import ProtocolError
+from steelyard.groups import ledger
+from steelyard.groups.ledger import LEDGER_TOPIC, Record
+from steelyard.nodes.admin import Invoke
+from steelyard.nodes.consumer.contract import ConsumerState, Describe, Stop
+from steelyard.sim.checkers import RETRY_PREFIX, Witness, one_owner_each
+from steelyard.sim.cluster import BROKER_PORT, GROUP, Cluster, Seat
+from steelyard.sim.workload import number_of, topic_name
+from steelyard.sim.world import Violation
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import TopicRouteData
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.message import decode_records
+
+ASK_MS = 3_500
+"""Time that questions get: connecting may take 3 s."""
+
+ASK_TRIES = 3
+STOP_MS = 20_000
+READ_PERM = 4
+ALL = 1_000_000_000
+
+
+class Judge:
+    """Everything here takes virtual time, in which the cluster runs on."""
+
+    def __init__(self, cluster: Cluster, witness: Witness) -> None:
+        self._cluster = cluster
+        self._world = cluster.world
+        self._witness = witness
+        self._topics = [topic_name(n) for n in range(cluster.scenario.topics)]
+        self._replies: dict[str, object] = {}
+
+    def create_topics(self) -> None:
+        """Let the administrator create every topic on every broker; repeated until it is done."""
+        for seat in self._cluster.brokers:
+            for topic in self._topics:
+                self._create(seat, topic)
+
+    def _create(self, seat: Seat, topic: str) -> None:
+        queues = self._cluster.scenario.queues
+        header = headers.CreateTopicRequestHeader(
+            topic=topic,
+            default_topic="TBW102",
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=6,
+            topic_filter_type="SINGLE_TAG",
+        )
+        command = Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=headers.write(header))
+
+        def replied(result: object) -> None:
+            if not isinstance(result, Command) or result.code != ResponseCode.SUCCESS:
+                self._world.after(1_000, lambda: self._create(seat, topic))
+
+        address = f"{seat.host.ip}:{BROKER_PORT}"
+        self._cluster.admin.process.ask(Invoke(address, command, 2_000), replied)
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def complaint(self) -> str | None:
+        """What is not well yet, None if all is. Cheap complaints come first."""
+        unfinished = self._unfinished()
+        if unfinished is not None:
+            return unfinished
+        missing = self._witness.missing()
+        if missing:
+            number = missing[0]
+            where = self._witness.acknowledged[number]
+            return f"{len(missing)} acknowledged messages not finished, e.g. {number} at {where}"
+        return self._ownership()
+
+    def _unfinished(self) -> str | None:
+        for queue, end in self._logs():
+            offset = self._witness.unfinished(queue, end)
+            if offset is not None:
+                return f"{queue}: offset {offset} of {end} is not finished"
+        return None
+
+    def _logs(self) -> list[tuple[MessageQueue, int]]:
+        """Every queue of the group in a live broker's store, with its log's end."""
+        found = []
+        for seat in self._cluster.brokers:
+            if seat.store is not None and seat.process.alive:
+                for topic in [*self._topics, RETRY_PREFIX + GROUP]:
+                    for log in seat.store.logs(topic):
+                        queue = MessageQueue(topic, seat.name, log.queue_id)
+                        found.append((queue, log.max_offset))
+        return found
+
+    def _ownership(self) -> str | None:
+        members = [seat for seat in self._cluster.members if seat.process.alive]
+        self._replies.clear()
+        for seat in members:
+            seat.process.ask(Describe(), partial(self._replies.__setitem__, seat.name))
+        nameservers = self._cluster.nameserver_addresses
+        topics = [*self._topics, RETRY_PREFIX + GROUP]
+        for address in nameservers:
+            for topic in topics:
+                ext = headers.write(headers.GetRouteInfoRequestHeader(topic=topic))
+                command = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext=ext)
+                self._invoke(address, command, f"{address} {topic}")
+        self._world.run(self._world.now + ASK_MS)
+        states = {seat.name: self._replies.get(seat.name) for seat in members}
+        for name, state in states.items():
+            if not isinstance(state, ConsumerState):
+                return f"{name} does not describe itself: {state!r}"
+        held = {name: s.held for name, s in states.items() if isinstance(s, ConsumerState)}
+        for address in nameservers:
+            for topic in topics:
+                queues = self._queues(f"{address} {topic}", topic)
+                if isinstance(queues, str):
+                    return queues
+                complaint = one_owner_each(queues, held)
+                if complaint is not None:
+                    return complaint
+        return None
+
+    def _invoke(self, address: str, command: Command, key: str) -> None:
+        invoke = Invoke(address, command, ASK_MS - 500)
+        self._cluster.admin.process.ask(invoke, partial(self._replies.__setitem__, key))
+
+    def _queues(self, key: str, topic: str) -> list[MessageQueue] | str:
+        """The readable queues of a topic's route, or what is wrong with the route."""
+        reply = self._replies.get(key)
+        if not isinstance(reply, Command):
+            return f"no route of {topic}: {reply!r}"
+        if reply.code == ResponseCode.TOPIC_NOT_EXIST and not self._stored(topic):
+            return []
+        if reply.code != ResponseCode.SUCCESS:
+            return f"no route of {topic}: {reply.code} {reply.remark}"
+        try:
+            route = fastjson.read(TopicRouteData, reply.body)
+        except ProtocolError as error:
+            raise Violation(f"route of {topic} cannot be read: {error}") from error
+        queues = [
+            MessageQueue(topic, data.broker_name, queue_id)
+            for data in route.queue_datas
+            if data.perm & READ_PERM
+            for queue_id in range(data.read_queue_nums)
+        ]
+        absent = sorted(self._stored(topic) - {queue.broker_name for queue in queues})
+        return f"route of {topic} lacks {absent}" if absent else queues
+
+    def _stored(self, topic: str) -> set[str]:
+        """Brokers that have logs of the topic, or must have the topic."""
+        brokers = self._cluster.brokers
+        if self._cluster.scenario.create_topics and topic in self._topics:
+            return {seat.name for seat in brokers}
+        return {seat.name for seat in brokers if seat.store is not None and seat.store.logs(topic)}
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def read_logs(self) -> None:
+        """Every log is dense, and every acknowledged message is where it was acknowledged."""
+        found: set[tuple[MessageQueue, int]] = set()
+        for seat in self._cluster.brokers:
+            assert seat.store is not None
+            for topic in [*self._topics, RETRY_PREFIX + GROUP]:
+                for log in seat.store.logs(topic):
+                    queue = MessageQueue(topic, seat.name, log.queue_id)
+                    expected = log.min_offset
+                    while expected < log.max_offset:
+                        read = log.read(expected, ALL, ALL)
+                        for view in decode_records(read.data, seat.name):
+                            view.verify()
+                            if (view.queue_offset, view.queue_id) != (expected, log.queue_id):
+                                raise Violation(f"{queue}: {view.queue_offset} at {expected}")
+                            self._witness.read_in_log(queue, expected, number_of(view.body))
+                            found.add((queue, expected))
+                            expected += 1
+                        if read.next_offset != expected:
+                            raise Violation(f"{queue}: next {read.next_offset} after {expected}")
+        for number, position in self._witness.acknowledged.items():
+            if position not in found:
+                raise Violation(f"acknowledged message {number} is not in its log: {position}")
+
+    def stop_members(self) -> None:
+        """Stop the group cleanly; then every queue's committed offset must be where the group was."""
+        members = [seat for seat in self._cluster.members if seat.process.alive]
+        ends = [(queue, end) for queue, end in self._logs() if end]
+        self._replies.clear()
+        for seat in members:
+            seat.process.ask(Stop(), partial(self._replies.__setitem__, seat.name))
+        deadline = self._world.now + STOP_MS
+        while len(self._replies) < len(members) and self._world.now < deadline:
+            self._world.run(self._world.now + 100)
+        for seat in members:
+            if seat.name not in self._replies:
+                raise Violation(f"{seat.name} did not stop within {STOP_MS} ms")
+            seat.process.die("stopped")
+        self._world.run(self._world.now + 1_000)
+        for queue, end in ends:
+            self._check_committed(queue, end, self._committed(queue))
+
+    def _committed(self, queue: MessageQueue) -> int:
+        """The group's committed offset, as the broker tells it. A link may be half-open: asked again."""
+        header = headers.QueryConsumerOffsetRequestHeader(
+            consumer_group=GROUP, topic=queue.topic, queue_id=queue.queue_id
+        )
+        command = Command(RequestCode.QUERY_CONSUMER_OFFSET, ext=headers.write(header))
+        seat = next(s for s in self._cluster.brokers if s.name == queue.broker_name)
+        reply: object = None
+        for _ in range(ASK_TRIES):
+            self._replies.clear()
+            self._invoke(f"{seat.host.ip}:{BROKER_PORT}", command, "offset")
+            deadline = self._world.now + ASK_MS
+            while not self._replies and self._world.now < deadline:
+                self._world.run(self._world.now + 20)
+            reply = self._replies.get("offset")
+            if isinstance(reply, Command) and reply.code == ResponseCode.SUCCESS:
+                return int(reply.ext["offset"])
+        raise Violation(f"no committed offset of {queue}: {reply!r}")
+
+    def _check_committed(self, queue: MessageQueue, end: int, offset: int) -> None:
+        self._witness.committed(queue, offset, queue.broker_name)
+        left = [at for at in range(offset, end) if self._wanted(queue, at)]
+        if left:
+            raise Violation(
+                f"{queue}: {offset} is committed after a clean stop, not {left[-1] + 1}"
+            )
+
+    def _wanted(self, queue: MessageQueue, offset: int) -> bool:
+        number = self._cluster.number_at(queue, offset)
+        return number is not None and self._witness.wanted(number)
+
+    def ledger(self) -> tuple[Record, ...]:
+        """The rebalance ledger of all brokers, as they wrote it."""
+        records: list[Record] = []
+        for seat in self._cluster.brokers:
+            if seat.store is None or not seat.process.alive:
+                continue
+            for log in seat.store.logs(LEDGER_TOPIC):
+                offset = log.min_offset
+                while offset < log.max_offset:
+                    read = log.read(offset, ALL, ALL)
+                    for view in decode_records(read.data, seat.name):
+                        records.extend(ledger.decode(view.body))
+                    offset = read.next_offset
+        return tuple(records)

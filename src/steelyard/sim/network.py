@@ -1,0 +1,323 @@
+"""TCP as nodes meet it: connections between processes, with delay, stalls, breaks and half-open ends.
+
+- Bytes of one connection arrive in order; different connections overtake each other freely. Frames are
+  encoded and decoded for real, and arrive cut into pieces now and then.
+- Across a partition nothing passes: bytes stall, dials time out. An end that has stalled bytes gives up
+  after a while and is told `Closed`; the other end knows nothing (half-open) until it sends and is reset.
+- A broken connection loses what was under way, a suffix in each direction; the ends learn it at
+  different times. That is how RocketMQ's one-way requests vanish. `drop_oneway` makes them vanish
+  without a break as well, as a full send buffer of a real client does.
+- A killed process's kernel ends its connections; a machine without power is silent until it is back
+  and then resets whatever still talks to it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from steelyard.nodes.seam import Address, Closed, Link, Opened, Received, Refused
+from steelyard.sim.world import Host, Process, World
+from steelyard.wire.remoting import frame
+from steelyard.wire.remoting.command import Command, Serialize, is_oneway
+
+CONNECT_TIMEOUT_MS = 3_000
+"""NettyClientConfig: connectTimeoutMillis."""
+
+GIVE_UP_MS = (4_000, 40_000)
+"""After how long an end with unacknowledged bytes gives its connection up; TCP_USER_TIMEOUT varies as widely."""
+
+IDLE_MS = 120_000
+"""Both sides of RocketMQ close a connection that was idle for so long (serverChannelMaxIdleTimeSeconds)."""
+
+
+class Weather(msgspec.Struct, frozen=True, kw_only=True):
+    """How the network behaves when nothing is wrong with it."""
+
+    delay_ms_min: int = 0
+    delay_ms_max: int = 5
+    spike_every: int = 200
+    """One message in so many is slow, 0 never."""
+    spike_ms_max: int = 400
+    cut_every: int = 12
+    """One segment in so many arrives in pieces, 0 never."""
+
+
+@dataclass(slots=True, eq=False)
+class _End:
+    """One end of a connection, and the bytes on their way from it to the other."""
+
+    link: Link
+    process: Process
+    remote: Address
+    """The other end's address as this end sees it."""
+    serialize: Serialize
+    decoder: frame.Decoder = field(default_factory=frame.Decoder)
+    peer: _End | None = None
+    """None once the connection is broken: what is under way is lost."""
+    is_open: bool = True
+    was_told: bool = True
+    """The process had its `Opened`."""
+    arrives_at: int = 0
+    """Nothing sent from here may arrive before this time."""
+    queue: deque[bytes | None] = field(default_factory=deque)
+    """Sent and not arrived, in order; None is the end of the stream."""
+    stalled: int = 0
+    """How many of them should have arrived but for a partition."""
+    gives_up_at: int | None = None
+    active_at: int = 0
+
+
+class TcpNetwork:
+    """All connections of one world. Implements `sim.world.Network`."""
+
+    def __init__(self, world: World, weather: Weather) -> None:
+        self._world = world
+        self._weather = weather
+        self._rng = world.rng("network")
+        self._listeners: dict[Address, Process] = {}
+        self._ends: dict[Link, _End] = {}
+        self._ports: dict[str, int] = {}
+        self._islands: dict[str, int] = {}
+        self._hosts: dict[str, Host] = {}
+        self.serialize: dict[str, Serialize] = {}
+        """The header dialect of a process by name; JSON for others."""
+        self.slow_ms = 0
+        """Added to every delay, at random up to so much."""
+        self.oneway_dropped_of_100 = 0
+        self.frames = 0
+        self.dropped = 0
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def partition(self, islands: dict[str, int]) -> None:
+        """Hosts (by name) reach each other only within one island; hosts not named are on island 0. {} heals."""
+        self._islands = dict(islands)
+        self.retry()
+
+    def retry(self) -> None:
+        """The way may be free again, for some: every stalled connection tries anew."""
+        for end in list(self._ends.values()):
+            if end.stalled:
+                self._unstall(end)
+
+    def break_links(self, count: int) -> int:
+        """Break up to `count` random connections; returns how many there were."""
+        alive = [end for end in self._ends.values() if end.is_open and end.was_told and end.peer]
+        broken = 0
+        for end in self._rng.sample(alive, min(count, len(alive))):
+            peer = end.peer
+            if peer is None or not peer.was_told:
+                continue  # its other end was drawn as well
+            broken += 1
+            end.peer = peer.peer = None
+            self._learn(end, "reset by peer", self._rng.randrange(50))
+            late_ms = self._rng.randrange(20_000) if self._rng.random() < 0.3 else 50
+            self._learn(peer, "reset by peer", self._rng.randrange(late_ms))
+        return broken
+
+    def reachable(self, one: Host, other: Host) -> bool:
+        island = self._islands.get
+        return one.up and other.up and island(one.name, 0) == island(other.name, 0)
+
+    # -- what processes ask --------------------------------------------------------------------------
+
+    def attach(self, host: Host) -> None:
+        self._hosts[host.ip] = host
+
+    def listen(self, process: Process) -> None:
+        self._listeners[process.address] = process
+
+    def dial(self, process: Process, address: Address) -> None:
+        self._world.after(self._delay(), lambda: self._knock(process, address))
+
+    def send(self, process: Process, link: Link, commands: list[Command]) -> None:
+        end = self._ends.get(link)
+        if end is None or not end.is_open:
+            return
+        assert end.process is process, f"{process.name} sends on a link of {end.process.name}"
+        parts = []
+        for command in commands:
+            data = frame.encode(command, end.serialize)
+            self._world.trace.frame(self._world.now, process.name, ">", link, command, data)
+            self.frames += 1
+            if is_oneway(command) and self._rng.randrange(100) < self.oneway_dropped_of_100:
+                self.dropped += 1
+                continue
+            parts.append(data)
+        end.active_at = self._world.now
+        if parts:
+            self._ship(end, b"".join(parts))
+
+    def remote(self, link: Link) -> Address:
+        """The address at the other end of a link."""
+        return self._ends[link].remote
+
+    def hang(self, process: Process, link: Link, reason: str) -> None:
+        end = self._ends.get(link)
+        if end is None or not end.is_open:
+            return
+        self._ship(end, None)
+        self._shut(end, f"hung up: {reason}")
+
+    def died(self, process: Process, *, silently: bool) -> None:
+        """The kernel closes what the process had open, or the machine does nothing any more."""
+        if self._listeners.get(process.address) is process:
+            del self._listeners[process.address]
+        for end in list(self._ends.values()):
+            if end.process is process and end.is_open:
+                end.is_open = False
+                if not silently:
+                    self._ship(end, None)
+
+    # -- connecting ----------------------------------------------------------------------------------
+
+    def _knock(self, process: Process, address: Address) -> None:
+        if not process.alive:
+            return
+        listener = self._listeners.get(address)
+        host = self._hosts.get(address.rpartition(":")[0])
+        if host is not None and not self.reachable(process.host, host):
+            self._refuse(process, address, "timed out", CONNECT_TIMEOUT_MS)
+        elif listener is None:
+            self._refuse(process, address, "connection refused", self._delay())
+        else:
+            self._join(process, address, listener)
+
+    def _refuse(self, process: Process, address: Address, reason: str, delay_ms: int) -> None:
+        self._world.after(delay_ms, lambda: process.deliver(Refused(address, reason)))
+
+    def _join(self, process: Process, address: Address, listener: Process) -> None:
+        port = self._ports.get(process.host.ip, 40_000)
+        self._ports[process.host.ip] = port + 1
+        near_address = f"{process.host.ip}:{port}"
+        dialect = self.serialize.get
+        near = _End(
+            self._world.next_link(), process, address, dialect(process.name, Serialize.JSON)
+        )
+        far = _End(
+            self._world.next_link(), listener, near_address, dialect(listener.name, Serialize.JSON)
+        )
+        near.peer, far.peer = far, near
+        near.was_told = False
+        near.active_at = far.active_at = self._world.now
+        self._ends[near.link] = near
+        self._ends[far.link] = far
+        listener.deliver(Opened(far.link, near_address))
+        far.arrives_at = self._world.now + self._delay()
+
+        def opened() -> None:
+            if near.is_open:
+                near.was_told = True
+                process.deliver(Opened(near.link, address, dialed=True))
+
+        self._world.at(far.arrives_at, opened)
+        for end in (near, far):
+            self._watch_idle(end)
+
+    def _watch_idle(self, end: _End) -> None:
+        def look() -> None:
+            if not end.is_open:
+                return
+            if self._world.now - end.active_at >= IDLE_MS:
+                self._ship(end, None)
+                self._shut(end, "idle")
+            else:
+                self._watch_idle(end)
+
+        self._world.at(end.active_at + IDLE_MS, look)
+
+    # -- bytes under way -----------------------------------------------------------------------------
+
+    def _delay(self) -> int:
+        weather, rng = self._weather, self._rng
+        delay_ms = weather.delay_ms_min
+        delay_ms += rng.randrange(weather.delay_ms_max - weather.delay_ms_min + 1)
+        if weather.spike_every and rng.randrange(weather.spike_every) == 0:
+            delay_ms += rng.randrange(weather.spike_ms_max)
+        if self.slow_ms:
+            delay_ms += rng.randrange(self.slow_ms)
+        return delay_ms
+
+    def _ship(self, end: _End, data: bytes | None) -> None:
+        """Put bytes, or the end of the stream, on the way to the peer."""
+        peer = end.peer
+        if peer is None:
+            return  # broken: the ends will learn it
+        pieces: list[bytes | None] = [data]
+        cut_every = self._weather.cut_every
+        if data is not None and cut_every and self._rng.randrange(cut_every) == 0:
+            first = self._rng.randrange(len(data))
+            second = first + self._rng.randrange(len(data) - first)
+            pieces = [data[:first], data[first:second], data[second:]]
+        end.queue.extend(pieces)
+        for _ in pieces:
+            self._schedule(end)
+
+    def _schedule(self, end: _End) -> None:
+        end.arrives_at = max(self._world.now + self._delay(), end.arrives_at)
+        self._world.at(end.arrives_at, partial(self._arrive, end))
+
+    def _arrive(self, end: _End) -> None:
+        """The oldest bytes under way from `end` reach the other side's machine, or stall."""
+        peer = end.peer
+        if peer is None or not end.queue:
+            return
+        if end.stalled or not self.reachable(end.process.host, peer.process.host):
+            self._stall(end)
+            return
+        data = end.queue.popleft()
+        if not peer.is_open:
+            if data is not None:  # nobody has this connection open any more
+                end.peer = None
+                self._learn(end, "reset by peer", self._delay())
+        elif data is None:
+            self._shut(peer, "closed by peer")
+        else:
+            peer.active_at = self._world.now
+            for command in peer.decoder.feed(data):
+                if not peer.is_open:
+                    break
+                self._world.trace.frame(
+                    self._world.now, peer.process.name, "<", peer.link, command, b""
+                )
+                peer.process.deliver(Received(peer.link, command))
+
+    def _stall(self, end: _End) -> None:
+        end.stalled += 1
+        if end.gives_up_at is None and end.is_open:
+            low, high = GIVE_UP_MS
+            gives_up_at = self._world.now + low + self._rng.randrange(high - low)
+            end.gives_up_at = gives_up_at
+
+            def give_up() -> None:
+                if end.gives_up_at == gives_up_at and end.is_open:
+                    end.queue.clear()
+                    end.stalled = 0
+                    self._shut(end, "timed out")
+
+            self._world.at(gives_up_at, give_up)
+
+    def _unstall(self, end: _End) -> None:
+        """What was stalled is sent anew, in order. The kernel of an owner that is gone may have given up."""
+        stalled, end.stalled = end.stalled, 0
+        end.gives_up_at = None
+        if not end.is_open and self._rng.random() < 0.5:
+            end.queue.clear()
+            return
+        for _ in range(stalled):
+            self._schedule(end)
+
+    # -- endings -------------------------------------------------------------------------------------
+
+    def _learn(self, end: _End, reason: str, delay_ms: int) -> None:
+        self._world.after(delay_ms, lambda: self._shut(end, reason))
+
+    def _shut(self, end: _End, reason: str) -> None:
+        """This end is closed and its process is told, once."""
+        if end.is_open:
+            end.is_open = False
+            self._world.after(0, lambda: end.process.deliver(Closed(end.link, reason)))

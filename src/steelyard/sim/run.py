@@ -1,0 +1,156 @@
+"""One run of one scenario: start, publish, fail, heal, settle, look."""
+
+from __future__ import annotations
+
+import traceback
+from functools import partial
+
+import msgspec
+
+from steelyard.groups import cost
+from steelyard.groups.ledger import Record
+from steelyard.sim.checkers import Witness
+from steelyard.sim.clock import EPOCH
+from steelyard.sim.cluster import Cluster, Parts, Seat
+from steelyard.sim.faults import Fates
+from steelyard.sim.judge import Judge
+from steelyard.sim.scenario import Scenario
+from steelyard.sim.trace import Trace
+from steelyard.sim.workload import BATCH_MAX, Publisher
+from steelyard.sim.world import Violation, World
+
+START_MS_MAX = 3_000
+"""Brokers, producers and members start within this time."""
+
+POLL_MS = 1_000
+CALM_POLLS = 2
+"""All must be well so many times in a row."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a run. `failure` is None when every rule was kept."""
+
+    scenario: Scenario
+    digest: str
+    failure: str | None
+    counts: dict[str, int]
+    ledger: tuple[Record, ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+def run(
+    scenario: Scenario, *, parts: Parts | None = None, readable: bool = False, check_every: int = 1
+) -> Outcome:
+    """Run the scenario. A rule that is broken and a node that raises both end up in `failure`."""
+    trace = Trace(readable=readable)
+    world = World(scenario.seed, trace, check_every=check_every)
+    witness = Witness(
+        [] if scenario.tags == "*" else [t.strip() for t in scenario.tags.split("||")]
+    )
+    show = _Show(scenario, world, witness, parts or Parts())
+    failure = None
+    records: tuple[Record, ...] = ()
+    try:
+        show.play()
+        records = show.judge.ledger()
+    except Violation as violation:
+        failure = str(violation)
+    except Exception:
+        failure = "a node raised\n" + traceback.format_exc()
+    counts = show.counts()
+    counts["rebalances"] = len(cost.rebalances(records))
+    return Outcome(
+        scenario=scenario,
+        digest=trace.digest(),
+        failure=failure,
+        counts=counts,
+        ledger=records,
+        lines=tuple(trace.lines()),
+    )
+
+
+class _Show:
+    """The acts of one run."""
+
+    def __init__(self, scenario: Scenario, world: World, witness: Witness, parts: Parts) -> None:
+        self._scenario = scenario
+        self._world = world
+        self._witness = witness
+        self._cluster = Cluster(world, scenario, parts, witness)
+        self._fates = Fates(self._cluster, scenario)
+        self._rng = world.rng("show")
+        self._publishers: dict[str, Publisher] = {}
+        self._last_publish_at = EPOCH
+        self.judge = Judge(self._cluster, witness)
+
+    def play(self) -> None:
+        self._raise_curtain()
+        self._schedule_messages()
+        world = self._world
+        while world.now < max(self._fates.healed_at, self._last_publish_at):
+            world.run(max(self._fates.healed_at, self._last_publish_at))
+        self._fates.heal()
+        self._settle()
+        self.judge.read_logs()
+        self.judge.stop_members()
+
+    def _raise_curtain(self) -> None:
+        cluster, world, rng = self._cluster, self._world, self._rng
+        for seat in [*cluster.nameservers, cluster.admin]:
+            cluster.start(seat)
+        for seat in [*cluster.brokers, *cluster.producers]:
+            world.after(rng.randrange(START_MS_MAX), partial(cluster.start, seat))
+        for _ in range(self._scenario.members):
+            world.after(rng.randrange(START_MS_MAX), self._add_member)
+        if self._scenario.create_topics:
+            world.after(rng.randrange(START_MS_MAX), self.judge.create_topics)
+
+    def _add_member(self) -> None:
+        self._cluster.add_member()
+
+    def _schedule_messages(self) -> None:
+        scenario, rng = self._scenario, self._rng
+        at, number = EPOCH + START_MS_MAX, 0
+        while number < scenario.messages:
+            size = 1
+            if rng.randrange(100) < scenario.batch_of_100:
+                size = min(2 + rng.randrange(BATCH_MAX - 1), scenario.messages - number)
+            numbers = tuple(range(number, number + size))
+            number += size
+            seat = self._cluster.producers[rng.randrange(len(self._cluster.producers))]
+            self._world.at(at, partial(self._publish, seat, numbers))
+            at += size * rng.randrange(2 * scenario.interval_ms + 1)
+        self._last_publish_at = at
+
+    def _publish(self, seat: Seat, numbers: tuple[int, ...]) -> None:
+        self._cluster.publisher(seat).publish(seat.process, numbers, self._rng)
+
+    def _settle(self) -> None:
+        deadline = self._world.now + self._scenario.settle_ms
+        calm = 0
+        while calm < CALM_POLLS:
+            self._world.run(self._world.now + POLL_MS)
+            complaint = self.judge.complaint()
+            calm = calm + 1 if complaint is None else 0
+            if complaint is not None and self._world.now > deadline:
+                raise Violation(
+                    f"not well {self._scenario.settle_ms} ms after the faults: {complaint}"
+                )
+
+    def counts(self) -> dict[str, int]:
+        """Figures for people, all exact."""
+        witness, network = self._witness, self._cluster.network
+        return {
+            "messages": len(witness.topics),
+            "acknowledged": len(witness.acknowledged),
+            "failed": len(witness.failed),
+            "deliveries": witness.deliveries,
+            "duplicates": witness.duplicates,
+            "commits": witness.commits,
+            "faults": self._fates.happened.total(),
+            "frames": network.frames,
+            "steps": self._world.steps,
+            "virtual_ms": self._world.now - EPOCH,
+            "warnings": self._world.told.get("WARNING", 0) + self._world.told.get("ERROR", 0),
+            **{f"fault {kind}": n for kind, n in sorted(self._fates.happened.items())},
+        }

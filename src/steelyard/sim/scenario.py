@@ -1,0 +1,126 @@
+"""A scenario is data: a cluster, a workload, faults in virtual time, and how long healing may take.
+
+Read from TOML (`load`), drawn from a seed (`swarm.draw`), or written by hand in a test. Times in a
+scenario are ms since its beginning; percentages are whole numbers of 100.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import msgspec
+
+from steelyard.errors import ConfigError
+from steelyard.sim.network import Weather
+
+FaultKind = Literal[
+    "kill_broker",  # SIGKILL, inside a write where count > 0 (the count-th from then); back after for_ms
+    "restart_broker",  # clean stop, back for_ms later
+    "power_broker",  # the broker's machine loses power for for_ms; only with flush = "sync"
+    "kill_nameserver",
+    "kill_member",  # SIGKILL; a new process (new client id, unless count = 1) after for_ms, 0: none
+    "lose_member",  # its machine goes dark without a word; for_ms as above
+    "leave",  # clean stop of a member, never to come back
+    "join",  # a new member
+    "stall",  # the target gets no CPU for for_ms
+    "partition",  # count hosts (or the target's) are cut off from the others for for_ms
+    "break_links",  # count connections break
+    "drop_oneway",  # count % of the one-way requests vanish for for_ms
+    "slow",  # up to count ms more delay for for_ms
+    "disk_full",  # the broker's disk takes count bytes more, for for_ms
+]
+
+FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing that goes wrong at `at_ms`. `target` is a process name (`broker-a`, `member-0`); "" draws one."""
+
+    kind: FaultKind
+    at_ms: int
+    for_ms: int = 0
+    target: str = ""
+    count: int = 0
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """See the module's text."""
+
+    name: str = ""
+    seed: int = 0
+    # the cluster
+    nameservers: int = 1
+    brokers: int = 1
+    topics: int = 1
+    queues: int = 4
+    """Of each topic on each broker."""
+    create_topics: bool = True
+    """By an administrator beforehand; otherwise the first message to a broker creates them."""
+    flush: Literal["async", "sync"] = "async"
+    segment_bytes: int = 16 * 1024
+    index_flush_rows: int = 16
+    skew_ms_max: int = 0
+    drift_ppm_max: int = 0
+    binary_headers_of_100: int = 0
+    """Processes that write headers in the ROCKETMQ encoding instead of JSON."""
+    weather: Weather = Weather()
+    # the workload
+    producers: int = 1
+    members: int = 2
+    strategy: str = "AVG"
+    tags: str = "*"
+    """What the group subscribes to; messages are tagged a, b and c in turn."""
+    messages: int = 100
+    interval_ms: int = 200
+    """Mean time between the sends of all producers."""
+    batch_of_100: int = 0
+    oneway_of_100: int = 0
+    body_bytes_max: int = 200
+    consume_batch: int = 1
+    process_ms_max: int = 20
+    slow_of_100: int = 0
+    """Batches that take up to a hundred times as long."""
+    later_of_100: int = 0
+    """Deliveries that the application answers with RECONSUME_LATER (at most twice a message)."""
+    # what goes wrong, and how long it may take to be right again
+    faults: tuple[Fault, ...] = ()
+    settle_ms: int = 400_000
+    """After the last fault and the last message: broker and nameserver forget the silent after 120 s,
+    a failed message comes back after up to 30 s (delay levels 3 and 4), twice."""
+
+
+def load(text: str) -> Scenario:
+    """A scenario from TOML. Raises ConfigError, naming the field."""
+    try:
+        scenario = msgspec.toml.decode(text, type=Scenario)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"not a scenario: {error}") from None
+    if scenario.flush == "async" and any(f.kind == "power_broker" for f in scenario.faults):
+        raise ConfigError('power_broker needs flush = "sync": asynchronous flushing loses messages')
+    return scenario
+
+
+def dump(scenario: Scenario) -> str:
+    """The scenario as TOML, without what is as by default; `load` reads it back."""
+    plain = msgspec.to_builtins(scenario)
+    default = msgspec.to_builtins(Scenario())
+    lines = [
+        f"{key} = {_value(value)}" for key, value in plain.items() if _differs(default, key, value)
+    ]
+    weather = plain["weather"]
+    if weather != default["weather"]:
+        lines += ["", "[weather]", *(f"{key} = {_value(value)}" for key, value in weather.items())]
+    for fault in plain["faults"]:
+        shown = {k: v for k, v in fault.items() if v not in ("", 0) or k == "at_ms"}
+        lines += ["", "[[faults]]", *(f"{key} = {_value(value)}" for key, value in shown.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _differs(default: dict[str, object], key: str, value: object) -> bool:
+    return key not in ("weather", "faults") and value != default[key]
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else '"' + str(value) + '"'

@@ -1,0 +1,166 @@
+"""Swarm testing: every seed draws its own cluster, workload and subset of faults.
+
+Leaving kinds of faults out at random finds more than always having all of them: some bugs only show
+when another kind is absent (Groce et al., Swarm Testing, 2012).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import get_context
+from random import Random
+from typing import Literal
+
+from msgspec.structs import replace
+
+from steelyard.sim.network import Weather
+from steelyard.sim.run import Outcome, run
+from steelyard.sim.scenario import FAULT_KINDS, Fault, FaultKind, Scenario
+
+FAULTS_MAX = 6
+FIRST_FAULT_MS = 5_000
+
+_SHORT_MS = (500, 10_000)
+_LONG_MS = (2_000, 60_000)
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    rng = Random(f"swarm {seed}")
+    flush: Literal["async", "sync"] = "sync" if rng.random() < 0.15 else "async"
+    brokers = rng.choice((1, 1, 2, 2, 3))
+    messages = rng.randrange(60, 220)
+    interval_ms = rng.choice((30, 100, 250, 400))
+    scenario = Scenario(
+        name=f"seed {seed}",
+        seed=seed,
+        nameservers=rng.choice((1, 1, 1, 2)),
+        brokers=brokers,
+        topics=rng.choice((1, 1, 1, 2)),
+        queues=rng.choice((1, 2, 3, 4, 5, 8)) if brokers == 1 else rng.choice((1, 2, 3, 4)),
+        create_topics=rng.random() < 0.7,
+        flush=flush,
+        segment_bytes=rng.choice((2_000, 16_384, 1_000_000)),
+        index_flush_rows=rng.choice((1, 16, 4096)),
+        skew_ms_max=rng.choice((0, 50, 5_000)),
+        drift_ppm_max=rng.choice((0, 100, 500)),
+        binary_headers_of_100=rng.choice((0, 50)),
+        weather=_weather(rng),
+        producers=rng.choice((1, 1, 2)),
+        members=rng.randrange(1, 6),
+        strategy=rng.choice(("AVG", "AVG", "AVG_BY_CIRCLE")),
+        tags=rng.choice(("*", "*", "*", "a || b", "c")),
+        messages=messages,
+        interval_ms=interval_ms,
+        batch_of_100=rng.choice((0, 0, 20)),
+        oneway_of_100=rng.choice((0, 0, 10)),
+        body_bytes_max=rng.choice((50, 200, 6_000)),
+        consume_batch=rng.choice((1, 1, 4)),
+        process_ms_max=rng.choice((0, 10, 200)),
+        slow_of_100=rng.choice((0, 0, 3)),
+        later_of_100=rng.choice((0, 0, 3)),
+    )
+    until_ms = max(20_000, messages * interval_ms)
+    return replace(scenario, faults=_faults(rng, scenario, until_ms))
+
+
+def _weather(rng: Random) -> Weather:
+    return rng.choice(
+        (
+            Weather(delay_ms_max=1, spike_every=0),
+            Weather(),
+            Weather(delay_ms_min=5, delay_ms_max=80, spike_every=50, spike_ms_max=1_500),
+        )
+    )
+
+
+def _faults(rng: Random, scenario: Scenario, until_ms: int) -> tuple[Fault, ...]:
+    kinds: list[FaultKind] = [kind for kind in FAULT_KINDS if rng.random() < 0.4]
+    if scenario.flush == "async" and "power_broker" in kinds:
+        kinds.remove("power_broker")
+    if not kinds:
+        return ()
+    faults = [
+        _fault(rng, rng.choice(kinds), rng.randrange(FIRST_FAULT_MS, until_ms))
+        for _ in range(rng.randrange(1, FAULTS_MAX + 1))
+    ]
+    return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+
+
+def _fault(rng: Random, kind: FaultKind, at_ms: int) -> Fault:
+    """How long and how much, as fits the kind."""
+    short, long = rng.randrange(*_SHORT_MS), rng.randrange(*_LONG_MS)
+    for_ms, count = {
+        "kill_broker": (rng.choice((short, long)), rng.choice((0, 1, 2, 5))),
+        "restart_broker": (short, 0),
+        "power_broker": (rng.choice((short, long)), 0),
+        "kill_nameserver": (rng.choice((short, long)), 0),
+        "kill_member": (rng.choice((0, short, long)), rng.randrange(2)),
+        "lose_member": (rng.choice((0, long)), rng.randrange(2)),
+        "leave": (0, 0),
+        "join": (0, 0),
+        "stall": (rng.choice((short, long)), 0),
+        "partition": (rng.choice((short, long)), rng.choice((1, 1, 2, 3))),
+        "break_links": (0, rng.choice((1, 3, 10))),
+        "drop_oneway": (rng.choice((short, long)), rng.choice((50, 100))),
+        "slow": (short, rng.choice((200, 1_000, 4_000))),
+        "disk_full": (short, rng.choice((0, 300, 3_000))),
+    }[kind]
+    return Fault(kind=kind, at_ms=at_ms, for_ms=for_ms, count=count)
+
+
+def run_seed(seed: int) -> Outcome:
+    """One seed, without the ledger, which is large and of no use to the swarm."""
+    return replace(run(draw(seed)), ledger=())
+
+
+def run_seeds(seeds: Iterable[int], processes: int | None = None) -> Iterator[Outcome]:
+    """Outcomes in the order of the seeds; in several processes, as a run uses one core."""
+    processes = processes or os.cpu_count() or 1
+    if processes == 1:
+        yield from map(run_seed, seeds)
+        return
+    with get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(run_seed, seeds)
+
+
+def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], runs_max: int = 60) -> Scenario:
+    """A smaller scenario that still fails: without some faults, with fewer messages, members, brokers."""
+    runs = 0
+    smaller = True
+    while smaller and runs < runs_max:
+        smaller = False
+        for candidate in _smaller(scenario):
+            runs += 1
+            if fails(candidate):
+                scenario, smaller = candidate, True
+                break
+            if runs >= runs_max:
+                break
+    return scenario
+
+
+def _smaller(scenario: Scenario) -> Iterator[Scenario]:
+    faults = scenario.faults
+    for index in range(len(faults)):
+        yield replace(scenario, faults=faults[:index] + faults[index + 1 :])
+    for messages in (scenario.messages // 4, scenario.messages * 3 // 4):
+        if 0 < messages < scenario.messages:
+            yield replace(scenario, messages=messages)
+    if scenario.members > 1:
+        yield replace(scenario, members=scenario.members - 1)
+    if scenario.brokers > 1:
+        yield replace(scenario, brokers=scenario.brokers - 1)
+    if scenario.queues > 1:
+        yield replace(scenario, queues=scenario.queues // 2)
+    plain = Scenario()
+    for field in ("topics", "producers", "nameservers", "tags", "weather", "skew_ms_max"):
+        if getattr(scenario, field) != getattr(plain, field):
+            yield replace(scenario, **{field: getattr(plain, field)})
+    for field in ("drift_ppm_max", "later_of_100", "slow_of_100", "batch_of_100", "oneway_of_100"):
+        if getattr(scenario, field):
+            yield replace(scenario, **{field: 0})
+    for field in ("binary_headers_of_100", "consume_batch", "segment_bytes", "index_flush_rows"):
+        if getattr(scenario, field) != getattr(plain, field):
+            yield replace(scenario, **{field: getattr(plain, field)})

@@ -1,0 +1,299 @@
+"""Virtual time, and in it hosts with processes, each running one node.
+
+The world keeps one heap of things to come. A process is a node from `start` to its death: its timers,
+its links, the calls of its application. It does what `live.driver` does: hands events in, makes effects
+true in order; all else (network, disk, application, faults) is given from outside.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Hashable
+from functools import partial
+from random import Random
+from typing import Protocol, assert_never
+
+from steelyard.nodes.seam import (
+    Address,
+    Answer,
+    Asked,
+    Dial,
+    DropTimer,
+    Due,
+    Effect,
+    Event,
+    Flush,
+    Flushed,
+    Hand,
+    Hang,
+    Link,
+    Node,
+    Received,
+    Send,
+    SetTimer,
+    Tell,
+)
+from steelyard.sim.clock import EPOCH, Clock
+from steelyard.sim.disk import Killed, SimDisk
+from steelyard.sim.trace import Trace
+from steelyard.wire.remoting.command import Command
+
+EVENTS_MAX = 2_000_000
+"""A run that takes more steps than this runs away."""
+
+FLUSH_MS_MAX = 15
+"""An fsync takes 1..FLUSH_MS_MAX."""
+
+
+class Violation(Exception):  # noqa: N818  # the finding of a checker, not an error of the program
+    """Something that must never be: what, when, and to whom."""
+
+
+class World:
+    """See the module's text. `rng(name)` gives each part its own stream, so that one part's draws do not move another's."""
+
+    def __init__(self, seed: int, trace: Trace | None = None, *, check_every: int = 1) -> None:
+        self.seed = seed
+        self.now = EPOCH
+        self.trace = trace or Trace()
+        self.check_every = check_every
+        """Run a node's `check` after every n-th of its events."""
+        self.steps = 0
+        self.told: dict[str, int] = {}
+        """How many `Tell`s of each level."""
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._serial = 0
+        self._link = 0
+
+    def rng(self, name: str) -> Random:
+        return Random(f"{self.seed}/{name}")
+
+    def at(self, time: int, action: Callable[[], None]) -> None:
+        """Do `action` at the true time, after whatever was put there before."""
+        self._serial += 1
+        heapq.heappush(self._heap, (max(time, self.now), self._serial, action))
+
+    def after(self, delay_ms: int, action: Callable[[], None]) -> None:
+        self.at(self.now + delay_ms, action)
+
+    def next_link(self) -> Link:
+        """Link numbers are unique in the world, so that a node which mixes links up is found out."""
+        self._link += 1
+        return self._link
+
+    def run(self, until: int) -> None:
+        """Let everything happen up to and including the true time `until`. Raises Violation."""
+        while self._heap and self._heap[0][0] <= until:
+            self.now, _, action = heapq.heappop(self._heap)
+            self.steps += 1
+            if self.steps > EVENTS_MAX:
+                raise Violation(f"more than {EVENTS_MAX} steps: something runs away")
+            action()
+        self.now = max(self.now, until)
+
+
+class Host:
+    """A machine: a name, an address, a clock, a disk. Up, or without power."""
+
+    def __init__(self, name: str, ip: str, clock: Clock, disk: SimDisk) -> None:
+        self.name = name
+        self.ip = ip
+        self.clock = clock
+        self.disk = disk
+        self.up = True
+
+
+class Network(Protocol):
+    """What a process needs of the network: `sim.network`."""
+
+    def dial(self, process: Process, address: Address) -> None: ...
+    def send(self, process: Process, link: Link, commands: list[Command]) -> None: ...
+    def hang(self, process: Process, link: Link, reason: str) -> None: ...
+    def died(self, process: Process, *, silently: bool) -> None: ...
+
+
+class Process:
+    """One run of a node on a host."""
+
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        host: Host,
+        name: str,
+        *,
+        port: int = 0,
+        take_dirty: Callable[[], Callable[[], None]] | None = None,
+    ) -> None:
+        self.world = world
+        self.host = host
+        self.name = name
+        self.address: Address = f"{host.ip}:{port}"
+        self.port = port
+        self.alive = False
+        self.on_hand: Callable[[Process, int, object], None] | None = None
+        """The application's listener; it answers later with `deliver(Handled(...))`."""
+        self.on_send: Callable[[Process, Link, Command], None] | None = None
+        self._network = network
+        self._take_dirty = take_dirty
+        self._tickets: list[int] = []
+        self._flushing = False
+        self._node: Node | None = None
+        self._rng = world.rng(f"process {name} {world.now}")
+        self._timers: dict[Hashable, int] = {}
+        self._timer_serial = 0
+        self._paused_until = 0
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._calls: list[Callable[[object], None] | None] = []
+        self._events = 0
+
+    @property
+    def node(self) -> Node:
+        assert self._node is not None
+        return self._node
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self, build: Callable[[int], Node]) -> None:
+        """Build the node (recovering its disk, which may kill it) and start it."""
+        self.alive = True
+        now = self.host.clock.read(self.world.now)
+        self.world.trace.note(self.world.now, self.name, f"starts at {self.address}")
+        self._take(lambda: self._begin(build, now))
+
+    def _begin(self, build: Callable[[int], Node], now: int) -> list[Effect]:
+        self._node = build(now)
+        return self._node.start(now)
+
+    def die(self, reason: str, *, silently: bool = False) -> None:
+        """SIGKILL, or with `silently` the end of its machine: peers are not told."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.world.trace.note(self.world.now, self.name, f"dies: {reason}")
+        self._timers.clear()
+        self._inbox.clear()
+        self.host.disk.unmount()
+        self._network.died(self, silently=silently)
+
+    def pause(self, for_ms: int) -> None:
+        """The process gets no CPU for a while; what comes in meanwhile waits."""
+        self._paused_until = max(self._paused_until, self.world.now + for_ms)
+        self.world.trace.note(self.world.now, self.name, f"stalls for {for_ms} ms")
+        self.world.at(self._paused_until, self._resume)
+
+    def _resume(self) -> None:
+        while self.alive and self._inbox and self.world.now >= self._paused_until:
+            self._inbox.popleft()()
+
+    # -- events in -------------------------------------------------------------------------------
+
+    def ask(self, call: object, then: Callable[[object], None]) -> None:
+        """Call the node; `then` gets the answer, unless the process dies before."""
+        call_id = len(self._calls)
+        self._calls.append(then)
+        self.world.after(0, lambda: self.deliver(Asked(call_id, call)))
+
+    def deliver(self, event: Event) -> None:
+        """Hand `event` to the node, now or when its stall is over."""
+        self._enter(lambda: self._handle(event))
+
+    def _enter(self, step: Callable[[], None]) -> None:
+        if not self.alive:
+            return
+        if self.world.now < self._paused_until or self._inbox:
+            self._inbox.append(step)
+        else:
+            step()
+
+    def _handle(self, event: Event) -> None:
+        now = self.host.clock.read(self.world.now)
+        if not isinstance(event, Received):  # frames are noted by the network, as bytes
+            self.world.trace.note(self.world.now, self.name, f"< {event!r}")
+        self._take(lambda: self.node.handle(event, now))
+
+    def _take(self, step: Callable[[], list[Effect]]) -> None:
+        try:
+            effects = step()
+            self._events += 1
+            if self._events % self.world.check_every == 0:
+                self.node.check()
+        except Killed as death:
+            self.die(str(death))
+            return
+        self._perform(effects)
+
+    # -- effects out -----------------------------------------------------------------------------
+
+    def _perform(self, effects: list[Effect]) -> None:
+        sends: dict[Link, list[Command]] = {}
+        for effect in effects:
+            match effect:
+                case Send(link, message):
+                    assert isinstance(message, Command), message
+                    if self.on_send is not None:
+                        self.on_send(self, link, message)
+                    sends.setdefault(link, []).append(message)
+                case Hang(link, reason):
+                    if link in sends:
+                        self._network.send(self, link, sends.pop(link))
+                    self._network.hang(self, link, reason)
+                case Dial(address):
+                    self._network.dial(self, address)
+                case SetTimer(key, at):
+                    self._set_timer(key, at)
+                case DropTimer(key):
+                    self._timers.pop(key, None)
+                case Flush(ticket):
+                    self._tickets.append(ticket)
+                    if not self._flushing:
+                        self._flushing = True
+                        self.world.after(0, lambda: self._enter(self._begin_flush))
+                case Hand(ticket, batch):
+                    assert self.on_hand is not None, f"{self.name} has no listener"
+                    self.on_hand(self, ticket, batch)
+                case Answer(call_id, result):
+                    then, self._calls[call_id] = self._calls[call_id], None
+                    assert then is not None, f"call {call_id} is answered twice"
+                    self.world.trace.note(self.world.now, self.name, f"> {effect!r}")
+                    self.world.after(0, partial(then, result))
+                case Tell(level, text):
+                    self.world.told[level] = self.world.told.get(level, 0) + 1
+                    self.world.trace.note(self.world.now, self.name, f"{level}: {text}")
+                case _:
+                    assert_never(effect)
+        for link, commands in sends.items():
+            self._network.send(self, link, commands)
+
+    def _set_timer(self, key: Hashable, at: int) -> None:
+        self._timer_serial += 1
+        serial = self._timer_serial
+        self._timers[key] = serial
+
+        def due() -> None:
+            if self._timers.get(key) == serial:  # neither set anew nor dropped since
+                del self._timers[key]
+                self._handle(Due(key))
+
+        self.world.at(self.host.clock.true_time(at), lambda: self._enter(due))
+
+    def _begin_flush(self) -> None:
+        """One fsync for all tickets so far; those that come meanwhile share the next one."""
+        assert self._take_dirty is not None, f"{self.name} has no disk to flush"
+        tickets, self._tickets = self._tickets, []
+        sync = self._take_dirty()
+
+        def done() -> None:
+            try:
+                sync()
+            except Killed as death:
+                self.die(str(death))
+            for ticket in tickets:
+                self.deliver(Flushed(ticket))
+            self._flushing = bool(self._tickets)
+            if self._tickets:
+                self._begin_flush()
+
+        delay_ms = 1 + self._rng.randrange(FLUSH_MS_MAX)
+        self.world.after(delay_ms, lambda: self._enter(done))
