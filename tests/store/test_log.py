@@ -175,13 +175,15 @@ def test_addresses_name_entries_and_nothing_else() -> None:
 
 
 def test_an_address_inside_a_body_that_looks_like_an_entry() -> None:
-    """A client asks for an address inside a message whose body is itself a record: not an entry of ours."""
+    """A client sends a message whose body is a record made for the very address that it will have."""
     store, _ = opened(MemoryDisk())
     log = store.create_log("orders", 0)
-    inner = build(log, b"inner")
+    inner = build(log, b"inner", skip_bytes=88)
     address = log.next_address
     log.append(build(log, inner), 0, NOW)
+    assert log.entry_at(0)[88:].startswith(inner)
     assert store.at_address(address + 88) is None
+    assert store.at_address(address) == log.entry_at(0)
 
 
 def test_retention_drops_whole_old_segments_and_goes_on(disk: Disk) -> None:

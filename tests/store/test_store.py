@@ -21,7 +21,7 @@ from steelyard.store.index import ROW_BYTES
 from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.recovery import LogRecovery, Recovery, TableRecovery
-from steelyard.store.store import BUFFERED_INDEXES_MAX, NAME_BYTES_MAX, Store, file_name
+from steelyard.store.store import BUFFERED_ROWS_MAX, NAME_BYTES_MAX, Store, file_name
 from steelyard.wire.remoting.flags import tag_code
 
 
@@ -398,14 +398,21 @@ def test_a_sync_that_fails_says_so() -> None:
         store.take_dirty().sync()
 
 
-def test_the_index_of_many_busy_logs_stays_bounded() -> None:
-    """More logs with waiting rows than are allowed: the oldest ones write theirs."""
+def test_index_rows_in_memory_are_bounded_over_all_logs() -> None:
+    """Many logs with a few rows each: when there are too many, the oldest ones write theirs."""
     disk = MemoryDisk()
-    store, _ = opened(disk, StoreConfig())
-    for queue in range(BUFFERED_INDEXES_MAX + 20):
-        put(store.create_log("orders", queue))
-    written = [size for size in sizes(disk, ".index").values() if size]
-    assert written == [ROW_BYTES] * 20
+    store, _ = opened(disk, StoreConfig(index_flush_rows=BUFFERED_ROWS_MAX))
+    share = BUFFERED_ROWS_MAX // 8
+    for queue in range(10):
+        log = store.create_log("orders", queue)
+        log.append_many(build_batch(log, [b""] * share), NOW)
+    assert sizes(disk, ".index") == {
+        found(store, "orders", queue).folder + f"/{0:020}-{0:020}.index": share * ROW_BYTES
+        for queue in range(2)
+    }
+    assert [found(store, "orders", queue).read(share - 1, 1, 1).count for queue in range(10)] == [
+        1
+    ] * 10
     store.check()
 
 

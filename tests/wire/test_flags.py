@@ -90,13 +90,10 @@ def test_a_zstd_window_of_gigabytes_is_refused() -> None:
         ("polygenelubricants", -(2**31)),
         ("€", 0x20AC),
         ("\U0001f600", 0xD83D * 31 + 0xDE00),
-        ("MessageQueue [topic=TopicA, brokerName=broker-a, queueId=3]", None),
     ],
 )
-def test_tag_code_is_javas_hash(tag: str, code: int | None) -> None:
-    if code is not None:
-        assert tag_code(tag) == code
-    assert -(2**31) <= tag_code(tag) < 2**31
+def test_tag_code_is_javas_hash(tag: str, code: int) -> None:
+    assert tag_code(tag) == code
 
 
 def test_java_orders_by_utf16_units() -> None:

@@ -166,6 +166,15 @@ def test_the_limit_counts_the_whole_frame() -> None:
         frame.Decoder(len(data) - 1).feed(data)
 
 
+def test_the_header_has_a_limit_of_its_own() -> None:
+    overhead = len(frame.encode_json_header(Command(code=1, remark="x"))) - 1
+    largest = Command(code=1, remark="x" * (frame.HEADER_BYTES_MAX - overhead))
+    assert frame.Decoder().feed(frame.encode(largest)) == [largest]
+    larger = Command(code=1, remark=largest.remark + "x")
+    with pytest.raises(ProtocolError, match="header of 1048577 bytes"):
+        frame.Decoder().feed(frame.encode(larger)[:8])
+
+
 def test_after_an_error_the_decoder_stays_dead() -> None:
     decoder = frame.Decoder()
     good = frame.encode(Command(code=1))

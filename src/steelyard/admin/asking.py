@@ -36,9 +36,18 @@ def add_asking_command(
     return parser
 
 
+def log_to_stderr(level: str) -> None:
+    """Log on standard error, from this level on. Commands that end with an error say it themselves."""
+    import logging
+
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
 def _run(asking: Asking, options: argparse.Namespace) -> int:
     from steelyard.live.administrator import Administrator
     from steelyard.live.loops import run
+
+    log_to_stderr("CRITICAL")
 
     async def ask() -> str:
         async with Administrator(options.nameservers) as administrator:

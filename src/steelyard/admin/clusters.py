@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from steelyard.admin.asking import add_asking_command
+from steelyard.admin.printing import fixed
 from steelyard.errors import SteelyardError
 
 if TYPE_CHECKING:
@@ -100,8 +101,8 @@ def cluster_line(row: ClusterRow, table: Mapping[str, str], now: int) -> str:
         _load(table, "putTps", "send"),
         _load(table, "getTransferedTps", "pull"),
         table.get("pageCacheLockTimeMills", ""),
-        f"{hours:.2f}",
-        f"{float(table.get('commitLogDiskRatio') or 0):.4f}",
+        fixed(hours, 2),
+        fixed(float(table.get("commitLogDiskRatio") or 0), 4),
     )
 
 
@@ -110,7 +111,7 @@ def _load(table: Mapping[str, str], rate: str, pool: str) -> str:
     first = (table.get(rate) or "0").split(" ")[0]
     size = table.get(f"{pool}ThreadPoolQueueSize", "")
     wait = table.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", "")
-    return f"{float(first):9.2f}({size},{wait}ms)"
+    return f"{fixed(float(first), 2):>9}({size},{wait}ms)"
 
 
 def totals_row(*cells: object) -> str:

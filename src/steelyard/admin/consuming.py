@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from steelyard.admin.asking import add_nameserver_option
+from steelyard.admin.asking import add_nameserver_option, log_to_stderr
 from steelyard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def run_consume(options: argparse.Namespace) -> int:
 
     if options.count is not None and options.count < 1:
         raise ConfigError(f"count is {options.count}; it must be 1 or more")
+    log_to_stderr("WARNING")
     return run(_consume(options))
 
 
@@ -49,8 +50,10 @@ async def _consume(options: argparse.Namespace) -> int:
     import asyncio
     import signal
 
+    from steelyard.live.administrator import Administrator
     from steelyard.live.client import PushConsumer
 
+    config = _config(options)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -69,7 +72,9 @@ async def _consume(options: argparse.Namespace) -> int:
             stop.set()
         return True
 
-    consumer = PushConsumer(options.group, options.nameservers, show, config=_config(options))
+    async with Administrator(options.nameservers) as administrator:
+        await administrator.cluster()  # a consumer waits for its nameserver; a person wants to know
+    consumer = PushConsumer(options.group, options.nameservers, show, config=config)
     async with consumer.subscribe(options.topic, options.tags):
         try:
             async with asyncio.timeout(options.timeout):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from steelyard.admin.asking import add_asking_command
-from steelyard.admin.printing import date_seconds, front, version_name
+from steelyard.admin.printing import date_seconds, fixed, front, version_name
 from steelyard.errors import ConfigError, RouteError, SteelyardError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def progress_table(stats: ConsumeStats, holders: Mapping[MessageQueue, str] | No
             diff,
             date_seconds(offsets.last_timestamp) if offsets.last_timestamp else "N/A",
         )
-    return text + f"\nConsume TPS: {stats.consume_tps:.2f}\nDiff Total: {total}\n"
+    return text + f"\nConsume TPS: {fixed(stats.consume_tps, 2)}\nDiff Total: {total}\n"
 
 
 async def _holders(administrator: Administrator, group: str) -> dict[MessageQueue, str]:

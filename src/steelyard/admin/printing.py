@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 
 
@@ -23,6 +24,11 @@ def date_seconds(timestamp: int) -> str:
 def date_milliseconds(timestamp: int) -> str:
     """`2026-11-21 02:16:25,348` in local time."""
     return f"{date_seconds(timestamp)},{timestamp % 1000:03d}"
+
+
+def fixed(value: float, digits: int) -> str:
+    """Java's %.{digits}f: it rounds the shortest decimal form half up, where Python takes the binary value."""
+    return f"{Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}"
 
 
 def version_name(ordinal: int) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
-from steelyard.admin.asking import add_nameserver_option
+from steelyard.admin.asking import add_nameserver_option, log_to_stderr
 from steelyard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def run_produce(options: argparse.Namespace) -> int:
         raise ConfigError(f"count is {options.count}; it must be 0 or more")
     if options.size < 0:
         raise ConfigError(f"size is {options.size}; it must be 0 or more")
+    log_to_stderr("CRITICAL")
     try:
         sent, seconds = run(_produce(options))
     except OSError as error:

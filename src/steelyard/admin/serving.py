@@ -10,6 +10,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from steelyard.admin.asking import log_to_stderr
 from steelyard.errors import SteelyardError
 
 if TYPE_CHECKING:
@@ -199,12 +200,7 @@ def _say(line: str) -> None:
 
 def _run_logging(options: argparse.Namespace, main: Coroutine[None, None, int]) -> int:
     """Run on a new loop, with the log on standard error."""
-    import logging
-
     from steelyard.live.loops import run
 
-    logging.basicConfig(
-        level=logging.INFO if options.verbose else logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    log_to_stderr("INFO" if options.verbose else "WARNING")
     return run(main)

@@ -100,11 +100,6 @@ class ProcessQueue:
         return bool(self._waiting)
 
     @property
-    def taken(self) -> bool:
-        """Something is with the listener."""
-        return bool(self._runs)
-
-    @property
     def committable(self) -> int:
         """The offset that may be committed: everything below it is finished."""
         if self._runs:

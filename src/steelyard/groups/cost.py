@@ -6,8 +6,10 @@ functions, for clustering groups of any client. (A broadcasting group has no own
 mean nothing.)
 
 Definitions
-- The **owner** of a queue is the client that the broker last delivered its messages to. A
-  **hand-off** is a delivery to another client than before. The first owner ever is no hand-off.
+- The **owner** of a queue is the member that the broker last delivered its messages to. A
+  **hand-off** is a delivery to another member than before. The first owner ever is no hand-off.
+  Clients that the ledger never tells of as members own nothing: brokers know somebody who pulls
+  before its first heartbeat, or without one, by address only.
 - **Pause** of a queue: from the last delivery to the old owner to the first delivery to the new one,
   while messages waited. The first message that the new owner gets was `stored` at some time; before
   that nothing waited, so pause = max(0, first at the new owner - max(last at the old, stored)).
@@ -260,7 +262,7 @@ def _redelivered(seen: Offsets, one: Delivered) -> int:
 def _group_costs(group: str, records: Sequence[Record]) -> Costs:
     """The tables of one group; `records` sorted, with those of the brokers."""
     deliveries = [record for record in records if isinstance(record, Delivered)]
-    changes = _changes(deliveries)
+    changes = _changes(deliveries, _members_ever(records))
     starts = _starts(_events(records, {one.broker for one in deliveries}))
     starts = _with_unseen(starts, changes)
     moves = _moves(changes, [start.at for start in starts])
@@ -284,11 +286,21 @@ def _group_costs(group: str, records: Sequence[Record]) -> Costs:
     return Costs(rows, paid)
 
 
-def _changes(deliveries: Sequence[Delivered]) -> list[_Change]:
+def _members_ever(records: Sequence[Record]) -> set[str]:
+    members: set[str] = set()
+    for record in records:
+        if isinstance(record, MemberJoined | MemberLeft):
+            members.update(record.members, (record.client,))
+    return members
+
+
+def _changes(deliveries: Sequence[Delivered], members: set[str]) -> list[_Change]:
     """Every change of owner, in order of the first delivery to the new one."""
     newest: dict[_Queue, Delivered] = {}
     changes = []
     for one in deliveries:
+        if one.client not in members:
+            continue
         queue = _queue_of(one)
         old = newest.get(queue)
         if old is not None and old.client != one.client:

@@ -161,6 +161,11 @@ class Registry:
         members = self._consumers.get(group)
         return None if members is None else members.get(link)
 
+    def newest(self, group: str) -> Member | None:
+        """The member that joined last, None for an unknown group."""
+        members = self._consumers.get(group)
+        return None if members is None else next(reversed(members.values()))
+
     def find(self, group: str, client_id: str) -> Member | None:
         """The newest connection of a client."""
         found = [m for m in self.memberships(group) if m.client.client_id == client_id]

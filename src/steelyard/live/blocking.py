@@ -11,7 +11,6 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from queue import SimpleQueue
 from random import SystemRandom
 from types import TracebackType
 from typing import Self
@@ -23,6 +22,7 @@ from steelyard.live.driver import Driver
 from steelyard.live.identity import new_ids
 from steelyard.live.loops import Background, background
 from steelyard.live.settings import as_message, client_config, verdict
+from steelyard.live.workers import Workers
 from steelyard.nodes.consumer.contract import ConsumeBatch, ConsumerState, Describe
 from steelyard.nodes.consumer.contract import Stop as StopConsumer
 from steelyard.nodes.consumer.node import ConsumerNode
@@ -44,15 +44,20 @@ class _Running:
     ) -> None:
         self.loop: Background = background()
         self.process = os.getpid()
-        self.driver: Driver = self.loop.wait(self._start(node, name, on_hand))
+        self.driver: Driver = self.loop.wait(self._build(node, name, on_hand))
 
     @staticmethod
-    async def _start(
+    async def _build(
         node: Node, name: str, on_hand: Callable[[int, object], None] | None
     ) -> Driver:
-        driver = Driver(node, name=name, on_hand=on_hand)
-        driver.start()
-        return driver
+        return Driver(node, name=name, on_hand=on_hand)
+
+    def start(self) -> None:
+        """Start the node; from here on it may hand out messages."""
+        self.loop.wait(self._start())
+
+    async def _start(self) -> None:
+        self.driver.start()
 
     def ask(self, call: object) -> Future[object]:
         """Put a call to the node."""
@@ -63,6 +68,8 @@ class _Running:
         future: Future[object] = Future()
 
         def settle(result: object) -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             if isinstance(result, BaseException):
                 future.set_exception(result)
             else:
@@ -107,13 +114,13 @@ class Producer:
         if self._closed:
             raise ClosedError("the producer was closed; make a new one")
         if self._running is None:
-            self._running = _Running(
-                ProducerNode(self.config, new_ids(), SystemRandom()), "producer"
-            )
+            node = ProducerNode(self.config, new_ids(), SystemRandom())
+            self._running = _Running(node, "producer")
+            self._running.start()
         return self
 
     def stop(self) -> None:
-        """Say goodbye to the brokers and close. Sends under way fail with ClosedError."""
+        """Let what is under way end, say goodbye to the brokers, close."""
         self._closed = True
         running, self._running = self._running, None
         if running is not None:
@@ -253,8 +260,7 @@ class PushConsumer(Subscriptions):
         self._batch_listener = batch_listener
         self._consume_threads = consume_threads
         self._running: _Running | None = None
-        self._handed: SimpleQueue[tuple[int, ConsumeBatch] | None] = SimpleQueue()
-        self._workers: list[threading.Thread] = []
+        self._workers: Workers[tuple[int, ConsumeBatch]] | None = None
         self._log = logging.getLogger("steelyard.consumer")
 
     def start(self) -> Self:
@@ -263,16 +269,17 @@ class PushConsumer(Subscriptions):
             raise ClosedError("a consumer starts once; make a new one")
         self.ready(self._listener or self._batch_listener)
         self.started = True
-        self._running = _Running(
-            ConsumerNode(self.config, SystemRandom()), "consumer", self._on_hand
-        )
-        for number in range(self._consume_threads):
-            name = f"steelyard-{self.config.group}-{number}"
-            worker = threading.Thread(
-                target=self._work, args=(self._running.driver,), name=name, daemon=True
-            )
-            worker.start()
-            self._workers.append(worker)
+        running = _Running(ConsumerNode(self.config, SystemRandom()), "consumer", self._on_hand)
+        post = running.driver.post
+
+        def work(item: tuple[int, ConsumeBatch]) -> None:
+            ticket, batch = item
+            post(Handled(ticket, self._call(batch)))
+
+        name = f"steelyard-{self.config.group}"
+        self._workers = Workers(self._consume_threads, work, name)
+        self._running = running
+        running.start()
         return self
 
     def stop(self) -> None:
@@ -281,8 +288,8 @@ class PushConsumer(Subscriptions):
         if running is None:
             return
         running.close(StopConsumer())
-        for _ in self._workers:
-            self._handed.put(None)
+        if self._workers is not None:
+            self._workers.close()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -304,14 +311,9 @@ class PushConsumer(Subscriptions):
         return result
 
     def _on_hand(self, ticket: int, batch: object) -> None:
-        self._handed.put((ticket, batch))  # type: ignore[arg-type]  # a consumer's node hands out ConsumeBatch
-
-    def _work(self, driver: Driver) -> None:
-        """One worker thread: takes what was handed over, one after the other."""
-        take = self._handed.get
-        while (item := take()) is not None:
-            ticket, batch = item
-            driver.post(Handled(ticket, self._call(batch)))
+        assert isinstance(batch, ConsumeBatch)
+        assert self._workers is not None
+        self._workers.put((ticket, batch))
 
     def _call(self, batch: ConsumeBatch) -> ConsumeStatus:
         try:

@@ -69,7 +69,7 @@ class Producer:
         return self
 
     async def stop(self) -> None:
-        """Say goodbye to the brokers and close. Sends under way fail with ClosedError."""
+        """Let what is under way end, say goodbye to the brokers, close."""
         self._closed = True
         driver, self._driver = self._driver, None
         if driver is not None:

@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     import socket
     from concurrent.futures import ThreadPoolExecutor
 
-SWEEP_SECONDS = 10.0
-"""How often silent links are looked for."""
-
 DRAIN_MAX = 4096
 """Most posts of other threads taken in one pass, so that sockets get their turn."""
 
@@ -76,6 +73,7 @@ class Driver:
         self.limits = limits or LinkLimits()
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         """Done when the node raised: the error."""
+        self.unfinished = 0
         self._loop = asyncio.get_running_loop()
         self._log = logging.getLogger(f"steelyard.{name}")
         self._on_hand = on_hand
@@ -117,7 +115,7 @@ class Driver:
     def start(self) -> None:
         """Start the node."""
         now = self.clock()
-        self._sweep = self._loop.call_later(SWEEP_SECONDS, self._sweep_links)
+        self._sweep_later()
         try:
             self._perform(self.node.start(now), now)
         except Exception as error:
@@ -305,7 +303,10 @@ class Driver:
         for wire in list(self._links.values()):
             if now - wire.active_at >= self.limits.idle_ms:
                 wire.cut("idle for too long")
-        self._sweep = self._loop.call_later(SWEEP_SECONDS, self._sweep_links)
+        self._sweep_later()
+
+    def _sweep_later(self) -> None:
+        self._sweep = self._loop.call_later(self.limits.sweep_ms / 1000, self._sweep_links)
 
     # -- writing -----------------------------------------------------------------------------------
 

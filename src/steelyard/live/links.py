@@ -6,6 +6,7 @@ Outgoing frames are gathered during one pass of the driver and written at once. 
   stops reading and keeps the messages it has decoded until the buffer has drained. Only accepted links do
   so; two peers that both waited for each other would wait for ever.
 - A peer that does not read what is pushed to it is cut off at `LinkLimits.write_max`.
+- Frames that have begun and not ended take at most `LinkLimits.unfinished_max` on all links together.
 - A link without a byte in or out for `LinkLimits.idle_ms` is closed (NettyServerConfig, NettyClientConfig:
   channelMaxIdleTimeSeconds).
 """
@@ -32,8 +33,12 @@ class LinkLimits:
     """Unsent bytes at which an accepted link is no longer read."""
     write_max: int = 64 * 1024 * 1024
     """Unsent bytes at which a link is cut off."""
+    unfinished_max: int = 256 * 1024 * 1024
+    """Bytes of frames that have begun and not ended, on all links together; the link that exceeds it is cut off."""
     idle_ms: int = 120_000
     """Silence after which a link is closed."""
+    sweep_ms: int = 10_000
+    """How often silent links are looked for."""
     dial_timeout_ms: int = 3_000
     """connectTimeoutMillis."""
 
@@ -49,6 +54,8 @@ class LinkOwner(Protocol):
     """What a link tells, in the order it happens; the driver."""
 
     limits: LinkLimits
+    unfinished: int
+    """Bytes kept by all links for frames that have not ended."""
 
     def link_opened(self, wire: Wire) -> None: ...
     def link_received(self, wire: Wire, messages: Sequence[object]) -> None: ...
@@ -65,6 +72,7 @@ class Wire(asyncio.Protocol):
         "_owner",
         "_paused",
         "_reason",
+        "_unfinished",
         "active_at",
         "address",
         "decoder",
@@ -89,6 +97,7 @@ class Wire(asyncio.Protocol):
         self.active_at = 0
         self.hung = False
         self._paused = False
+        self._unfinished = 0
         self._backlog: Sequence[object] = ()
         self._reason = ""
 
@@ -111,7 +120,14 @@ class Wire(asyncio.Protocol):
             self._owner.link_broken(self, error)
             return
         if messages:
+            if self._unfinished:
+                self._forget_unfinished()
             self._owner.link_received(self, messages)
+        else:
+            self._unfinished += len(data)
+            self._owner.unfinished += len(data)
+            if self._owner.unfinished > self._owner.limits.unfinished_max:
+                self.cut("too many bytes of unfinished frames")
 
     def eof_received(self) -> bool:
         return False
@@ -130,11 +146,16 @@ class Wire(asyncio.Protocol):
             self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_unfinished()
         self.hung = True
         self._backlog = ()
         self.out.clear()
         reason = self._reason or (str(exc) if exc else "closed by the peer")
         self._owner.link_closed(self, reason)
+
+    def _forget_unfinished(self) -> None:
+        self._owner.unfinished -= self._unfinished
+        self._unfinished = 0
 
     # -- what the driver calls ---------------------------------------------------------------------
 

@@ -13,27 +13,29 @@ BACKLOG = 1024
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket, so that the port is known, and peers may connect, before anything starts."""
+    if not 0 <= port <= 65_535:
+        raise ConfigError(f"cannot listen on {host}:{port}: ports go from 0 to 65535")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ConfigError(f"cannot listen on {host}:{port}: {_reason(error)}") from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(BACKLOG)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
         raise ConfigError(f"cannot listen on {host}:{port}: {_reason(error)}") from None
     return listener
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+def _reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
         return "the port is in use"
-    return getattr(error, "strerror", None) or str(error)
+    return error.strerror or str(error)
 
 
 def advertised(host: str, listener: socket.socket) -> str:

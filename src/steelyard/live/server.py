@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from steelyard.config import BrokerConfig, NameserverConfig, check
-from steelyard.errors import SteelyardError, StorageError
+from steelyard.errors import ConfigError, SteelyardError, StorageError
 from steelyard.live.driver import Driver
 from steelyard.live.listening import advertised, bind
 

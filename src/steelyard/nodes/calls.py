@@ -89,7 +89,9 @@ class Calls(Generic[P]):
         return effects
 
     def tell(self, address: Address, request: Command) -> list[Effect]:
-        """Send `request` one-way: no outcome, no retry."""
+        """Send `request` one-way: no outcome, no retry; lost where too much waits for the link already."""
+        if len(self._waiting.get(address, ())) >= self._in_flight_max:
+            return []
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         flag = request.flag | ONEWAY_FLAG
         return self._ship(address, msgspec.structs.replace(request, opaque=self._opaque, flag=flag))

@@ -189,10 +189,6 @@ class RouteCache:
     def route(self, topic: str) -> Route | None:
         return self._routes.get(topic)
 
-    def wanted(self) -> list[str]:
-        """The topics, in the order in which they were first wanted."""
-        return list(self._routes)
-
     @property
     def asking(self) -> bool:
         """Some question is under way."""

@@ -35,7 +35,3 @@ class QueueChoice:
                     break
         self._turns[topic] = turn + 1
         return chosen
-
-    def forget(self, topic: str) -> None:
-        """Drop the turn of a topic that is no longer written to."""
-        self._turns.pop(topic, None)

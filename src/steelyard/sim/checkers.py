@@ -15,11 +15,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from steelyard.sim.world import Violation
-from steelyard.types import MessageQueue
+from steelyard.types import Message, MessageQueue
+from steelyard.wire.remoting.message import MessageView
 
 Position = tuple[MessageQueue, int]
 
 RETRY_PREFIX = "%RETRY%"
+
+READS_AHEAD_OF_FLUSH = True
+"""As in RocketMQ, a broker with flush=sync delivers messages that its disk does not have yet. After a power
+loss their positions hold other messages, which the members that read ahead never get: these are
+forgiven. Set to False once brokers hold back what is not flushed."""
+
+
+DIGITS = 8
+"""A body begins with the message's number, in so many digits."""
+
+
+def number_of(body: bytes) -> int:
+    """The number that a body begins with."""
+    return int(body[:DIGITS])
 
 
 class Floor:
@@ -54,56 +69,75 @@ class Witness:
     def __init__(self, tags: Iterable[str]) -> None:
         self._tags = frozenset(tags)
         """Subscribed; empty means all."""
-        self.topics: dict[int, str] = {}
-        """Where each number was sent to."""
-        self.tag_of: dict[int, str] = {}
+        self.messages: dict[int, Message] = {}
+        """What was sent under each number."""
         self.acknowledged: dict[int, Position] = {}
         self.failed: dict[int, str] = {}
         self.finished: set[int] = set()
         self.deliveries = 0
         self.duplicates = 0
         """Deliveries of a position after its first."""
+        self.slowest_ms = 0
+        """Longest time from an acknowledgement to the first delivery of its position."""
         self.commits = 0
         self.floors: dict[MessageQueue, Floor] = {}
         self.number_at: Callable[[MessageQueue, int], int | None] = lambda queue, offset: None
         """Reads a message's number in the log of a live broker; for filtered subscriptions."""
+        self.can_read: Callable[[MessageQueue], bool] = lambda queue: True
+        """Whether the queue's broker lives, so that `number_at` can tell."""
+        self._unproved: dict[MessageQueue, tuple[int, str]] = {}
+        """The highest commit of each queue that could not be judged, as its broker was down."""
+        self._read_ahead: set[Position] = set()
+        """Delivered before a power loss took the message: see READS_AHEAD_OF_FLUSH."""
         self._numbers: dict[Position, int] = {}
         self._delivered: set[Position] = set()
+        self._waits_since: dict[Position, int] = {}
 
     # -- what producers do -------------------------------------------------------------------------
 
-    def sent(self, number: int, topic: str, tag: str) -> None:
-        self.topics[number] = topic
-        self.tag_of[number] = tag
+    def sent(self, number: int, message: Message) -> None:
+        self.messages[number] = message
 
-    def acknowledge(self, number: int, queue: MessageQueue, offset: int) -> None:
+    def acknowledge(self, number: int, queue: MessageQueue, offset: int, now: int) -> None:
         self._place(queue, offset, number)
         self.acknowledged[number] = (queue, offset)
+        self._waits_since.setdefault((queue, offset), now)
 
     def fail(self, number: int, reason: str) -> None:
         self.failed[number] = reason
 
     # -- what members do ---------------------------------------------------------------------------
 
-    def delivered(self, queue: MessageQueue, messages: Sequence[tuple[int, int]]) -> None:
-        """(offset, number) pairs were handed to the application."""
+    def delivered(self, queue: MessageQueue, messages: Sequence[MessageView], now: int) -> None:
+        """Messages of one queue were handed to the application."""
         previous = -1
-        for offset, number in messages:
+        for message in messages:
+            offset = message.queue_offset
             if offset <= previous:
                 raise Violation(f"{queue}: offset {offset} handed after {previous} in one batch")
             previous = offset
-            topic = self.topics.get(number)
-            if topic is None:
+            number = number_of(message.body)
+            if number not in self.messages:
                 raise Violation(f"{queue} offset {offset}: message {number} was never sent")
-            if topic != queue.topic and not queue.topic.startswith(RETRY_PREFIX):
-                raise Violation(f"message {number} was sent to {topic}, delivered from {queue}")
-            if self._tags and self.tag_of[number] not in self._tags:
-                raise Violation(f"{queue} offset {offset}: tag {self.tag_of[number]} is not wanted")
+            self._compare(queue, message, self.messages[number])
             self._place(queue, offset, number)
             self.deliveries += 1
-            if (queue, offset) in self._delivered:
+            position = (queue, offset)
+            if position in self._delivered:
                 self.duplicates += 1
-            self._delivered.add((queue, offset))
+            else:
+                self.slowest_ms = max(self.slowest_ms, now - self._waits_since.get(position, now))
+            self._delivered.add(position)
+
+    def _compare(self, queue: MessageQueue, message: MessageView, sent: Message) -> None:
+        where = f"{queue} offset {message.queue_offset}"
+        if sent.topic != queue.topic and not queue.topic.startswith(RETRY_PREFIX):
+            raise Violation(f"{where}: was sent to {sent.topic}")
+        if self._tags and sent.tags not in self._tags:
+            raise Violation(f"{where}: tag {sent.tags} is not wanted")
+        got = (message.topic, message.body, message.tags, message.keys)
+        if got != (sent.topic, sent.body, sent.tags, sent.keys):
+            raise Violation(f"{where}: {got} is not what was sent: {sent}")
 
     def done(self, queue: MessageQueue, offset: int, number: int, *, final: bool) -> None:
         """The application gave its verdict; `final` is CONSUME_SUCCESS."""
@@ -118,10 +152,12 @@ class Witness:
         if offset <= floor.offset:
             return
         floor.advance(lambda at: self._skipped(queue, at))
-        if offset > floor.offset:
-            raise Violation(
-                f"{who} commits {offset} of {queue}, but {floor.offset} is not finished"
-            )
+        if offset <= floor.offset:
+            return
+        if self._tags and not self.can_read(queue):
+            self._unproved[queue] = max((offset, who), self._unproved.get(queue, (0, "")))
+            return
+        raise Violation(f"{who} commits {offset} of {queue}, but {floor.offset} is not finished")
 
     # -- what the judge asks -----------------------------------------------------------------------
 
@@ -140,11 +176,17 @@ class Witness:
 
     def wanted(self, number: int) -> bool:
         """Whether the group subscribes to the message's tag."""
-        return not self._tags or self.tag_of[number] in self._tags
+        return not self._tags or self.messages[number].tags in self._tags
 
     def missing(self) -> list[int]:
         """Acknowledged numbers that the group wants and has not finished."""
-        return [n for n in self.acknowledged if n not in self.finished and self.wanted(n)]
+        return [
+            number
+            for number, position in self.acknowledged.items()
+            if number not in self.finished
+            and position not in self._read_ahead
+            and self.wanted(number)
+        ]
 
     def queues_of(self, broker: str) -> list[MessageQueue]:
         """The broker's queues of which something was seen, sorted."""
@@ -156,10 +198,16 @@ class Witness:
         be without what was not acknowledged: later positions will hold other messages."""
         for position in [p for p in self._numbers if p[0] == queue and p[1] >= end]:
             number = self._numbers.pop(position)
+            if READS_AHEAD_OF_FLUSH and position in self._delivered:
+                self._read_ahead.add(position)
             self._delivered.discard(position)
             if not cut_allowed or self.acknowledged.get(number) == position:
                 raise Violation(f"message {number} at {position} is lost: its log ends at {end}")
-        self.floor(queue).forget_from(end)
+        if not READS_AHEAD_OF_FLUSH:
+            self.floor(queue).forget_from(end)
+        unproved = self._unproved.pop(queue, None)
+        if unproved is not None:
+            self.committed(queue, min(unproved[0], end), unproved[1])
 
     def read_in_log(self, queue: MessageQueue, offset: int, number: int) -> None:
         """The log holds `number` at this position."""

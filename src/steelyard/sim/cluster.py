@@ -14,21 +14,24 @@ from steelyard.config import (
     StoreConfig,
 )
 from steelyard.errors import DiskFullError
-from steelyard.nodes.admin import AdminNode
+from steelyard.nodes.admin import AdminNode, Invoke
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.consumer.node import ConsumerNode
 from steelyard.nodes.nameserver import NameserverNode
 from steelyard.nodes.producer import ProducerNode
 from steelyard.nodes.seam import Address, Link, Node
-from steelyard.sim.checkers import Witness
+from steelyard.sim.checkers import Witness, number_of
 from steelyard.sim.clock import Clock
 from steelyard.sim.disk import Mount, SimDisk
 from steelyard.sim.network import TcpNetwork
 from steelyard.sim.scenario import Scenario
-from steelyard.sim.workload import Listener, Publisher, commit_in, number_of, topic_name
+from steelyard.sim.workload import Listener, Publisher, commit_in, topic_name
 from steelyard.sim.world import Host, Process, World
+from steelyard.store.disk import Disk
 from steelyard.store.store import Store
 from steelyard.types import ConsumeFrom, MessageQueue
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command, Serialize
 from steelyard.wire.remoting.ids import UniqueIds
 from steelyard.wire.remoting.message import decode_records
@@ -42,12 +45,13 @@ RETRY_RECOVERY_MS = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The nodes to run. Tests put defective ones here."""
+    """The nodes to run, and what their disk seems to be. Tests put defective ones here."""
 
     nameserver: Callable[[NameserverConfig], Node] = NameserverNode
     broker: Callable[[BrokerConfig, Store, Random], Node] = BrokerNode
     producer: Callable[[ProducerConfig, UniqueIds, Random], Node] = ProducerNode
     consumer: Callable[[ConsumerConfig, Random], Node] = ConsumerNode
+    disk: Callable[[Mount], Disk] = lambda mount: mount
 
 
 @dataclass(slots=True, eq=False)
@@ -83,11 +87,15 @@ class Cluster:
         ]
         self.producers = [self._seat(f"producer-{n}", 101 + n) for n in range(scenario.producers)]
         self.members: list[Seat] = []
+        self.topics = [topic_name(number) for number in range(scenario.topics)]
+        self._queues = scenario.queues
+        """Of each topic on each broker, now."""
         self.admin = self._seat("admin", 250)
         self._publishers = {seat.name: Publisher(scenario, witness) for seat in self.producers}
         self.power_lost: set[str] = set()
         """Brokers whose machines lost power since their last start."""
         witness.number_at = self.number_at
+        witness.can_read = lambda queue: self.broker_log_end(queue) is not None
 
     def _seat(self, name: str, last_byte: int) -> Seat:
         scenario, rng = self.scenario, self._rng
@@ -106,14 +114,14 @@ class Cluster:
     def nameserver_addresses(self) -> tuple[Address, ...]:
         return tuple(f"{seat.host.ip}:{NAMESERVER_PORT}" for seat in self.nameservers)
 
-    def start(self, seat: Seat) -> None:
-        """Start what belongs on the seat, unless it runs."""
+    def start(self, seat: Seat, *, kill_in_write: int = 0) -> None:
+        """Start what belongs on the seat, unless it runs. A broker may be killed in one of its first writes."""
         if seat.process.alive or not seat.host.up:
             return
         if seat in self.nameservers:
             self._run(seat, NAMESERVER_PORT, lambda now: self._parts.nameserver(NameserverConfig()))
         elif seat in self.brokers:
-            self._start_broker(seat)
+            self._start_broker(seat, kill_in_write)
         elif seat in self.producers:
             self._start_producer(seat)
         elif seat in self.members:
@@ -138,15 +146,19 @@ class Cluster:
             self.network.listen(process)
         process.start(build)
 
-    def _start_broker(self, seat: Seat) -> None:
+    def _start_broker(self, seat: Seat, kill_in_write: int) -> None:
         scenario = self.scenario
         mount = seat.host.disk.remount()
+        if kill_in_write:
+            seat.host.disk.cut_write(kill_in_write)
         config = BrokerConfig(
             name=seat.name,
             address=f"{seat.host.ip}:{BROKER_PORT}",
             nameservers=self.nameserver_addresses,
             flush=scenario.flush,
             default_queues=scenario.queues,
+            pull_bytes_max=scenario.pull_bytes_max,
+            hold_waiting_max=scenario.hold_waiting_max,
             store=StoreConfig(
                 segment_bytes=scenario.segment_bytes, index_flush_rows=scenario.index_flush_rows
             ),
@@ -178,7 +190,7 @@ class Cluster:
                 self.witness.log_ends(queue, end, cut_allowed=power_lost)
 
     def _open(self, mount: Mount, config: StoreConfig, now: int) -> Store:
-        store = Store(mount, config)
+        store = Store(self._parts.disk(mount), config)
         recovery = store.open(now)
         self.world.trace.note(self.world.now, "store", f"{recovery!r}")
         return store
@@ -208,10 +220,12 @@ class Cluster:
             nameservers=self.nameserver_addresses,
             group=GROUP,
             client_id=f"{seat.host.ip}@{seat.identity}",
-            subscriptions=tuple((topic_name(n), scenario.tags) for n in range(scenario.topics)),
+            subscriptions=tuple((topic, scenario.tags) for topic in self.topics),
             consume_from=ConsumeFrom.FIRST_OFFSET,
             strategy=scenario.strategy,
             consume_batch=scenario.consume_batch,
+            pull_batch=scenario.pull_batch,
+            queue_messages_max=scenario.queue_messages_max,
         )
         rng = self.world.rng(f"{seat.name} {seat.runs}")
         self._run(seat, 0, lambda now: self._parts.consumer(config, rng))
@@ -229,6 +243,40 @@ class Cluster:
             if seat.process.address == remote:
                 queue = MessageQueue(topic, seat.name, queue_id)
                 self.witness.committed(queue, offset, process.name)
+
+    # -- topics ------------------------------------------------------------------------------------
+
+    def create_topics(self) -> None:
+        """Let the administrator create every topic on every broker; repeated until it is done."""
+        for seat in self.brokers:
+            for topic in self.topics:
+                self._create_topic(seat, topic)
+
+    def grow_topics(self, queues: int) -> bool:
+        """So many more queues of every topic on every broker."""
+        if not self.scenario.create_topics:
+            return False
+        self._queues += queues
+        self.create_topics()
+        return True
+
+    def _create_topic(self, seat: Seat, topic: str) -> None:
+        header = headers.CreateTopicRequestHeader(
+            topic=topic,
+            default_topic="TBW102",
+            read_queue_nums=self._queues,
+            write_queue_nums=self._queues,
+            perm=6,
+            topic_filter_type="SINGLE_TAG",
+        )
+        command = Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=headers.write(header))
+
+        def replied(result: object) -> None:
+            if not isinstance(result, Command) or result.code != ResponseCode.SUCCESS:
+                self.world.after(1_000, lambda: self._create_topic(seat, topic))
+
+        address = f"{seat.host.ip}:{BROKER_PORT}"
+        self.admin.process.ask(Invoke(address, command, 2_000), replied)
 
     # -- looking -----------------------------------------------------------------------------------
 

@@ -14,7 +14,11 @@ from steelyard.nodes.broker.node import Stop as StopBroker
 from steelyard.nodes.consumer.contract import Stop as StopMember
 from steelyard.sim.clock import EPOCH
 from steelyard.sim.cluster import Cluster, Seat
+from steelyard.sim.network import Partition
 from steelyard.sim.scenario import Fault, FaultKind, Scenario
+
+AGAIN_MS = 2_000
+"""So long a broker lives at most that is to be killed again."""
 
 STOP_MS_MAX = 15_000
 """A clean stop that is not answered by then ends as a kill, as an init system would do."""
@@ -37,8 +41,10 @@ class Fates:
             "lose_member": self._lose_member,
             "leave": self._leave,
             "join": self._join,
+            "grow_topics": self._grow_topics,
             "stall": self._stall,
             "partition": self._partition,
+            "deafen": self._partition,
             "break_links": self._break_links,
             "drop_oneway": self._drop_oneway,
             "slow": self._slow,
@@ -76,8 +82,19 @@ class Fates:
             self._world.after(fault.for_ms // 2, lambda: process.die("killed"))
         else:
             process.die("killed")
-        self._later(fault, lambda: self._cluster.start(seat))
+        self._later(fault, lambda: self._start_again(fault, seat))
         return True
+
+    def _start_again(self, fault: Fault, seat: Seat) -> None:
+        """Start the broker; with `again` kill it inside a write once more, often in its recovery."""
+        if seat.process.alive:
+            return
+        self._cluster.start(seat, kill_in_write=fault.again)
+        if fault.again:
+            process = seat.process
+            self.healed_at = max(self.healed_at, self._world.now + 2 * AGAIN_MS)
+            self._world.after(AGAIN_MS, lambda: process.die("killed"))
+            self._world.after(2 * AGAIN_MS, lambda: self._cluster.start(seat))
 
     def _restart_broker(self, fault: Fault) -> bool:
         seat = self._target(fault, self._cluster.brokers)
@@ -188,6 +205,9 @@ class Fates:
         self._cluster.add_member()
         return True
 
+    def _grow_topics(self, fault: Fault) -> bool:
+        return self._cluster.grow_topics(fault.count)
+
     # -- processes and the network -------------------------------------------------------------------
 
     def _stall(self, fault: Fault) -> bool:
@@ -206,8 +226,9 @@ class Fates:
             names = [seat.name for seat in seats if seat.name == fault.target]
         else:
             names = [s.name for s in self._rng.sample(seats, min(max(1, fault.count), len(seats)))]
-        cluster.network.partition(dict.fromkeys(names, 1))
-        self._later(fault, lambda: cluster.network.partition({}))
+        partition = Partition(frozenset(names), deaf=fault.kind == "deafen")
+        cluster.network.cut(partition)
+        self._later(fault, lambda: cluster.network.mend(partition))
         return True
 
     def _break_links(self, fault: Fault) -> bool:
@@ -245,4 +266,4 @@ class Fates:
             if seat.wanted:
                 seat.host.up = True
                 cluster.start(seat)
-        cluster.network.partition({})
+        cluster.network.mend()

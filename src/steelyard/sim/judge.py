@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from steelyard.errors import ProtocolError
 from steelyard.groups import ledger
 from steelyard.groups.ledger import LEDGER_TOPIC, Record
 from steelyard.nodes.admin import Invoke
+from steelyard.nodes.broker.node import Stop as StopBroker
 from steelyard.nodes.consumer.contract import ConsumerState, Describe, Stop
-from steelyard.sim.checkers import RETRY_PREFIX, Witness, one_owner_each
+from steelyard.nodes.producer import Stop as StopProducer
+from steelyard.sim.checkers import RETRY_PREFIX, Witness, number_of, one_owner_each
 from steelyard.sim.cluster import BROKER_PORT, GROUP, Cluster, Seat
-from steelyard.sim.workload import number_of, topic_name
 from steelyard.sim.world import Violation
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
@@ -36,33 +38,8 @@ class Judge:
         self._cluster = cluster
         self._world = cluster.world
         self._witness = witness
-        self._topics = [topic_name(n) for n in range(cluster.scenario.topics)]
+        self._topics = cluster.topics
         self._replies: dict[str, object] = {}
-
-    def create_topics(self) -> None:
-        """Let the administrator create every topic on every broker; repeated until it is done."""
-        for seat in self._cluster.brokers:
-            for topic in self._topics:
-                self._create(seat, topic)
-
-    def _create(self, seat: Seat, topic: str) -> None:
-        queues = self._cluster.scenario.queues
-        header = headers.CreateTopicRequestHeader(
-            topic=topic,
-            default_topic="TBW102",
-            read_queue_nums=queues,
-            write_queue_nums=queues,
-            perm=6,
-            topic_filter_type="SINGLE_TAG",
-        )
-        command = Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=headers.write(header))
-
-        def replied(result: object) -> None:
-            if not isinstance(result, Command) or result.code != ResponseCode.SUCCESS:
-                self._world.after(1_000, lambda: self._create(seat, topic))
-
-        address = f"{seat.host.ip}:{BROKER_PORT}"
-        self._cluster.admin.process.ask(Invoke(address, command, 2_000), replied)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -185,21 +162,32 @@ class Judge:
 
     def stop_members(self) -> None:
         """Stop the group cleanly; then every queue's committed offset must be where the group was."""
-        members = [seat for seat in self._cluster.members if seat.process.alive]
         ends = [(queue, end) for queue, end in self._logs() if end]
-        self._replies.clear()
-        for seat in members:
-            seat.process.ask(Stop(), partial(self._replies.__setitem__, seat.name))
-        deadline = self._world.now + STOP_MS
-        while len(self._replies) < len(members) and self._world.now < deadline:
-            self._world.run(self._world.now + 100)
-        for seat in members:
-            if seat.name not in self._replies:
-                raise Violation(f"{seat.name} did not stop within {STOP_MS} ms")
-            seat.process.die("stopped")
+        self._stop(self._cluster.members, Stop())
         self._world.run(self._world.now + 1_000)
         for queue, end in ends:
             self._check_committed(queue, end, self._committed(queue))
+
+    def restart_brokers(self) -> None:
+        """Stop producers and brokers cleanly and start the brokers again: nothing is lost on the way."""
+        self._stop(self._cluster.producers, StopProducer())
+        self._stop(self._cluster.brokers, StopBroker())
+        for seat in self._cluster.brokers:
+            self._cluster.start(seat)
+
+    def _stop(self, seats: Sequence[Seat], call: object) -> None:
+        """Ask for a clean stop and wait for it."""
+        seats = [seat for seat in seats if seat.process.alive]
+        self._replies.clear()
+        for seat in seats:
+            seat.process.ask(call, partial(self._replies.__setitem__, seat.name))
+        deadline = self._world.now + STOP_MS
+        while len(self._replies) < len(seats) and self._world.now < deadline:
+            self._world.run(self._world.now + 100)
+        for seat in seats:
+            if self._replies.get(seat.name, self) is not None:
+                raise Violation(f"{seat.name} did not stop: {self._replies.get(seat.name)!r}")
+            seat.process.die("stopped")
 
     def _committed(self, queue: MessageQueue) -> int:
         """The group's committed offset, as the broker tells it. A link may be half-open: asked again."""

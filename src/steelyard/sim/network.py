@@ -34,6 +34,17 @@ IDLE_MS = 120_000
 """Both sides of RocketMQ close a connection that was idle for so long (serverChannelMaxIdleTimeSeconds)."""
 
 
+class Partition(msgspec.Struct, frozen=True):
+    """`inside` hosts and the others do not hear each other; with `deaf` only the inside hears nothing."""
+
+    inside: frozenset[str]
+    deaf: bool = False
+
+    def passes(self, sender: str, receiver: str) -> bool:
+        cut = (sender in self.inside) != (receiver in self.inside)
+        return not cut or (self.deaf and receiver not in self.inside)
+
+
 class Weather(msgspec.Struct, frozen=True, kw_only=True):
     """How the network behaves when nothing is wrong with it."""
 
@@ -81,7 +92,7 @@ class TcpNetwork:
         self._listeners: dict[Address, Process] = {}
         self._ends: dict[Link, _End] = {}
         self._ports: dict[str, int] = {}
-        self._islands: dict[str, int] = {}
+        self._partitions: list[Partition] = []
         self._hosts: dict[str, Host] = {}
         self.serialize: dict[str, Serialize] = {}
         """The header dialect of a process by name; JSON for others."""
@@ -93,9 +104,16 @@ class TcpNetwork:
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def partition(self, islands: dict[str, int]) -> None:
-        """Hosts (by name) reach each other only within one island; hosts not named are on island 0. {} heals."""
-        self._islands = dict(islands)
+    def cut(self, partition: Partition) -> None:
+        """From now on bytes must pass this partition as well."""
+        self._partitions.append(partition)
+
+    def mend(self, partition: Partition | None = None) -> None:
+        """The partition, or all of them, is over."""
+        if partition is None:
+            self._partitions.clear()
+        elif partition in self._partitions:
+            self._partitions.remove(partition)
         self.retry()
 
     def retry(self) -> None:
@@ -119,9 +137,11 @@ class TcpNetwork:
             self._learn(peer, "reset by peer", self._rng.randrange(late_ms))
         return broken
 
-    def reachable(self, one: Host, other: Host) -> bool:
-        island = self._islands.get
-        return one.up and other.up and island(one.name, 0) == island(other.name, 0)
+    def passes(self, sender: Host, receiver: Host) -> bool:
+        """Whether bytes get from one host to the other."""
+        if not (sender.up and receiver.up):
+            return False
+        return all(partition.passes(sender.name, receiver.name) for partition in self._partitions)
 
     # -- what processes ask --------------------------------------------------------------------------
 
@@ -180,7 +200,9 @@ class TcpNetwork:
             return
         listener = self._listeners.get(address)
         host = self._hosts.get(address.rpartition(":")[0])
-        if host is not None and not self.reachable(process.host, host):
+        if host is not None and not (
+            self.passes(process.host, host) and self.passes(host, process.host)
+        ):
             self._refuse(process, address, "timed out", CONNECT_TIMEOUT_MS)
         elif listener is None:
             self._refuse(process, address, "connection refused", self._delay())
@@ -266,7 +288,7 @@ class TcpNetwork:
         peer = end.peer
         if peer is None or not end.queue:
             return
-        if end.stalled or not self.reachable(end.process.host, peer.process.host):
+        if end.stalled or not self.passes(end.process.host, peer.process.host):
             self._stall(end)
             return
         data = end.queue.popleft()

@@ -49,16 +49,17 @@ def run(
     )
     show = _Show(scenario, world, witness, parts or Parts())
     failure = None
+    rebalances = 0
     records: tuple[Record, ...] = ()
     try:
         show.play()
         records = show.judge.ledger()
+        rebalances = len(cost.rebalances(records))
     except Violation as violation:
         failure = str(violation)
     except Exception:
         failure = "a node raised\n" + traceback.format_exc()
-    counts = show.counts()
-    counts["rebalances"] = len(cost.rebalances(records))
+    counts = {**show.counts(), "rebalances": rebalances}
     return Outcome(
         scenario=scenario,
         digest=trace.digest(),
@@ -81,6 +82,7 @@ class _Show:
         self._rng = world.rng("show")
         self._publishers: dict[str, Publisher] = {}
         self._last_publish_at = EPOCH
+        self._settled_ms = 0
         self.judge = Judge(self._cluster, witness)
 
     def play(self) -> None:
@@ -93,6 +95,7 @@ class _Show:
         self._settle()
         self.judge.read_logs()
         self.judge.stop_members()
+        self.judge.restart_brokers()
 
     def _raise_curtain(self) -> None:
         cluster, world, rng = self._cluster, self._world, self._rng
@@ -103,14 +106,14 @@ class _Show:
         for _ in range(self._scenario.members):
             world.after(rng.randrange(START_MS_MAX), self._add_member)
         if self._scenario.create_topics:
-            world.after(rng.randrange(START_MS_MAX), self.judge.create_topics)
+            world.after(rng.randrange(START_MS_MAX), cluster.create_topics)
 
     def _add_member(self) -> None:
         self._cluster.add_member()
 
     def _schedule_messages(self) -> None:
         scenario, rng = self._scenario, self._rng
-        at, number = EPOCH + START_MS_MAX, 0
+        at, number = EPOCH + scenario.first_message_ms, 0
         while number < scenario.messages:
             size = 1
             if rng.randrange(100) < scenario.batch_of_100:
@@ -126,12 +129,14 @@ class _Show:
         self._cluster.publisher(seat).publish(seat.process, numbers, self._rng)
 
     def _settle(self) -> None:
-        deadline = self._world.now + self._scenario.settle_ms
+        began = self._world.now
+        deadline = began + self._scenario.settle_ms
         calm = 0
         while calm < CALM_POLLS:
             self._world.run(self._world.now + POLL_MS)
             complaint = self.judge.complaint()
             calm = calm + 1 if complaint is None else 0
+            self._settled_ms = self._world.now - began
             if complaint is not None and self._world.now > deadline:
                 raise Violation(
                     f"not well {self._scenario.settle_ms} ms after the faults: {complaint}"
@@ -141,12 +146,14 @@ class _Show:
         """Figures for people, all exact."""
         witness, network = self._witness, self._cluster.network
         return {
-            "messages": len(witness.topics),
+            "messages": len(witness.messages),
             "acknowledged": len(witness.acknowledged),
             "failed": len(witness.failed),
             "deliveries": witness.deliveries,
             "duplicates": witness.duplicates,
             "commits": witness.commits,
+            "slowest_ms": witness.slowest_ms,
+            "settled_ms": self._settled_ms,
             "faults": self._fates.happened.total(),
             "frames": network.frames,
             "steps": self._world.steps,

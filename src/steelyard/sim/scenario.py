@@ -14,7 +14,8 @@ from steelyard.errors import ConfigError
 from steelyard.sim.network import Weather
 
 FaultKind = Literal[
-    "kill_broker",  # SIGKILL, inside a write where count > 0 (the count-th from then); back after for_ms
+    "kill_broker",  # SIGKILL, inside a write where count > 0 (the count-th from then); back after for_ms,
+    # with again > 0 killed once more in the again-th write after that
     "restart_broker",  # clean stop, back for_ms later
     "power_broker",  # the broker's machine loses power for for_ms; only with flush = "sync"
     "kill_nameserver",
@@ -22,8 +23,10 @@ FaultKind = Literal[
     "lose_member",  # its machine goes dark without a word; for_ms as above
     "leave",  # clean stop of a member, never to come back
     "join",  # a new member
+    "grow_topics",  # an administrator gives every topic count more queues on each broker
     "stall",  # the target gets no CPU for for_ms
     "partition",  # count hosts (or the target's) are cut off from the others for for_ms
+    "deafen",  # count hosts (or the target's) hear nothing from the others, but are heard, for for_ms
     "break_links",  # count connections break
     "drop_oneway",  # count % of the one-way requests vanish for for_ms
     "slow",  # up to count ms more delay for for_ms
@@ -41,6 +44,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     for_ms: int = 0
     target: str = ""
     count: int = 0
+    again: int = 0
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,12 +75,21 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     tags: str = "*"
     """What the group subscribes to; messages are tagged a, b and c in turn."""
     messages: int = 100
+    first_message_ms: int = 3_000
+    """Everything is started within 3 s."""
     interval_ms: int = 200
     """Mean time between the sends of all producers."""
     batch_of_100: int = 0
     oneway_of_100: int = 0
     body_bytes_max: int = 200
     consume_batch: int = 1
+    pull_batch: int = 32
+    queue_messages_max: int = 1_000
+    """Of one queue in a member."""
+    pull_bytes_max: int = 1024 * 1024
+    """Of one pull reply."""
+    hold_waiting_max: int = 100_000
+    """Pulls that one broker holds."""
     process_ms_max: int = 20
     slow_of_100: int = 0
     """Batches that take up to a hundred times as long."""
@@ -84,9 +97,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Deliveries that the application answers with RECONSUME_LATER (at most twice a message)."""
     # what goes wrong, and how long it may take to be right again
     faults: tuple[Fault, ...] = ()
-    settle_ms: int = 400_000
-    """After the last fault and the last message: broker and nameserver forget the silent after 120 s,
-    a failed message comes back after up to 30 s (delay levels 3 and 4), twice."""
+    settle_ms: int = 240_000
+    """After the last fault and the last message. Brokers and nameservers forget the silent after 120 s, members
+    ask for routes every 30 s, a failed message comes back after 10 s and 30 s. 300 seeds took 111 s at most."""
 
 
 def load(text: str) -> Scenario:

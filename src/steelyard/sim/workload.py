@@ -1,6 +1,6 @@
 """Simulated applications: producers that publish numbered messages, a group that consumes them.
 
-A body begins with the message's number in eight digits; the witness checks everything by it.
+A body begins with the message's number; the witness checks everything by it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from random import Random
 from steelyard.nodes.consumer.contract import ConsumeBatch
 from steelyard.nodes.producer import SendMessages
 from steelyard.nodes.seam import Handled
-from steelyard.sim.checkers import Witness
+from steelyard.sim.checkers import DIGITS, Witness, number_of
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.world import Process, World
 from steelyard.types import ConsumeStatus, Message, SendResult
@@ -20,7 +20,6 @@ from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import PullFlag
 from steelyard.wire.remoting.message import MessageView
 
-DIGITS = 8
 TAGS = ("a", "b", "c")
 BATCH_MAX = 8
 
@@ -30,11 +29,6 @@ LATER_MAX = 2
 
 def topic_name(number: int) -> str:
     return f"Topic{number}"
-
-
-def number_of(body: bytes) -> int:
-    """The number that a body begins with."""
-    return int(body[:DIGITS])
 
 
 class Publisher:
@@ -53,15 +47,16 @@ class Publisher:
             padding = b"." * rng.randrange(self._scenario.body_bytes_max + 1)
             body = b"%0*d" % (DIGITS, number) + padding
             messages.append(Message(topic, body, tags=tag, keys=f"k{number}"))
-            self._witness.sent(number, topic, tag)
+            self._witness.sent(number, messages[-1])
         oneway = len(numbers) == 1 and rng.randrange(100) < self._scenario.oneway_of_100
         call = SendMessages(tuple(messages), oneway=oneway)
-        process.ask(call, partial(self._answered, numbers))
+        process.ask(call, partial(self._answered, process.world, numbers))
 
-    def _answered(self, numbers: tuple[int, ...], result: object) -> None:
+    def _answered(self, world: World, numbers: tuple[int, ...], result: object) -> None:
         if isinstance(result, SendResult):
             for index, number in enumerate(numbers):
-                self._witness.acknowledge(number, result.queue, result.queue_offset + index)
+                offset = result.queue_offset + index
+                self._witness.acknowledge(number, result.queue, offset, world.now)
         elif result is not None:
             for number in numbers:
                 self._witness.fail(number, repr(result))
@@ -82,7 +77,7 @@ class Listener:
         self._world.trace.note(
             self._world.now, process.name, f"> Hand {ticket} {batch.queue} {pairs}"
         )
-        self._witness.delivered(batch.queue, pairs)
+        self._witness.delivered(batch.queue, batch.messages, self._world.now)
         status = self._verdict(batch.messages)
         process_ms = self._rng.randrange(self._scenario.process_ms_max + 1)
         if self._rng.randrange(100) < self._scenario.slow_of_100:

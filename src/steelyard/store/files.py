@@ -91,12 +91,16 @@ class Files:
             folder = folder.rpartition("/")[0]
             self._unsynced_folders.add(folder)
 
-    def write(self, path: str, position: int, data: bytes) -> None:
-        """One write. When it raises, the file counts as unchanged."""
+    def write(self, path: str, position: int, data: bytes, *, can_be_lost: bool = False) -> None:
+        """One write. When it raises, the file counts as unchanged.
+
+        `can_be_lost`: the file is not worth a sync, recovery makes it anew from others.
+        """
         if self._torn:
             self._mend(path)
         file = self._file(path)
-        self._unsynced.add(path)
+        if not can_be_lost:
+            self._unsynced.add(path)
         try:
             file.write(position, data)
         except (OSError, StorageError) as error:
@@ -193,16 +197,13 @@ class Files:
         """True when something may not be on the disk yet."""
         return bool(self._unsynced or self._unsynced_folders)
 
-    def take(self, *, leave: str | None = None) -> Unsynced:
-        """What is unsynced, which is now the taker's duty; files whose name ends in `leave` are left for later."""
-        left = {path for path in self._unsynced if leave is not None and path.endswith(leave)}
+    def take(self) -> Unsynced:
+        """What is unsynced, which is now the taker's duty."""
         taken = Unsynced(
-            self.disk,
-            tuple(sorted(self._unsynced - left)),
-            tuple(sorted(self._unsynced_folders)),
+            self.disk, tuple(sorted(self._unsynced)), tuple(sorted(self._unsynced_folders))
         )
-        self._unsynced = left
-        self._unsynced_folders = set()
+        self._unsynced.clear()
+        self._unsynced_folders.clear()
         return taken
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 A row is RocketMQ's ConsumeQueue unit: int64 position in the log, int32 size, int64 tag code, big-endian.
 New rows wait in memory and are written in bulk, so that an append costs one write, to the log alone;
-the log is enough to make lost rows again. `Buffers` bounds how many indexes of a store have rows waiting.
+the log is enough to make lost rows again. `Buffers` bounds how many rows of a store wait.
 """
 
 from __future__ import annotations
@@ -16,21 +16,29 @@ ROW_BYTES = 20
 
 
 class Buffers:
-    """The indexes with rows in memory, oldest first: at most `indexes_max`."""
+    """The indexes of a store with rows in memory, oldest first; all together about `rows_max` rows.
 
-    def __init__(self, indexes_max: int) -> None:
-        self._indexes_max = indexes_max
+    That bounds the memory as well as what recovery has to read after a kill.
+    """
+
+    def __init__(self, rows_max: int) -> None:
+        self._bytes_max = rows_max * ROW_BYTES
         self._waiting: dict[str, Index] = {}
+        self.bytes_waiting = 0
 
     def enter(self, path: str, index: Index) -> None:
-        """`index` is about to have rows in memory. The oldest one writes its rows where there are too many."""
-        if len(self._waiting) >= self._indexes_max:
-            next(iter(self._waiting.values())).flush()
+        """`index` is about to have rows in memory."""
         self._waiting[path] = index
 
-    def leave(self, path: str) -> None:
+    def leave(self, path: str, bytes_gone: int) -> None:
         """The index has no rows in memory any more."""
-        self._waiting.pop(path, None)
+        if self._waiting.pop(path, None) is not None:
+            self.bytes_waiting -= bytes_gone
+
+    def shrink(self) -> None:
+        """Have the oldest indexes write their rows where there are too many. Raises StorageError."""
+        while self.bytes_waiting >= self._bytes_max:
+            next(iter(self._waiting.values())).flush()
 
     def flush(self) -> None:
         """Write all rows. Raises StorageError at the first index that cannot; the rows stay in memory."""
@@ -59,15 +67,16 @@ class Index:
 
     def prepare(self) -> None:
         """Make room for more rows. Call before the log is written: it may raise StorageError, `add` cannot."""
-        if not self._tail:
-            self._buffers.enter(self._path, self)
-        elif len(self._tail) >= self._flush_rows * ROW_BYTES:
+        self._buffers.shrink()
+        if len(self._tail) >= self._flush_rows * ROW_BYTES:
             self.flush()
+        if not self._tail:
             self._buffers.enter(self._path, self)
 
     def add(self, rows: bytes) -> None:
         """Append packed rows, in memory."""
         self._tail += rows
+        self._buffers.bytes_waiting += len(rows)
 
     def read(self, first: int, count: int) -> bytes:
         """The packed rows from `first` on, as many of `count` as there are."""
@@ -83,15 +92,15 @@ class Index:
     def flush(self) -> None:
         """Write the rows in memory, in one write. On StorageError they stay in memory."""
         if self._tail:
-            self._files.write(self._path, self._file_rows * ROW_BYTES, bytes(self._tail))
+            position = self._file_rows * ROW_BYTES
+            self._files.write(self._path, position, bytes(self._tail), can_be_lost=True)
             self._file_rows += len(self._tail) // ROW_BYTES
-            self._tail.clear()
-        self._buffers.leave(self._path)
+        self.discard()
 
     def discard(self) -> None:
-        """Forget the rows in memory: the segment goes away."""
+        """Forget the rows in memory."""
+        self._buffers.leave(self._path, len(self._tail))
         self._tail.clear()
-        self._buffers.leave(self._path)
 
     def cut(self, count: int) -> None:
         """Keep the first `count` rows, all of them in the file; used while recovering."""

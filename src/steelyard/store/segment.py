@@ -1,7 +1,7 @@
 """One segment of a log: a file of entries back to back, and its index.
 
 Both files are named by where they begin: position in the log and offset of the first entry, 20 digits
-each. They are made when the first entry comes.
+each. The log is made when the first entry comes, the index when its rows are first written.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from steelyard.store.recovery import SegmentRepair
 
 SCAN_BYTES = 1024 * 1024
 """Recovery reads the log in pieces of this size, or of an entry where one is larger."""
+
+POSITION_BITS = 40
+"""Of an address; the rest is the log id."""
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -65,9 +68,8 @@ class Segment:
         return self.base_position + self.size, self.base_offset + self._index.count
 
     def create(self) -> None:
-        """Make the files, empty."""
+        """Make the log file, empty. The index file comes with its first rows."""
         self._files.create(self.log_path)
-        self._files.create(self.index_path)
 
     def remove(self) -> None:
         """Delete the files, the log first: an index alone is known to be rubbish."""
@@ -133,7 +135,7 @@ class Segment:
             if within < 0 or size < entries.SIZE_MIN or within + size > log_bytes:
                 continue
             data = self.read(position, size)
-            address = log_id << 40 | position
+            address = log_id << POSITION_BITS | position
             if entries.size_of(data) == size and entries.is_intact(
                 data, 0, size, self.base_offset + count - 1, address
             ):
@@ -156,7 +158,7 @@ class Segment:
                     data = self.read(position, size)
             if not size or start + size > len(data):
                 return
-            if not entries.is_intact(data, start, size, offset, log_id << 40 | position):
+            if not entries.is_intact(data, start, size, offset, log_id << POSITION_BITS | position):
                 return
             yield position, size, entries.tag_code(data[start : start + size])
             position += size

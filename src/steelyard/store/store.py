@@ -29,16 +29,16 @@ from steelyard.errors import StorageError
 from steelyard.store.disk import Disk
 from steelyard.store.files import Files, Unsynced
 from steelyard.store.index import Buffers
-from steelyard.store.log import LOG_ID_MAX, POSITION_BITS, Log
+from steelyard.store.log import LOG_ID_MAX, Log
 from steelyard.store.recovery import LogRecovery, Recovery, TableRecovery
-from steelyard.store.segment import INDEX_SUFFIX
+from steelyard.store.segment import POSITION_BITS
 from steelyard.store.tables import Table
 
 FORMAT = 1
 """The version of the files that this program writes; it reads this one only."""
 
-BUFFERED_INDEXES_MAX = 512
-"""Logs that keep index rows in memory at once: with 4,096 rows of 20 bytes each 40 MiB at the very most."""
+BUFFERED_ROWS_MAX = 65_536
+"""Index rows in memory, of all logs together: 1.3 MB, and a third of a second to make anew after a kill."""
 
 NAME_BYTES_MAX = 200
 """File systems allow 255; the rest is room for suffixes."""
@@ -64,7 +64,7 @@ class Store:
         self._disk = disk
         self._config = config
         self._files = Files(disk)
-        self._buffers = Buffers(BUFFERED_INDEXES_MAX)
+        self._buffers = Buffers(BUFFERED_ROWS_MAX)
         self._tables: dict[str, Table] = {}
         self._topics: dict[str, dict[int, Log]] = {}
         self._by_id: dict[int, Log] = {}
@@ -147,7 +147,7 @@ class Store:
         return found
 
     def close(self) -> None:
-        """Write the index, bring everything to the disk and close the files. A closed store stays closed."""
+        """`flush`, then close the files. A closed store stays closed."""
         if self._is_open:
             self.flush()
             self._files.close()
@@ -254,20 +254,20 @@ class Store:
         return self._files.dirty()
 
     def take_dirty(self) -> Unsynced:
-        """What must be synced for everything appended and put so far to be on the disk; see the class.
+        """What must be synced for everything appended and put so far to be on the disk; see the module's text.
 
-        Index files are not in it: recovery makes lost rows anew.
+        Index files are never in it: recovery makes lost rows anew.
         """
-        return self._files.take(leave=INDEX_SUFFIX)
+        return self._files.take()
 
     def flush_index(self) -> None:
         """Write the index rows that wait in memory, so that the next start has less to read."""
         self._buffers.flush()
 
     def flush(self) -> None:
-        """Write the index and bring everything to the disk. In the store's own thread; it blocks."""
+        """Write the index rows and bring logs and tables to the disk. In the store's own thread; it blocks."""
         self._buffers.flush()
-        self._files.take().sync()
+        self.take_dirty().sync()
 
     def check(self) -> None:
         """Assert what must hold between the logs; for tests and simulation."""

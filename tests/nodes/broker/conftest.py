@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -48,6 +50,9 @@ TOPIC = "TopicA"
 GROUP = "group-a"
 
 
+Answering = Callable[[Command], Command | None]
+
+
 class Rig:
     """`ask` sends a request and gives the reply; every effect is made true, every invariant checked.
 
@@ -55,7 +60,12 @@ class Rig:
     asked to answer yet: with `disk_answers` it answers at once.
     """
 
-    def __init__(self, config: BrokerConfig | None = None, disk: MemoryDisk | None = None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig | None = None,
+        disk: MemoryDisk | None = None,
+        nameservers: Mapping[str, Answering] | None = None,
+    ) -> None:
         self.config = config or BrokerConfig()
         self.disk = disk or MemoryDisk()
         self.now = START
@@ -69,8 +79,9 @@ class Rig:
         self.answers: dict[int, object] = {}
         self.flushes: list[int] = []
         self.disk_answers = True
-        self.nameservers: dict[str, Callable[[Command], Command | None]] = {}
+        self.nameservers = dict(nameservers or {})
         """Who listens at an address, by what they reply."""
+        self.dials = 0
         self.dialed_links: dict[int, str] = {}
         self.restart()
 
@@ -119,6 +130,7 @@ class Rig:
                     raise AssertionError(f"a broker does not say {effect}")
 
     def _dial(self, address: str) -> None:
+        self.dials += 1
         if address not in self.nameservers:
             self.event(Refused(address, "nobody listens"))
             return
@@ -279,14 +291,12 @@ def send_ext(topic: str = TOPIC, queue_id: int = 0, **more: object) -> dict[str,
     return ext | more
 
 
-def pull_ext(
-    offset: int = 0, topic: str = TOPIC, queue_id: int = 0, **more: object
-) -> dict[str, object]:
-    """The header of 11, as a push consumer without commit sends it."""
+def pull_ext(offset: int = 0, **more: object) -> dict[str, object]:
+    """The header of 11, as a push consumer without commit sends it; `more` replaces by name."""
     ext: dict[str, object] = {
         "consumerGroup": GROUP,
-        "topic": topic,
-        "queueId": queue_id,
+        "topic": TOPIC,
+        "queueId": 0,
         "queueOffset": offset,
         "maxMsgNums": 32,
         "sysFlag": 2,
@@ -301,3 +311,11 @@ def pull_ext(
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
+
+
+@pytest.fixture(scope="session")
+def golden() -> dict[str, str]:
+    """What the classes of Apache RocketMQ 5.3.3 print: name of the section -> its first line."""
+    path = Path(__file__).parents[2] / "golden" / "rocketmq-5.3.3.txt"
+    sections = re.split(r"^## ", path.read_text(), flags=re.MULTILINE)[1:]
+    return {name: rest.split("\n")[0] for name, _, rest in (s.partition("\n") for s in sections)}

@@ -49,6 +49,7 @@ def test_a_group_new_to_a_young_queue_starts_at_its_beginning(rig: Rig) -> None:
     assert rig.ask(link, QUERY, OF_GROUP).code == ResponseCode.QUERY_NOT_FOUND
     rig.send(link)
     assert rig.ask(link, QUERY, OF_GROUP).ext == {"offset": "0"}
+    assert rig.ask(link, QUERY, OF_GROUP | {"queueId": 1}).ext == {"offset": "0"}
     for text, code in (("true", 0), ("false", ResponseCode.QUERY_NOT_FOUND)):
         assert rig.ask(link, QUERY, OF_GROUP | {"setZeroIfNotFound": text}).code == code
 

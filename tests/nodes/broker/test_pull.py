@@ -63,7 +63,7 @@ def test_an_empty_queue_has_nothing_at_0_and_is_moved_to_0_from_elsewhere(
     rig: Rig, link: int
 ) -> None:
     for offset, code in ((0, ResponseCode.PULL_NOT_FOUND), (5, ResponseCode.PULL_OFFSET_MOVED)):
-        answer = rig.ask(link, PULL, pull_ext(offset, queue_id=1, sysFlag=0))
+        answer = rig.ask(link, PULL, pull_ext(offset, queueId=1, sysFlag=0))
         assert (answer.code, answer.ext["nextBeginOffset"]) == (code, "0")
 
 
@@ -158,7 +158,7 @@ def test_limits_by_count_and_by_bytes(rig: Rig, link: int) -> None:
 
 def test_a_pull_at_the_end_waits_and_is_woken_by_a_message(rig: Rig, link: int) -> None:
     opaque = rig.post(link, PULL, pull_ext(10))
-    other = rig.post(link, PULL, pull_ext(0, queue_id=1))
+    other = rig.post(link, PULL, pull_ext(0, queueId=1))
     assert rig.reply_to(link, opaque) is None
     rig.advance(3_000)
     rig.send(link, b"new")

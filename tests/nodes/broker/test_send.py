@@ -6,6 +6,7 @@ import pytest
 from tests.nodes.broker.conftest import START, TOPIC, Rig, pull_ext, send_ext
 
 from steelyard.config import BrokerConfig, StoreConfig
+from steelyard.nodes.broker import durability
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.message import BatchEntry, encode_batch
@@ -295,6 +296,17 @@ def test_with_sync_flush_replies_wait_for_the_disk_and_share_flushes() -> None:
     assert rig.flushes == []
 
 
+def test_more_replies_than_may_wait_for_the_disk_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durability, "WAITING_MAX", 1)
+    rig = Rig(BrokerConfig(flush="sync"))
+    rig.disk_answers = False
+    link = rig.connect()
+    for _ in range(2):
+        rig.post(link, SEND, send_ext(), b"x")
+    answer = rig.send(link)
+    assert (answer.code, answer.ext["queueOffset"]) == (ResponseCode.FLUSH_DISK_TIMEOUT, "2")
+
+
 def test_with_sync_flush_wait_false_is_answered_at_once() -> None:
     rig = Rig(BrokerConfig(flush="sync"))
     rig.disk_answers = False
@@ -320,6 +332,8 @@ def test_a_full_disk_acknowledges_nothing_and_keeps_what_was_acknowledged() -> N
     answer = rig.send(link, b"lost")
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert answer.remark
+    assert rig.send(link, b"lost too").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert [tell.level for tell in rig.told] == ["ERROR"]
     disk.room_bytes = None
     assert rig.send(link, b"after").ext["queueOffset"] == "1"
     assert [view.body for view in rig.messages(TOPIC)] == [b"kept", b"after"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
 
-from steelyard.nodes.consumer.contract import ConsumeBatch
+from steelyard.config import ConsumerConfig
+from steelyard.nodes.consumer.contract import ConsumeBatch, ConsumerState, Describe
+from steelyard.nodes.consumer.node import ConsumerNode
 from steelyard.nodes.seam import (
     Answer,
     Asked,
@@ -226,6 +227,7 @@ class Rig:
         self._link = 0
         self._ticket = 0
         self._call = 0
+        self.held_at: dict[int, int] = {}
         self.steps_max = 20_000
 
     def start(self) -> Rig:
@@ -283,6 +285,7 @@ class Rig:
         self.sent.append((address, command))
         if is_response(command):
             return
+        self.held_at[command.opaque] = self.now
         answer = self.peers[address].take(command)
         if answer is not None and not is_oneway(command):
             self._queue.append(Received(link, _numbered(answer, command.opaque)))
@@ -296,17 +299,34 @@ class Rig:
         return self._call
 
     def advance(self, ms: int) -> None:
-        """Let time pass, and every timer in it come due."""
+        """Let time pass: every timer in it comes due, and brokers end their long polls."""
         end = self.now + ms
         while True:
-            heap = [(at, repr(key), key) for key, at in self.timers.items() if at <= end]
-            if not heap:
+            timer = min(((at, repr(key), key) for key, at in self.timers.items()), default=None)
+            ended = self._next_hold()
+            if ended is not None and ended[0] <= end and (timer is None or ended[0] < timer[0]):
+                self.now = max(self.now, ended[0])
+                self._end_hold(ended[1])
+            elif timer is not None and timer[0] <= end:
+                del self.timers[timer[2]]
+                self.now = max(self.now, timer[0])
+                self.put(Due(timer[2]))
+            else:
                 break
-            at, _, key = heapq.nsmallest(1, heap)[0]
-            del self.timers[key]
-            self.now = max(self.now, at)
-            self.put(Due(key))
         self.now = end
+
+    def _next_hold(self) -> tuple[int, Broker] | None:
+        """When the first held pull is to be answered, and by whom."""
+        brokers = [peer for peer in self.peers.values() if isinstance(peer, Broker) and peer.held]
+        found = [
+            (self.held_at[b.held[0].opaque] + int(b.held[0].ext["suspendTimeoutMillis"]), b)
+            for b in brokers
+        ]
+        return min(found, key=lambda item: item[0], default=None)
+
+    def _end_hold(self, broker: Broker) -> None:
+        command = broker.held.pop(0)
+        self.answer(broker, command, pulled([], int(command.ext["queueOffset"]), 19))
 
     def link_to(self, peer: Peer) -> int:
         return next(link for link, address in self.links.items() if address == peer.address)
@@ -387,3 +407,43 @@ def rng() -> random.Random:
 
 def queues(topic: str, broker: str, *numbers: int) -> tuple[MessageQueue, ...]:
     return tuple(MessageQueue(topic, broker, number) for number in numbers)
+
+
+class Group:
+    """One member of group g, a nameserver, and the brokers a and b with `count` queues of T each."""
+
+    def __init__(self, count: int = 2, **settings: object) -> None:
+        self.a, self.b, self.ns = Broker("a", "a:1"), Broker("b", "b:1"), Nameserver()
+        self.ns.add("T", self.a, self.b, queues=count)
+        values = {
+            "nameservers": ("ns:9876",),
+            "group": "g",
+            "client_id": "c1",
+            "subscriptions": (("T", "*"),),
+        } | settings
+        self.config = ConsumerConfig(**values)  # type: ignore[arg-type]
+        self.rig = Rig(ConsumerNode(self.config, rng()), self.ns, self.a, self.b)
+
+    def start(self) -> Rig:
+        self.rig.start()
+        self.rig.advance(0)
+        return self.rig
+
+    def state(self) -> ConsumerState:
+        answer = self.rig.answers[self.rig.ask(Describe())]
+        assert isinstance(answer, ConsumerState)
+        return answer
+
+    def offset(self, broker: str, number: int, topic: str = "T") -> int:
+        """What would be committed now."""
+        return self.state().offsets[MessageQueue(topic, broker, number)]
+
+    def pulls(self, broker: Broker, number: int = 0) -> list[Command]:
+        """The pulls of one queue of T that the broker got."""
+        found = self.rig.to(broker, 11)
+        return [c for c in found if (c.ext["topic"], c.ext["queueId"]) == ("T", str(number))]
+
+    def commits(self, broker: Broker, number: int = 0) -> list[int]:
+        """The one-way commits of one queue of T that the broker got."""
+        found = [c for c in self.rig.to(broker, 15) if c.ext["queueId"] == str(number)]
+        return [int(c.ext["commitOffset"]) for c in found]

@@ -4,6 +4,7 @@
 |---|---|---|
 | 17, 215 | create or change, delete a topic | when the nameservers know |
 | 21, 201 | all topics, all groups that were configured | in one piece; 5.x asks by pages and takes it |
+| 351 | one topic's configuration | 17 where there is none; without 5.x's mapping of static topics |
 | 26, 28 | settings as properties, figures of the running broker | 28: what clusterList and brokerStatus print |
 | 200, 207 | configure a group, forget it (and its offsets) | |
 | 202 | how far each queue of a topic reaches | 17 where there is none |
@@ -105,9 +106,10 @@ class Admin:
             remark = f"The topic[{header.topic}] is conflict with system topic."
             return reply(request, ResponseCode.INVALID_PARAMETER, remark)
         if self._topics.get(header.topic) is not None:
-            self._topics.delete(header.topic, now)
-            self._committed.delete_topic(header.topic)
+            # The settings go last: where the disk fails on the way, the request can be repeated.
             self._store.delete_topic(header.topic)
+            self._committed.delete_topic(header.topic)
+            self._topics.delete(header.topic, now)
             self._pulls.topic_deleted(header.topic, effects)
             self._registration.changed(now, effects)
         return self._registration.answer_when_known(request, reply(request), peer, effects)
@@ -115,6 +117,14 @@ class Admin:
     def all_topics(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
         body = TopicConfigTable(self._topics.all(), self._topics.version)
         return reply(request, body=fastjson.write(body))
+
+    def one_topic(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(headers.TopicRequestHeader, request.ext)
+        config = self._topics.get(header.topic)
+        if config is None:
+            remark = f"No topic in this broker. topic: {header.topic}"
+            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+        return reply(request, body=fastjson.write(config))
 
     def topic_stats(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
         header = headers.read(headers.TopicRequestHeader, request.ext)

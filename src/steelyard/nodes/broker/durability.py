@@ -7,14 +7,20 @@ next (group commit).
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from steelyard.nodes.broker.door import Peer
 from steelyard.nodes.seam import Effect, Flush, Link, Send, SetTimer
+from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command, is_oneway
 
 FLUSH_TIMER = "flush"
 
 FLUSH_INTERVAL_MS = 1_000
 """RocketMQ: flushIntervalCommitLog 500 ms."""
+
+WAITING_MAX = 100_000
+"""Most replies that wait for the disk; more are told FLUSH_DISK_TIMEOUT: stored, but not yet on the disk."""
 
 
 class Durability:
@@ -36,6 +42,8 @@ class Durability:
         """The reply to give at once, None where it waits for the disk."""
         if not self._sync or is_oneway(request):
             return answer
+        if len(self._waiting) >= WAITING_MAX:
+            return replace(answer, code=int(ResponseCode.FLUSH_DISK_TIMEOUT))
         self._waiting.append((peer.link, answer))
         self._begin(effects)
         return None

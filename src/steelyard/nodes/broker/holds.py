@@ -20,13 +20,15 @@ Queue = tuple[str, int]
 
 
 class Pull(msgspec.Struct):
-    """One pull request, checked. `offset` moves past messages that the filter refuses. `codes` None: no filter."""
+    """One pull request, checked. `asked` is the offset in it, from which `offset` moves past messages
+    that the filter refuses. `codes` None: no filter."""
 
     request: Command
     peer: Peer
     group: str
     topic: str
     queue_id: int
+    asked: int
     offset: int
     count_max: int
     bytes_max: int

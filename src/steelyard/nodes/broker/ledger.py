@@ -28,16 +28,22 @@ Key = tuple[str, str, int]
 
 
 class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One pull that found messages. `backlog`: how many waited before it; `stored`: of the first message."""
+    """One pull that found messages.
+
+    `asked`: the offset in the request, less than `first` where the filter skipped some; `stored`: of the
+    first message; `backlog`: how many waited before it; `left`: how many after.
+    """
 
     group: str
     topic: str
     queue_id: int
+    asked: int
     first: int
     next: int
     count: int
     stored: int
     backlog: int
+    left: int
 
 
 class _Run(msgspec.Struct):
@@ -121,14 +127,13 @@ class Ledger:
             return
         key = (delivery.group, delivery.topic, delivery.queue_id)
         client = self._client(delivery.group, peer)
-        left = delivery.backlog - (delivery.next - delivery.first)
         run = self._runs.get(key)
-        if run is not None and run.client == client and run.next == delivery.first:
+        if run is not None and run.client == client and run.next == delivery.asked:
             run.until = now
             run.next = delivery.next
             run.count += delivery.count
             run.backlog_max = max(run.backlog_max, delivery.backlog)
-            run.backlog = left
+            run.backlog = delivery.left
             return
         if run is not None:
             self._close(key, run)
@@ -141,7 +146,7 @@ class Ledger:
             delivery.count,
             delivery.stored,
             delivery.backlog,
-            left,
+            delivery.left,
         )
         self._gathered(now)
 

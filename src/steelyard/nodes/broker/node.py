@@ -70,6 +70,9 @@ STOP_TIMER = "stop"
 RETENTION_INTERVAL_MS = 600_000
 """RocketMQ looks for old files every 10 s and deletes at 4 o'clock."""
 
+FAULT_INTERVAL_MS = 1_000
+"""Of faults of the disk one is reported in so long."""
+
 
 class Stop(msgspec.Struct, frozen=True):
     """Stop cleanly; answered with None when the nameservers know and the store is closed."""
@@ -91,6 +94,7 @@ class BrokerNode:
         self._handlers: dict[int, Handler] = {}
         self._holds_at: int | None = None
         self._ledger_at: int | None = None
+        self._tell_fault_at = 0
         self._stop_call: int | None = None
         self._stopped = False
 
@@ -186,6 +190,7 @@ class BrokerNode:
             code.UPDATE_AND_CREATE_TOPIC: admin.update_topic,
             code.DELETE_TOPIC_IN_BROKER: admin.delete_topic,
             code.GET_ALL_TOPIC_CONFIG: admin.all_topics,
+            code.GET_TOPIC_CONFIG: admin.one_topic,
             code.GET_TOPIC_STATS_INFO: admin.topic_stats,
             code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: admin.update_group,
             code.DELETE_SUBSCRIPTIONGROUP: admin.delete_group,
@@ -231,9 +236,20 @@ class BrokerNode:
             except (ProtocolError, UnicodeEncodeError) as error:
                 answer = reply(request, ResponseCode.SYSTEM_ERROR, str(error))
             except StorageError as error:
-                answer = _storage_fault(request, error, effects)
+                answer = self._storage_fault(request, error, now, effects)
         if answer is not None and not request.flag & ONEWAY_FLAG:
             effects.append(Send(link, answer))
+
+    def _storage_fault(
+        self, request: Command, error: StorageError, now: int, effects: list[Effect]
+    ) -> Command:
+        """Nothing was written, nothing is acknowledged. People hear of it, but not with every request."""
+        if now >= self._tell_fault_at:
+            self._tell_fault_at = now + FAULT_INTERVAL_MS
+            effects.append(Tell("ERROR", f"request {request.code} failed: {error}"))
+        full = isinstance(error, DiskFullError)
+        code = ResponseCode.SERVICE_NOT_AVAILABLE if full else ResponseCode.SYSTEM_ERROR
+        return reply(request, code, str(error))
 
     def _responded(self, link: Link, response: Command, now: int, effects: list[Effect]) -> None:
         if self._calls.address_of(link) is None:
@@ -394,11 +410,3 @@ class BrokerNode:
         assert holds_at is None or (self._holds_at is not None and self._holds_at <= holds_at)
         assert not self._ledger.urgent
         assert self._ledger.due_at is None or self._ledger_at is not None
-
-
-def _storage_fault(request: Command, error: StorageError, effects: list[Effect]) -> Command:
-    """Nothing was written, nothing is acknowledged."""
-    effects.append(Tell("ERROR", f"request {request.code} failed: {error}"))
-    full = isinstance(error, DiskFullError)
-    code = ResponseCode.SERVICE_NOT_AVAILABLE if full else ResponseCode.SYSTEM_ERROR
-    return reply(request, code, str(error))

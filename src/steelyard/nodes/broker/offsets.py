@@ -118,12 +118,16 @@ class Offsets:
         self._ledger = ledger
 
     def query(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        """The committed offset; without one, 0 where the queue is young and the peer does not object, else 22."""
+        """The committed offset; without one, 0 where the queue is young and the peer does not object, else 22.
+
+        An empty queue is young, as in 4.9 (5.x gives 22, and the client may then miss what is stored before it
+        asks for the end).
+        """
         header = headers.read(headers.QueryConsumerOffsetRequestHeader, request.ext)
         offset = self._committed.get(header.consumer_group, header.topic, header.queue_id)
         if offset is None and header.set_zero_if_not_found is not False:
             log = self._store.log(header.topic, header.queue_id)
-            if log is not None and _young(log):
+            if self._topics.get(header.topic) is not None and (log is None or _young(log)):
                 offset = 0
         if offset is None:
             return reply(
@@ -189,6 +193,5 @@ class Offsets:
 
 
 def _young(log: Log) -> bool:
-    """The queue still has its first message, and that is not far behind the last."""
-    position = log.next_address - (log.log_id << 40)
-    return log.min_offset == 0 < log.max_offset and position <= YOUNG_LOG_BYTES
+    """The queue has lost no message yet, and its first is not far behind the last."""
+    return log.min_offset == 0 and log.size() <= YOUNG_LOG_BYTES

@@ -161,6 +161,7 @@ class Pulls:
             topic,
             queue_id,
             header.queue_offset,
+            header.queue_offset,
             max(1, min(header.max_msg_nums, self._config.pull_messages_max)),
             bytes_max,
             codes,
@@ -176,11 +177,10 @@ class Pulls:
     ) -> frozenset[int] | Command:
         """The tag codes of the heartbeat's subscription (empty: all), or the reply that refuses the pull."""
         group, topic = header.consumer_group, header.topic
-        members = self._registry.memberships(group)
-        if not members:
+        member = self._registry.member(group, peer.link) or self._registry.newest(group)
+        if member is None:
             remark = f"the consumer's group info not exist{FAQ}"
             return reply(request, ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
-        member = self._registry.member(group, peer.link) or members[-1]
         if member.data.message_model == BROADCASTING and not broadcast_enabled:
             remark = f"the consumer group[{group}] can not consume by broadcast way"
             return reply(request, ResponseCode.NO_PERMISSION, remark)
@@ -245,11 +245,13 @@ class Pulls:
                 pull.group,
                 pull.topic,
                 pull.queue_id,
+                pull.asked,
                 found.first_offset,
                 found.next_offset,
                 found.count,
                 stored,
                 high - pull.offset,
+                high - found.next_offset,
             ),
             pull.peer,
             now,

@@ -205,15 +205,15 @@ class Sends:
         self, request: Command, header: AnySend, now: int, effects: list[Effect]
     ) -> int | Command:
         """The queue to write to, or the reply that refuses the message."""
+        if header.topic in NO_SENDING:
+            remark = f"Sending message to topic[{header.topic}] is forbidden."
+            return reply(request, ResponseCode.NO_PERMISSION, remark)
         config = self._topics.get(header.topic)
         if config is None:
             made = self._make_topic(request, header, now, effects)
             if isinstance(made, Command):
                 return made
             config = made
-        if header.topic in NO_SENDING:
-            remark = f"Sending message to topic[{header.topic}] is forbidden."
-            return reply(request, ResponseCode.NO_PERMISSION, remark)
         if not config.perm & PERM_WRITE:
             remark = f"the topic[{header.topic}] sending message is forbidden"
             return reply(request, ResponseCode.NO_PERMISSION, remark)

@@ -110,8 +110,12 @@ class Holdings:
         return held
 
     def release(self, held: Held, now: int) -> list[Effect]:
-        """Commit what is finished, and let go. What the listener still has will count for nothing."""
-        effects = self.commit(held)
+        """Commit what is finished, and let go. What the listener still has will count for nothing.
+
+        The last commit goes out in any case: an earlier one of the same offset may be lost, or
+        overwritten by a member that believed to own the queue.
+        """
+        effects = self.commit(held, news_only=False)
         held.holding.move(State.GONE, now)
         del self._held[held.queue]
         return effects
@@ -223,12 +227,12 @@ class Holdings:
 
     # -- committing --------------------------------------------------------------------------------
 
-    def commit(self, held: Held) -> list[Effect]:
+    def commit(self, held: Held, *, news_only: bool = True) -> list[Effect]:
         """Tell the broker how far the queue is finished, if it does not know. One-way, as RocketMQ does."""
         if held.state not in (State.PULLING, State.DRAINING):
             return []
         offset = held.process.committable
-        if offset == held.committed or held.address is None:
+        if held.address is None or (news_only and offset == held.committed):
             return []
         held.committed = offset
         header = headers.UpdateConsumerOffsetRequestHeader(

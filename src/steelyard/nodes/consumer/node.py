@@ -187,15 +187,12 @@ class ConsumerNode:
         if self._stop is not None:
             return []
         if self._balance.begun:
-            return self._wake(now) if news else []
+            return self._balance.wake(now) if news else []
         if self._peers.routes.asking or self._membership.pending:
             return []
-        return self._wake(now)
+        return self._balance.wake(now)
 
     # -- rebalance ---------------------------------------------------------------------------------
-
-    def _wake(self, now: int) -> list[Effect]:
-        return self._balance.wake(now)
 
     def _rebalance(self, now: int) -> list[Effect]:
         """Once all member lists are in: decide, give up, take."""
@@ -233,7 +230,7 @@ class ConsumerNode:
                 return [Tell("WARNING", f"notification without a group: {error}")]
             if header.consumer_group != self._config.group or self._stop is not None:
                 return []
-            return self._wake(now)
+            return self._balance.wake(now)
         if is_oneway(command):
             return []
         remark = f" request type {command.code} not supported"

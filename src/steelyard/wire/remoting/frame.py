@@ -19,13 +19,17 @@ from typing import Annotated
 import msgspec
 
 from steelyard.errors import ProtocolError
-from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.command import Command, Serialize
+from steelyard.wire.remoting.dialect import loads
 
 FRAME_BYTES_MAX = 16_777_216
 """NettySystemConfig: com.rocketmq.remoting.frameMaxLength; counts the whole frame."""
 
-HEADER_BYTES_MAX = 0xFFFFFF
+HEADER_BYTES_MAX = 1024 * 1024
+"""Largest header that is read. The format has room for 16 MiB, but the largest that peers have reason to
+write, 32,767 bytes of properties with each byte escaped, has 200 KB; beyond, a header costs 20 times its size."""
+
+_HEADER_SIZE_MASK = 0xFFFFFF
 
 LANGUAGES = (
     "JAVA",
@@ -80,7 +84,7 @@ def encode(command: Command, serialize: Serialize = Serialize.JSON) -> bytes:
         header = encode_json_header(command)
     else:
         header = encode_binary_header(command)
-    assert len(header) <= HEADER_BYTES_MAX
+    assert len(header) <= _HEADER_SIZE_MASK
     body = command.body
     return _PREFIX.pack(4 + len(header) + len(body), serialize << 24 | len(header)) + header + body
 
@@ -171,7 +175,7 @@ class Decoder:
         position, end = 0, len(data)
         while end - position >= 8:
             size, word = _PREFIX.unpack_from(data, position)
-            header_size = word & HEADER_BYTES_MAX
+            header_size = word & _HEADER_SIZE_MASK
             self._check(size, header_size)
             stop = position + 4 + size
             if end < stop:
@@ -191,6 +195,8 @@ class Decoder:
             raise ProtocolError(
                 f"no frame: it claims {size} bytes, {header_size} of header; the limit is {self._frame_bytes_max}"
             )
+        if header_size > HEADER_BYTES_MAX:
+            raise ProtocolError(f"header of {header_size} bytes; the limit is {HEADER_BYTES_MAX}")
 
 
 class _Incoming(msgspec.Struct, gc=False):
@@ -237,7 +243,7 @@ def _read_json(header: bytes | memoryview, body: bytes) -> Command:
 
 def _read_lenient(header: bytes) -> _Incoming:
     """A JSON header with numbers or booleans for texts, a language by number, or in Java's dialect."""
-    tree = fastjson.loads(header)
+    tree = loads(header)
     if not isinstance(tree, dict):
         raise ProtocolError("header is no JSON object")
     ext = tree.get("extFields") or {}

@@ -1,0 +1,345 @@
+"""Stored messages to columns: the records of pull replies as Arrow batches, without a Python object per message.
+
+A record is what `wire.remoting.message` encodes (MessageDecoder.java): fixed fields up to the body,
+then topic and properties, each behind its length. A loop over the sizes finds where records begin;
+numpy gathers the fields of all records at once; Arrow cuts bodies, topics and properties out of the
+bytes. Only compressed bodies, and ids of messages that carry none, are made one by one.
+
+The values are those of `wire.remoting.message.MessageView`; the tests hold the two against each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from steelyard.errors import ProtocolError
+from steelyard.wire.remoting.flags import SysFlag, decompress
+from steelyard.wire.remoting.ids import offset_message_id
+from steelyard.wire.remoting.message import MAGIC, MAGIC_LONG_TOPIC
+from steelyard.wire.remoting.properties import KEYS, TAGS, UNIQ_KEY, decode_properties
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Octets = NDArray[np.uint8]
+
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("brokerName", pa.string()),
+        ("queueId", pa.int32()),
+        ("queueOffset", pa.int64()),
+        ("bornTimestamp", pa.timestamp("us", "UTC")),
+        ("storeTimestamp", pa.timestamp("us", "UTC")),
+        ("keys", pa.string()),
+        ("tags", pa.string()),
+        ("body", pa.binary()),
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("flag", pa.int32()),
+        ("reconsumeTimes", pa.int32()),
+        ("msgId", pa.string()),
+    ]
+)
+"""What Spark reads. `keys` and `tags` are null where a message has none."""
+
+RECORD_BYTES_MIN = 91
+"""Fixed fields with two IPv4 hosts, an empty body, topic and properties."""
+IPV6_EXTRA_BYTES = 12
+HEAD = np.dtype(
+    [
+        ("size", ">u4"),
+        ("magic", ">u4"),
+        ("body_crc", ">u4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("physical_offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born_timestamp", ">i8"),
+    ]
+)
+"""From the start of a record to the first host."""
+STORE_TIMESTAMP = np.dtype([("store_timestamp", ">i8")])
+TAIL = np.dtype([("reconsume_times", ">i4"), ("prepared_offset", ">i8"), ("body_size", ">i4")])
+"""Between the second host and the body."""
+NUMBER = np.dtype([("number", ">u4")])
+MILLISECONDS_MAX = (1 << 63) // 1000 - 1
+"""A peer's clock can be anything; beyond this it would not fit into microseconds."""
+
+
+def decode(data: bytes, broker_name: str) -> pa.RecordBatch:
+    """The records in `data`, back to back, as one batch of `SCHEMA`. Raises ProtocolError on damage."""
+    octets = np.frombuffer(data, np.uint8)
+    starts = _starts(data, octets)
+    head = _gather(data, HEAD, starts)
+    if not ((head["magic"] == MAGIC) | (head["magic"] == MAGIC_LONG_TOPIC)).all():
+        raise ProtocolError("a record with an unknown magic number")
+    # Each IPv6 host shifts what follows it.
+    sys_flag = head["sys_flag"]
+    born_end = starts + np.where(sys_flag & SysFlag.BORN_HOST_V6, IPV6_EXTRA_BYTES, 0)
+    store_end = born_end + np.where(sys_flag & SysFlag.STORE_HOST_V6, IPV6_EXTRA_BYTES, 0)
+    ends = starts + head["size"]
+    if (store_end + RECORD_BYTES_MIN > ends).any():
+        raise ProtocolError(f"a record of less than {RECORD_BYTES_MIN} bytes")
+    tail = _gather(data, TAIL, store_end + 72)
+    body, topic, properties = _variable_parts(data, octets, head, tail, store_end, ends)
+    flat = _PropertyColumns(octets, *properties)
+    return pa.RecordBatch.from_arrays(
+        [
+            _texts(data, *topic),
+            pa.repeat(broker_name, len(starts)),
+            pa.array(head["queue_id"].astype(np.int32)),
+            pa.array(head["queue_offset"].astype(np.int64)),
+            _times(head["born_timestamp"]),
+            _times(_gather(data, STORE_TIMESTAMP, born_end + 56)["store_timestamp"]),
+            flat.values_of(KEYS),
+            flat.values_of(TAGS),
+            _bodies(data, *body, sys_flag),
+            flat.map(),
+            pa.array(head["flag"].astype(np.int32)),
+            pa.array(tail["reconsume_times"].astype(np.int32)),
+            _ids(data, flat.values_of(UNIQ_KEY), head, born_end, store_end),
+        ],
+        schema=SCHEMA,
+    )
+
+
+# -- where things are -------------------------------------------------------------------------------
+
+
+def _starts(data: bytes, octets: Octets) -> Ints:
+    """Positions of the records."""
+    if not len(data):
+        return np.empty(0, np.int64)
+    # Every record has the magic number at 4. Should a body hold one too, sizes and positions disagree.
+    found = np.flatnonzero(octets[4:-3] == MAGIC >> 24)
+    magic = _gather(data, NUMBER, found + 4)["number"]
+    starts: Ints = found[(magic == MAGIC) | (magic == MAGIC_LONG_TOPIC)]
+    if len(starts) and starts[0] == 0:
+        ends = starts + _gather(data, NUMBER, starts)["number"]
+        if ends[-1] == len(data) and (ends[:-1] == starts[1:]).all():
+            return starts
+    return _starts_one_by_one(data)
+
+
+def _starts_one_by_one(data: bytes) -> Ints:
+    starts = []
+    position, end = 0, len(data)
+    while position < end:
+        starts.append(position)
+        size = int.from_bytes(data[position : position + 4], "big")
+        if size < RECORD_BYTES_MIN:
+            raise ProtocolError(f"a record of {size} bytes; {RECORD_BYTES_MIN} is the least")
+        position += size
+    if position != end:
+        raise ProtocolError(f"the last record ends {position - end} bytes after the data")
+    return np.array(starts, np.int64)
+
+
+def _gather(data: bytes, kind: np.dtype[np.void], positions: Ints) -> NDArray[np.void]:
+    """The fields of `kind` at each position, wherever it is aligned: one copy of memory per position."""
+    width = kind.itemsize
+    if not len(positions):
+        return np.empty(0, kind)
+    everywhere: NDArray[np.void] = np.ndarray(
+        (len(data) - width + 1,), f"V{width}", data, strides=(1,)
+    )
+    return everywhere[positions].view(kind)
+
+
+_Spans = tuple["Ints", "Ints"]
+"""First position, and the one after the last, of a part of each record."""
+
+
+def _variable_parts(
+    data: bytes,
+    octets: Octets,
+    head: NDArray[np.void],
+    tail: NDArray[np.void],
+    store_end: Ints,
+    ends: Ints,
+) -> tuple[_Spans, _Spans, _Spans]:
+    """Where body, topic and properties of each record lie."""
+
+    def following(position: Ints, length: Ints | int, least: int) -> Ints:
+        """The position after a part, checked to leave `least` bytes in the record."""
+        after: Ints = position + length
+        if (after < position).any() or (after + least > ends).any():
+            raise ProtocolError("a part of a record reaches beyond its end")
+        return after
+
+    body = store_end + 88
+    body_end = following(body, tail["body_size"].astype(np.int64), 3)
+    length = octets[body_end].astype(np.int64)
+    topic = body_end + 1
+    wide = head["magic"] == MAGIC_LONG_TOPIC  # two bytes for the length of the topic
+    if wide.any():
+        length = np.where(wide, length << 8 | octets[topic], length)
+        topic = topic + wide
+    topic_end = following(topic, length, 2)
+    properties = topic_end + 2
+    size = octets[topic_end].astype(np.int64) << 8 | octets[topic_end + 1]
+    if (properties + size != ends).any():
+        raise ProtocolError("the parts of a record do not add up to its size")
+    return (body, body_end), (topic, topic_end), (properties, ends)
+
+
+# -- columns ----------------------------------------------------------------------------------------
+
+
+def _times(milliseconds: Ints) -> pa.TimestampArray:
+    milliseconds = milliseconds.astype(np.int64)
+    fitting = np.clip(milliseconds, -MILLISECONDS_MAX, MILLISECONDS_MAX)
+    return pa.array(fitting * 1000, pa.int64()).cast(SCHEMA.field("bornTimestamp").type)
+
+
+def _cut(data: bytes | Octets, kind: pa.DataType, firsts: Ints, ends: Ints) -> pa.Array:
+    """The spans of `data` as an array: of the 2n-1 pieces between all borders, every other one.
+
+    Spans are in order and do not overlap. Arrow copies them together in one pass.
+    """
+    count = len(firsts)
+    if not count:
+        return pa.array([], kind)
+    borders = np.empty(2 * count, np.int32)
+    borders[0::2] = firsts
+    borders[1::2] = ends
+    pieces = pa.Array.from_buffers(
+        kind, 2 * count - 1, [None, pa.py_buffer(borders), pa.py_buffer(data)]
+    )
+    return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+
+
+def _texts(data: bytes | Octets, firsts: Ints, ends: Ints) -> pa.StringArray:
+    """Spans as text; bytes that are no UTF-8 become U+FFFD, as in Java."""
+    texts = _cut(data, pa.string(), firsts, ends)
+    try:
+        texts.validate(full=True)
+    except pa.ArrowInvalid:
+        raw = _cut(data, pa.binary(), firsts, ends)
+        return pa.array([str(one, "utf-8", "replace") for one in raw.to_pylist()], pa.string())
+    return texts
+
+
+def _bodies(data: bytes, firsts: Ints, ends: Ints, sys_flag: Ints) -> pa.BinaryArray:
+    bodies = _cut(data, pa.binary(), firsts, ends)
+    if not (sys_flag & SysFlag.COMPRESSED).any():
+        return bodies
+    flags = sys_flag.tolist()
+    plain = [decompress(one, flag) for one, flag in zip(bodies.to_pylist(), flags, strict=True)]
+    return pa.array(plain, pa.binary())
+
+
+def _ids(
+    data: bytes,
+    unique: pa.StringArray,
+    head: NDArray[np.void],
+    born_end: Ints,
+    store_end: Ints,
+) -> pa.StringArray:
+    """UNIQ_KEY where there is one, else the id by position."""
+    if not unique.null_count:
+        return unique
+    ids = unique.to_pylist()
+    physical = head["physical_offset"].tolist()
+    firsts, ends = (born_end + 64).tolist(), (store_end + 72).tolist()
+    return pa.array(
+        [
+            one or offset_message_id(data[firsts[row] : ends[row]], physical[row])
+            for row, one in enumerate(ids)
+        ],
+        pa.string(),
+    )
+
+
+class _PropertyColumns:
+    """The properties of all messages, split: names and values flat, and where each row begins.
+
+    The rules are those of `decode_properties`: segments without a name or a value do not count, and
+    the last of two equal names wins.
+    """
+
+    def __init__(self, octets: Octets, firsts: Ints, ends: Ints) -> None:
+        self._rows = len(firsts)
+        # Copied together first: then only properties are searched for separators, not bodies.
+        packed = _cut(octets, pa.binary(), firsts, ends)
+        borders = np.concatenate(([0], np.cumsum(ends - firsts)))
+        text = _content(packed)
+        self._row, names, values = _segments(text, borders)
+        self._names = _texts(text, *names)
+        self._values = _texts(text, *values)
+        self._number()
+        if self._has_equal_names():
+            self._keep_last(packed)
+            self._number()
+
+    def _number(self) -> None:
+        """Give each name a number, to compare numbers afterwards."""
+        encoded = self._names.dictionary_encode()
+        self._codes = encoded.indices.to_numpy()
+        self._code_of = {name: code for code, name in enumerate(encoded.dictionary.to_pylist())}
+
+    def _has_equal_names(self) -> bool:
+        widest = int(np.bincount(self._row).max(initial=0))
+        codes, row = self._codes, self._row
+        return any(
+            ((codes[apart:] == codes[:-apart]) & (row[apart:] == row[:-apart])).any()
+            for apart in range(1, widest)
+        )
+
+    def _keep_last(self, packed: pa.BinaryArray) -> None:
+        maps = [decode_properties(one) for one in packed.to_pylist()]
+        self._row = np.repeat(np.arange(self._rows), [len(one) for one in maps])
+        self._names = pa.array([name for one in maps for name in one], pa.string())
+        self._values = pa.array([value for one in maps for value in one.values()], pa.string())
+
+    def values_of(self, name: str) -> pa.StringArray:
+        """The value of one name per row, null where a row has none."""
+        found = np.flatnonzero(self._codes == self._code_of.get(name, -1))
+        rows = self._row[found]
+        if len(rows) == self._rows:
+            return self._values.take(pa.array(found))
+        positions = np.zeros(self._rows, np.int64)
+        absent = np.ones(self._rows, np.bool_)
+        positions[rows] = found
+        absent[rows] = False
+        return self._values.take(pa.array(positions, mask=absent))
+
+    def map(self) -> pa.MapArray:
+        offsets = np.searchsorted(self._row, np.arange(self._rows + 1)).astype(np.int32)
+        return pa.MapArray.from_arrays(pa.array(offsets), self._names, self._values)
+
+
+def _content(packed: pa.BinaryArray) -> Octets:
+    """The bytes of all values, one after the other."""
+    content = packed.buffers()[2]
+    if content is None:
+        return np.empty(0, np.uint8)
+    offsets = np.frombuffer(packed.buffers()[1], np.int32, len(packed) + 1)
+    return np.frombuffer(content, np.uint8)[offsets[0] : offsets[-1]]
+
+
+def _segments(text: Octets, borders: Ints) -> tuple[Ints, _Spans, _Spans]:
+    """The segments that count: the row each belongs to, and where their names and values lie."""
+    separators = np.flatnonzero(text == 2)
+    last = borders[1:][borders[1:] > borders[:-1]] - 1
+    if (text[last] == 2).all():
+        # As 5.x writes them: segments end where separators are, and nowhere else.
+        begins = np.concatenate(([0], separators[:-1] + 1)) if len(separators) else separators
+        limits = separators
+        row = np.repeat(np.arange(len(borders) - 1), np.diff(separators.searchsorted(borders)))
+    else:
+        begins = np.sort(np.concatenate((borders[:-1], separators + 1)), kind="stable")
+        limits = np.sort(np.concatenate((separators, borders[1:])), kind="stable")
+        row = borders.searchsorted(begins, "right") - 1
+    name_ends = np.flatnonzero(text == 1)
+    if len(name_ends) != len(begins) or (name_ends < begins).any() or (name_ends > limits).any():
+        name_ends = np.append(name_ends, len(text))[name_ends.searchsorted(begins)]
+    kept = (name_ends > begins) & (name_ends + 1 < limits)
+    if not kept.all():
+        row, begins, limits, name_ends = row[kept], begins[kept], limits[kept], name_ends[kept]
+    return row, (begins, name_ends), (name_ends + 1, limits)

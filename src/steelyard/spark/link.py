@@ -1,0 +1,98 @@
+"""A blocking connection to a broker or nameserver, for Spark's workers.
+
+A worker reads one queue at a time and has nothing to do but wait for it, so a plain socket serves
+better here than the event loop of `live`. Requests may be sent ahead: replies come in their order
+as long as each is awaited by its opaque.
+"""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from steelyard.errors import (
+    BrokerError,
+    CallTimeoutError,
+    ConnectError,
+    RemotingError,
+)
+from steelyard.wire.remoting import frame
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command, is_response
+
+RECEIVE_BYTES = 1 << 20
+
+
+class Link:
+    """One connection. `address` is `host:port`. Raises ConnectError when nobody listens there."""
+
+    def __init__(self, address: str, timeout_ms: int) -> None:
+        host, _, port = address.rpartition(":")
+        self._address = address
+        self._opaque = 0
+        self._decoder = frame.Decoder()
+        self._replies: dict[int, Command] = {}
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        try:
+            self._socket = socket.create_connection(
+                (host.strip("[]"), int(port)), timeout_ms / 1000
+            )
+        except OSError as error:
+            raise ConnectError(f"cannot connect to {address}: {error}") from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, request: Command) -> int:
+        """Send a request; the opaque it got is what `receive` takes."""
+        self._opaque += 1
+        data = frame.encode(msgspec.structs.replace(request, opaque=self._opaque))
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise self._failure(error) from None
+        return self._opaque
+
+    def receive(self, opaque: int) -> Command:
+        """The reply to a request. Raises CallTimeoutError, RemotingError or ProtocolError."""
+        while opaque not in self._replies:
+            try:
+                size = self._socket.recv_into(self._buffer)
+            except OSError as error:
+                raise self._failure(error) from None
+            if not size:
+                raise RemotingError(f"{self._address} closed the connection")
+            for command in self._decoder.feed(self._buffer[:size]):
+                if is_response(command):  # brokers also ask clients things, which are not for us
+                    self._replies[command.opaque] = command
+        return self._replies.pop(opaque)
+
+    def call(self, request: Command) -> Command:
+        """The reply to `request`, which must be SUCCESS. Raises BrokerError with the peer's words."""
+        reply = self.receive(self.send(request))
+        if reply.code != ResponseCode.SUCCESS:
+            raise self.refusal(reply)
+        return reply
+
+    def refusal(self, reply: Command) -> BrokerError:
+        return BrokerError(reply.code, reply.remark, self._address)
+
+    def _failure(self, error: OSError) -> RemotingError:
+        if isinstance(error, TimeoutError):
+            return CallTimeoutError(f"no reply from {self._address} within the time-out")
+        return RemotingError(f"connection to {self._address} failed: {error}")

@@ -1,0 +1,144 @@
+"""Reading one range of one queue: pulls over a blocking connection, columns out.
+
+The next pull is on its way while the last ones are decoded, so broker and worker work at the same
+time; replies are decoded together until a batch has `ROWS_MIN` rows, for Spark moves large batches
+at half the cost of small ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from steelyard.errors import BrokerError, ProtocolError, RemotingError
+from steelyard.spark import columns
+from steelyard.spark.link import Link
+from steelyard.spark.options import Options
+from steelyard.spark.source import QueueRange, data_loss
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.flags import PullFlag
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS_MIN = 10_000
+"""Rows of a batch, where the queue has so many. Measured: docs of the read benchmark."""
+BATCH_BYTES = 8 << 20
+"""A batch is also closed at this size: large messages must not fill the memory."""
+PULL_BYTES_MAX = 4 << 20
+"""What we ask for at most in one pull. Brokers have lower limits of their own."""
+EMPTY_PULLS_MAX = 20
+EMPTY_PULL_WAIT_S = 0.05
+"""A broker may answer "try again" while it deletes old files; this often and long it is asked."""
+
+
+def batches(queue: QueueRange, options: Options) -> Iterator[pa.RecordBatch]:
+    """The messages of `queue.start`..`queue.end`, in order, none twice.
+
+    Raises ConfigError for lost data where `failOnDataLoss` is set, BrokerError and RemotingError.
+    """
+    with Link(queue.address, options.timeout_ms) as link:
+        pieces: list[bytes] = []
+        size = rows = 0
+        for body, count in _replies(link, queue, options):
+            pieces.append(body)
+            size += len(body)
+            rows += count
+            if rows >= ROWS_MIN or size >= BATCH_BYTES:
+                yield _batch(pieces, queue)
+                pieces, size, rows = [], 0, 0
+        if pieces:
+            yield _batch(pieces, queue)
+
+
+def _batch(pieces: list[bytes], queue: QueueRange) -> pa.RecordBatch:
+    data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    batch = columns.decode(data, queue.broker_name)
+    offsets = batch.column("queueOffset").to_numpy()
+    # A broker may give more than was asked for; offsets rise, so what is too much is at the end.
+    if len(offsets) and offsets[-1] >= queue.end:
+        batch = batch.slice(0, int(offsets.searchsorted(queue.end)))
+    return batch
+
+
+def _replies(link: Link, queue: QueueRange, options: Options) -> Iterator[tuple[bytes, int]]:
+    """Records, back to back, and about how many: one item per pull that found something."""
+    offset = queue.start
+    empty = 0
+    opaque = link.send(_request(queue, options, offset))
+    while True:
+        reply = link.receive(opaque)
+        following = _next_offset(link, reply, queue, options, offset)
+        empty = 0 if following > offset else empty + 1
+        if empty > EMPTY_PULLS_MAX:
+            raise RemotingError(
+                f"{queue.address} keeps giving no message at offset {offset} of queue {queue.queue_id}: {reply.remark}"
+            )
+        count = following - offset
+        offset = following
+        if empty:
+            time.sleep(EMPTY_PULL_WAIT_S)
+        if offset < queue.end:
+            opaque = link.send(_request(queue, options, offset))
+        if reply.code == ResponseCode.SUCCESS:
+            yield reply.body, count
+        if offset >= queue.end:
+            return
+
+
+def _next_offset(
+    link: Link, reply: Command, queue: QueueRange, options: Options, offset: int
+) -> int:
+    """Where to go on after `reply` to a pull at `offset`."""
+    match reply.code:
+        case ResponseCode.SUCCESS:
+            following = headers.read(headers.PullMessageResponseHeader, reply.ext).next_begin_offset
+            if following <= offset:
+                raise ProtocolError(
+                    f"{queue.address} found messages at {offset}, but goes on at {following}"
+                )
+            return following
+        case (
+            ResponseCode.PULL_NOT_FOUND
+            | ResponseCode.PULL_RETRY_IMMEDIATELY
+            | ResponseCode.PULL_OFFSET_MOVED
+        ):
+            following = headers.read(headers.PullMessageResponseHeader, reply.ext).next_begin_offset
+            if following != offset and options.fail_on_data_loss:
+                name = (queue.topic, queue.broker_name, queue.queue_id)
+                raise data_loss(
+                    name, f"has no offset {offset} any more, but goes on at {following}"
+                )
+            # Backwards means that the end was cut off: nothing is left to read.
+            return following if following >= offset else queue.end
+        case ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            group = options.consumer_group
+            raise BrokerError(
+                reply.code,
+                f"option 'consumerGroup' is {group!r}, which the broker does not have and does not create: {reply.remark}",
+                queue.address,
+            )
+    raise link.refusal(reply)
+
+
+def _request(queue: QueueRange, options: Options, offset: int) -> Command:
+    header = headers.PullMessageRequestHeader(
+        consumer_group=options.consumer_group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=min(options.pull_messages_max, queue.end - offset),
+        # The subscription travels with the pull: we are no member that has one.
+        sys_flag=PullFlag.SUBSCRIPTION,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription="*",
+        sub_version=0,
+        expression_type="TAG",
+        max_msg_bytes=PULL_BYTES_MAX,
+        bname=queue.broker_name,
+    )
+    return Command(RequestCode.PULL_MESSAGE, ext=headers.write(header))

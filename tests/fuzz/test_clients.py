@@ -1,0 +1,237 @@
+"""A producer and a push consumer among hostile servers: every reply may be garbage, late, or not come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from random import Random
+
+import msgspec
+import pytest
+from tests.fuzz import garbage
+
+from steelyard.config import ConsumerConfig, ProducerConfig
+from steelyard.errors import SteelyardError
+from steelyard.nodes.consumer.contract import ConsumeBatch, Describe
+from steelyard.nodes.consumer.node import ConsumerNode
+from steelyard.nodes.producer import FetchQueues, ProducerNode, SendMessages
+from steelyard.nodes.seam import (
+    Answer,
+    Asked,
+    Closed,
+    Dial,
+    DropTimer,
+    Due,
+    Effect,
+    Event,
+    Hand,
+    Handled,
+    Hang,
+    Node,
+    Opened,
+    Received,
+    Refused,
+    Send,
+    SetTimer,
+)
+from steelyard.types import ConsumeStatus, Message
+from steelyard.wire.remoting import bodies, fastjson, frame, headers
+from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
+from steelyard.wire.remoting.ids import UniqueIds, host_bytes
+from steelyard.wire.remoting.message import encode_record
+
+NOW = 1_700_000_000_000
+ROUTE = bodies.TopicRouteData(
+    queue_datas=(bodies.QueueData("broker-a", 4, 4, 6),),
+    broker_datas=(bodies.BrokerData("c", "broker-a", {0: "127.0.0.1:10911"}),),
+)
+
+
+def record(offset: int) -> bytes:
+    return encode_record(
+        topic="TopicA",
+        queue_id=0,
+        flag=0,
+        queue_offset=offset,
+        physical_offset=offset,
+        sys_flag=0,
+        born_timestamp=NOW,
+        born_host=host_bytes("127.0.0.1:1"),
+        store_timestamp=NOW,
+        store_host=host_bytes("127.0.0.1:10911"),
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        body=b"x",
+        properties=b"TAGS\x01TagA\x02",
+    )
+
+
+def good_answer(request: Command) -> Command:
+    """What an honest server might say."""
+    ext: dict[str, str] = {}
+    body = b""
+    match request.code:
+        case 105:
+            body = fastjson.write(ROUTE)
+        case 38:
+            body = fastjson.write(bodies.ConsumerListBody(("me", "you")))
+        case 14 | 29 | 30 | 31:
+            ext = {"offset": "0"}
+        case 11:
+            start = max(0, min(int(request.ext["queueOffset"]), 2**40))
+            body = b"".join(record(start + step) for step in range(3))
+            pulled = headers.PullMessageResponseHeader(
+                next_begin_offset=start + 3, min_offset=0, max_offset=start + 3
+            )
+            ext = headers.write(pulled)
+        case 10 | 310 | 320:
+            sent = headers.SendMessageResponseHeader(msg_id="00" * 16, queue_id=0, queue_offset=1)
+            ext = headers.write(sent)
+        case 41:
+            locks = fastjson.read(bodies.LockBatchBody, request.body)
+            body = fastjson.write(bodies.LockBatchResponseBody(locks.mq_set))
+    return Command(0, request.opaque, RESPONSE_FLAG, ext, body)
+
+
+def spoiled(rng: Random, answer: Command) -> Command:
+    """The same reply, wrong in one way."""
+    match rng.randrange(5):
+        case 0:
+            code = rng.choice((1, 2, 3, 14, 17, 19, 20, 21, 22, 24, 25, 26, 29, 205, 999, -1))
+            return msgspec.structs.replace(answer, code=code)
+        case 1:
+            return msgspec.structs.replace(answer, body=garbage.mutated(rng, answer.body))
+        case 2:
+            return msgspec.structs.replace(answer, body=rng.choice(garbage.BODIES))
+        case 3:
+            ext = dict(answer.ext)
+            for name in ext:
+                ext[name] = rng.choice(garbage.NASTY)
+            return msgspec.structs.replace(answer, ext=ext)
+    return msgspec.structs.replace(answer, ext={})
+
+
+class HostileWorld:
+    """Drives one client; plays every server it dials."""
+
+    def __init__(self, node: Node, rng: Random) -> None:
+        self.node = node
+        self.rng = rng
+        self.now = NOW
+        self.links: dict[int, str] = {}
+        self.last_link = 0
+        self.timers: dict[Hashable, int] = {}
+        self.dials: list[str] = []
+        self.requests: list[tuple[int, Command]] = []
+        self.handed: list[int] = []
+        self.asked = 0
+        self.answers: Counter[str] = Counter()
+        self.handed_messages = 0
+        self.take(node.start(self.now))
+
+    def run(self, steps: int, call: Callable[[], object]) -> None:
+        for _ in range(steps):
+            self.now += self.rng.choice((0, 1, 10, 100, 1000))
+            self.step(call)
+            self.node.check()
+
+    def step(self, call: Callable[[], object]) -> None:
+        rng = self.rng
+        due = [key for key, at in self.timers.items() if at <= self.now]
+        chance = rng.random()
+        if due:
+            del self.timers[due[0]]
+            self.handle(Due(due[0]))
+        elif self.dials:
+            self.dialed(self.dials.pop(0))
+        elif self.requests and chance < 0.7:
+            self.reply(*self.requests.pop(rng.randrange(len(self.requests))))
+        elif self.handed and chance < 0.8:
+            status = rng.choice(list(ConsumeStatus))
+            self.handle(Handled(self.handed.pop(0), status))
+        elif self.links and chance < 0.83:
+            link = rng.choice(sorted(self.links))
+            self.close(link)
+        elif self.links and chance < 0.9:
+            command = garbage.any_command(rng)
+            [command] = frame.Decoder().feed(frame.encode(command))
+            self.handle(Received(rng.choice(sorted(self.links)), command))
+        else:
+            self.asked += 1
+            self.handle(Asked(self.asked, call()))
+
+    def dialed(self, address: str) -> None:
+        if self.rng.random() < 0.1:
+            self.handle(Refused(address, "nobody there"))
+        else:
+            self.last_link += 1
+            self.links[self.last_link] = address
+            self.handle(Opened(self.last_link, address, dialed=True))
+
+    def reply(self, link: int, request: Command) -> None:
+        if link not in self.links or self.rng.random() < 0.05:
+            return
+        answer = good_answer(request)
+        if self.rng.random() < 0.3:
+            answer = spoiled(self.rng, answer)
+        self.handle(Received(link, answer))
+
+    def close(self, link: int) -> None:
+        del self.links[link]
+        self.handle(Closed(link, "gone"))
+
+    def handle(self, event: Event) -> None:
+        self.take(self.node.handle(event, self.now))
+
+    def take(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Send(link, Command() as command):
+                    frame.encode(command)
+                    if not is_response(command) and not is_oneway(command):
+                        self.requests.append((link, command))
+                case Dial(address):
+                    self.dials.append(address)
+                case SetTimer(key, at):
+                    self.timers[key] = at
+                case DropTimer(key):
+                    self.timers.pop(key, None)
+                case Hang(link, _) if link in self.links:
+                    self.close(link)
+                case Hand(ticket, ConsumeBatch() as batch):
+                    self.handed.append(ticket)
+                    self.handed_messages += len(batch.messages)
+                case Answer(_, result):
+                    assert not isinstance(result, Exception) or isinstance(result, SteelyardError)
+                    self.answers[type(result).__name__] += 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_producer(seed: int) -> None:
+    rng = Random(seed)
+    config = ProducerConfig(nameservers=("127.0.0.1:9876",), group="pg", client_id="me")
+    node = ProducerNode(config, UniqueIds(b"\x7f\0\0\1", 1, 2), rng)
+    world = HostileWorld(node, rng)
+
+    def call() -> object:
+        messages = (Message("TopicA", b"x"),) * rng.choice((1, 1, 2))
+        return rng.choice((SendMessages(messages), SendMessages(messages), FetchQueues("TopicA")))
+
+    world.run(2000, call)
+    assert world.answers["SendResult"] > 20
+    assert len(world.answers) > 2  # some failed, and said how
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_consumer(seed: int) -> None:
+    rng = Random(seed)
+    config = ConsumerConfig(
+        nameservers=("127.0.0.1:9876",),
+        group="cg",
+        client_id="me",
+        subscriptions=(("TopicA", "TagA"),),
+    )
+    world = HostileWorld(ConsumerNode(config, rng), rng)
+    world.run(2000, Describe)
+    assert world.answers["ConsumerState"] > 20
+    assert world.handed_messages > 10

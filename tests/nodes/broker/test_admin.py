@@ -1,0 +1,213 @@
+"""Operators' requests: topics, groups, statistics."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.nodes.broker.conftest import GROUP, START, TOPIC, Rig
+
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson
+from steelyard.wire.remoting.bodies import (
+    ConsumeStats,
+    GroupList,
+    KVTable,
+    OffsetWrapper,
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+    TopicConfig,
+    TopicConfigTable,
+    TopicOffset,
+    TopicStatsTable,
+)
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+
+CREATE, DELETE = RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.DELETE_TOPIC_IN_BROKER
+HEADER: dict[str, object] = {
+    "topic": TOPIC,
+    "defaultTopic": "TBW102",
+    "readQueueNums": 3,
+    "writeQueueNums": 2,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+    "order": "true",
+}
+
+
+def topics(rig: Rig, link: int) -> dict[str, TopicConfig]:
+    body = rig.ask(link, RequestCode.GET_ALL_TOPIC_CONFIG).body
+    return fastjson.read(TopicConfigTable, body).topic_config_table
+
+
+def test_a_topic_is_made_changed_kept_over_a_restart_and_deleted(rig: Rig) -> None:
+    link = rig.connect()
+    assert rig.ask(link, CREATE, HEADER).code == 0
+    assert topics(rig, link)[TOPIC] == TopicConfig(TOPIC, 3, 2, 6, order=True)
+    rig.ask(link, CREATE, HEADER | {"perm": 4, "order": "false"})
+    rig.restart()
+    link = rig.connect()
+    assert topics(rig, link)[TOPIC] == TopicConfig(TOPIC, 3, 2, 4)
+    assert rig.ask(link, DELETE, {"topic": TOPIC}).code == 0
+    assert rig.ask(link, DELETE, {"topic": TOPIC}).code == 0
+    rig.restart()
+    assert TOPIC not in topics(rig, rig.connect())
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"topic": "TBW102"}, ResponseCode.INVALID_PARAMETER),
+        ({"topic": "no way"}, ResponseCode.SYSTEM_ERROR),
+        ({"readQueueNums": 0}, ResponseCode.SYSTEM_ERROR),
+        ({"writeQueueNums": -1}, ResponseCode.SYSTEM_ERROR),
+        ({"readQueueNums": 16_385}, ResponseCode.SYSTEM_ERROR),
+        ({"perm": 8}, ResponseCode.SYSTEM_ERROR),
+        ({"order": "perhaps"}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_bad_topics_are_refused(rig: Rig, changes: dict[str, object], code: ResponseCode) -> None:
+    link = rig.connect()
+    before = topics(rig, link)
+    answer = rig.ask(link, CREATE, HEADER | changes)
+    assert answer.code == code
+    assert answer.remark
+    assert topics(rig, link) == before
+
+
+def test_a_deleted_topic_takes_its_messages_and_offsets_along(rig: Rig) -> None:
+    link = rig.connect()
+    rig.send(link)
+    commit = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "commitOffset": 1}
+    rig.ask(link, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+    assert rig.ask(link, DELETE, {"topic": "TBW102"}).code == ResponseCode.INVALID_PARAMETER
+    rig.ask(link, DELETE, {"topic": TOPIC})
+    rig.send(link, b"new")
+    assert [view.body for view in rig.messages(TOPIC)] == [b"new"]
+    query = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0}
+    assert rig.ask(link, RequestCode.QUERY_CONSUMER_OFFSET, query).ext == {"offset": "0"}
+
+
+def test_one_topics_configuration(rig: Rig) -> None:
+    link = rig.connect()
+    rig.ask(link, CREATE, HEADER)
+    reply = rig.ask(link, RequestCode.GET_TOPIC_CONFIG, {"topic": TOPIC, "lo": "true"})
+    assert fastjson.read(TopicConfig, reply.body) == TopicConfig(TOPIC, 3, 2, 6, order=True)
+    reply = rig.ask(link, RequestCode.GET_TOPIC_CONFIG, {"topic": "nowhere"})
+    assert (reply.code, reply.remark) == (
+        ResponseCode.TOPIC_NOT_EXIST,
+        "No topic in this broker. topic: nowhere",
+    )
+
+
+def test_the_reach_of_a_topics_queues(rig: Rig) -> None:
+    link = rig.connect()
+    stats = RequestCode.GET_TOPIC_STATS_INFO
+    assert rig.ask(link, stats, {"topic": TOPIC}).code == ResponseCode.TOPIC_NOT_EXIST
+    rig.ask(link, CREATE, HEADER)
+    rig.send(link, queue_id=1)
+    rig.advance(7)
+    rig.send(link, queue_id=1)
+    body = rig.ask(link, stats, {"topic": TOPIC}).body
+    queue = [MessageQueue(TOPIC, "broker-a", number) for number in range(3)]
+    nothing = TopicOffset(0, 0, 0)
+    assert fastjson.read(TopicStatsTable, body).offset_table == {
+        queue[0]: nothing,
+        queue[1]: TopicOffset(0, 2, START + 7),
+        queue[2]: nothing,
+    }
+
+
+def test_how_far_a_group_has_come(rig: Rig) -> None:
+    link = rig.connect()
+    rig.ask(link, CREATE, HEADER)
+    for _ in range(3):
+        rig.send(link)
+        rig.advance(10)
+    commit = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "commitOffset": 2}
+    rig.ask(link, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+
+    def progress(**more: object) -> dict[MessageQueue, OffsetWrapper]:
+        ext = {"consumerGroup": GROUP} | more
+        body = rig.ask(link, RequestCode.GET_CONSUME_STATS, ext).body
+        return fastjson.read(ConsumeStats, body).offset_table
+
+    queue = [MessageQueue(TOPIC, "broker-a", number) for number in range(3)]
+    untouched = OffsetWrapper(0, 0)
+    offline = {
+        queue[0]: OffsetWrapper(3, 2, START + 10, 2),
+        queue[1]: untouched,
+        queue[2]: untouched,
+    }
+    assert progress() == progress(topic=TOPIC) == offline
+    assert progress(topic="nowhere") == {}
+    rig.beat(link, "c", TOPIC, f"%RETRY%{GROUP}")
+    assert progress() == {MessageQueue(f"%RETRY%{GROUP}", "broker-a", 0): untouched} | offline
+    rig.beat(link, "c", "other")
+    assert progress() == {}
+
+
+def test_who_reads_a_topic(rig: Rig) -> None:
+    link = rig.connect()
+    rig.send(link)
+    rig.beat(link, "c", TOPIC, group="online")
+    commit = {"consumerGroup": "offline", "topic": TOPIC, "queueId": 0, "commitOffset": 1}
+    rig.ask(link, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+    body = rig.ask(link, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": TOPIC}).body
+    assert fastjson.read(GroupList, body).group_list == ("offline", "online")
+
+
+def test_groups_are_configured_kept_and_forgotten(rig: Rig) -> None:
+    link = rig.connect()
+    config = SubscriptionGroupConfig("g", retry_max_times=3)
+    update = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    assert rig.ask(link, update, body=config).code == 0
+    bad = SubscriptionGroupConfig("g g")
+    assert rig.ask(link, update, body=bad).code == ResponseCode.SYSTEM_ERROR
+    huge = b'{"groupName":"h","brokerId":123456789012345678901}'
+    assert rig.ask(link, update, body=huge).code == ResponseCode.SYSTEM_ERROR
+    rig.restart()
+    link = rig.connect()
+
+    def groups() -> dict[str, SubscriptionGroupConfig]:
+        body = rig.ask(link, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
+        return fastjson.read(SubscriptionGroupTable, body).subscription_group_table
+
+    assert groups() == {"g": config}
+    rig.send(link)
+    commit = {"consumerGroup": "g", "topic": TOPIC, "queueId": 0, "commitOffset": 1}
+    query = {"consumerGroup": "g", "topic": TOPIC, "queueId": 0, "setZeroIfNotFound": "false"}
+    rig.ask(link, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+    for clean, code in (("false", 0), ("true", ResponseCode.QUERY_NOT_FOUND)):
+        ext = {"groupName": "g", "cleanOffset": clean}
+        assert rig.ask(link, RequestCode.DELETE_SUBSCRIPTIONGROUP, ext).code == 0
+        assert groups() == {}
+        assert rig.ask(link, RequestCode.QUERY_CONSUMER_OFFSET, query).code == code
+
+
+def test_the_running_broker_says_what_mqadmin_prints(rig: Rig) -> None:
+    link = rig.connect()
+    for _ in range(10):
+        rig.send(link, bytes(100))
+    rig.advance(65_000)
+    body = rig.ask(link, RequestCode.GET_BROKER_RUNTIME_INFO).body
+    table = fastjson.read(KVTable, body).table
+    assert json.loads(body) == {"table": table}
+    assert table["brokerVersionDesc"] == "V4_9_8"
+    assert table["brokerActive"] == "true"
+    assert table["runtime"] == "[ 0 days, 0 hours, 1 minutes, 5 seconds ]"
+    assert table["earliestMessageTimeStamp"] == str(START)
+    assert float(table["commitLogDiskRatio"]) >= 0
+    assert int(table["msgPutTotalTodayNow"]) == int(table["putMessageTimesTotal"]) == 11
+    for name in ("putTps", "getTransferedTps", "getTransferredTps", "getTotalTps"):
+        assert len([float(rate) for rate in table[name].split(" ")]) == 3
+    ten_seconds, _, ten_minutes = (float(rate) for rate in table["putTps"].split(" "))
+    assert ten_seconds == 0.0
+    assert ten_minutes == pytest.approx(11 / 65, rel=0.2)
+
+
+def test_settings_are_told_as_properties(rig: Rig) -> None:
+    lines = rig.ask(rig.connect(), RequestCode.GET_BROKER_CONFIG).body.decode().splitlines()
+    assert "brokerName=broker-a" in lines
+    assert "flushDiskType=ASYNC_FLUSH" in lines

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import pytest
+from tests.nodes.consumer.conftest import queues, reply, rng
+
+from steelyard.errors import CallTimeoutError, ProtocolError, RouteError
+from steelyard.nodes.route_cache import (
+    QUEUES_MAX,
+    RouteAsked,
+    RouteCache,
+    RouteNews,
+    RoutePace,
+    read_route,
+)
+from steelyard.wire.remoting.bodies import BrokerData, QueueData, TopicRouteData
+
+TWO = TopicRouteData(
+    (QueueData("b", 2, 1, 6), QueueData("a", 1, 2, 6)),
+    (BrokerData("c", "a", {0: "a:1"}), BrokerData("c", "b", {0: "b:1", 1: "b:2"})),
+)
+
+
+def cache(*nameservers: str, default: str = "") -> RouteCache:
+    return RouteCache(nameservers, rng(), default_topic=default, default_topic_queues=4)
+
+
+def test_a_route_lists_queues_in_the_order_of_brokers() -> None:
+    route = read_route("T", TWO)
+    assert route.publish == queues("T", "a", 0, 1) + queues("T", "b", 0)
+    assert route.subscribe == queues("T", "a", 0) + queues("T", "b", 0, 1)
+    assert route.masters == {"a": "a:1", "b": "b:1"}
+    assert route.readers == {"a": "a:1", "b": "b:1"}
+
+
+def test_without_a_master_a_broker_can_only_be_read() -> None:
+    data = TopicRouteData((QueueData("a", 1, 1, 6),), (BrokerData("c", "a", {2: "a:3", 1: "a:2"}),))
+    route = read_route("T", data)
+    assert (route.publish, route.subscribe) == ((), queues("T", "a", 0))
+    assert (dict(route.masters), dict(route.readers)) == ({}, {"a": "a:2"})
+
+
+@pytest.mark.parametrize(("perm", "published", "subscribed"), [(2, 1, 0), (4, 0, 1), (0, 0, 0)])
+def test_permissions_count(perm: int, published: int, subscribed: int) -> None:
+    data = TopicRouteData((QueueData("a", 1, 1, perm),), TWO.broker_datas)
+    route = read_route("T", data)
+    assert (len(route.publish), len(route.subscribe)) == (published, subscribed)
+
+
+def test_a_strictly_ordered_topic_keeps_its_queues_while_a_broker_is_away() -> None:
+    data = TopicRouteData(TWO.queue_datas[:1], TWO.broker_datas[1:], "a:2;b:1")
+    assert read_route("T", data).publish == queues("T", "a", 0, 1) + queues("T", "b", 0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TopicRouteData((QueueData("a", -1, 1, 6),), ()),
+        TopicRouteData((QueueData("a", 1, QUEUES_MAX, 6), QueueData("b", 1, 1, 6)), ()),
+        TopicRouteData((), (), "a"),
+        TopicRouteData((), (), "a:x"),
+        TopicRouteData((), (), f"a:{QUEUES_MAX};b:1"),
+    ],
+)
+def test_numbers_out_of_range_are_the_peers_fault(data: TopicRouteData) -> None:
+    with pytest.raises(ProtocolError, match="route of T"):
+        read_route("T", data)
+
+
+def test_a_question_is_asked_once_and_its_answer_kept() -> None:
+    subject = cache("n:1")
+    (asked,) = subject.want("T")
+    assert asked == RouteAsked("T", "T", "n:1")
+    assert subject.want("T") == []
+    assert subject.asking
+    assert subject.answered(asked, reply(body=TWO)) == RouteNews(done="T", changed=True)
+    assert not subject.asking
+    assert subject.want("T") == []
+    (again,) = subject.refresh()
+    assert subject.answered(again, reply(body=TWO)) == RouteNews(done="T")
+    assert subject.masters() == ["a:1", "b:1"]
+
+
+def test_one_nameserver_is_asked_until_it_fails_then_the_next() -> None:
+    subject = cache("n:1", "n:2", "n:3")
+    (asked,) = subject.want("T")
+    error = CallTimeoutError("late")
+    order = [asked.nameserver]
+    news = subject.answered(asked, error)
+    while news.again:
+        assert news.complaint == "late"
+        order.append(news.again[0].nameserver)
+        news = subject.answered(news.again[0], error)
+    assert sorted(order) == ["n:1", "n:2", "n:3"]
+    assert (news.done, news.error) == ("T", error)
+    (later,) = subject.want("T")
+    assert later.nameserver == order[0]
+    subject.answered(later, reply(body=TWO))
+    assert subject.refresh()[0].nameserver == order[0]
+    subject.check()
+
+
+def test_a_late_failure_does_not_move_on_twice() -> None:
+    """Two questions failed at one nameserver: the next one gets both, and stays."""
+    subject = cache("n:1", "n:2", "n:3")
+    (one,), (two,) = subject.want("T"), subject.want("U")
+    following = subject.answered(one, CallTimeoutError("late")).again[0].nameserver
+    assert subject.answered(two, CallTimeoutError("late")).again[0].nameserver == following
+    assert subject.want("V")[0].nameserver == following
+
+
+@pytest.mark.parametrize("answer", [reply(1, "oops"), reply(body=b"{"), reply(body=b'{"a":1}')])
+def test_a_nameserver_that_talks_nonsense_has_failed(answer: object) -> None:
+    subject = cache("n:1")
+    (asked,) = subject.want("T")
+    news = subject.answered(asked, answer)  # type: ignore[arg-type]
+    assert news.done == "T"
+    assert isinstance(news.error, RouteError)
+    assert "n:1" in news.complaint
+
+
+def test_an_unknown_topic_borrows_the_default_topics_brokers() -> None:
+    subject = cache("n:1", default="TBW102")
+    (asked,) = subject.want("T")
+    (again,) = subject.answered(asked, reply(17)).again
+    assert again == RouteAsked("T", "TBW102", "n:1")
+    data = TopicRouteData((QueueData("a", 8, 2, 7),), TWO.broker_datas)
+    assert subject.answered(again, reply(body=data)).changed
+    route = subject.route("T")
+    assert route is not None
+    assert route.publish == queues("T", "a", 0, 1, 2, 3)
+
+
+def test_a_route_stays_when_the_nameserver_forgets_it() -> None:
+    subject = cache("n:1")
+    subject.answered(subject.want("T")[0], reply(body=TWO))
+    before = subject.route("T")
+    news = subject.answered(subject.refresh()[0], reply(17))
+    assert news == RouteNews(done="T")
+    assert subject.route("T") == before
+
+
+def test_no_route_and_none_wanted() -> None:
+    subject = cache("n:1")
+    (asked,) = subject.want("T")
+    news = subject.answered(asked, reply(17))
+    assert isinstance(news.error, RouteError)
+    assert [item.topic for item in subject.missing()] == ["T"]
+    subject.forget("T")
+    assert subject.missing() == subject.refresh() == []
+    assert cache().want("T") == []
+
+
+def test_the_pace_quickens_after_a_doubt_and_slows_down_again() -> None:
+    pace = RoutePace(30_000)
+    assert pace.next(0) == 30_000
+    assert pace.doubt(10_000) == 10_500
+    assert pace.doubt(10_100) is None
+    now, waits = 10_500, []
+    for _ in range(7):
+        following = pace.next(now)
+        waits.append(following - now)
+        now = following
+    assert waits == [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
