@@ -1,0 +1,118 @@
+"""Servers and programs as processes: start, wait until ready, kill, stop. Everything ends with the cluster."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+
+
+class Cluster:
+    """A nameserver and named brokers, each its own process on loopback, data below `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.nameserver = ""
+        self._processes: dict[str, subprocess.Popen[str]] = {}
+        self._ports: dict[str, int] = {}
+
+    def __enter__(self) -> Cluster:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.nameserver = f"127.0.0.1:{self._port('nameserver')}"
+        self.spawn(
+            "nameserver",
+            "-m",
+            "steelyard",
+            "nameserver",
+            "--port",
+            self._port("nameserver"),
+            "--json",
+        )
+        self.wait_ready("nameserver")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for name in reversed(list(self._processes)):
+            self.stop(name)
+
+    def start_broker(self, name: str) -> None:
+        """Start a broker, or start it again on the data it left."""
+        self.spawn(
+            name, "-m", "steelyard", "broker", "--name", name, "--data", str(self.folder / name),
+            "--port", self._port(name), "--nameserver", self.nameserver, "--json",
+        )  # fmt: skip
+        self.wait_ready(name)
+
+    def create_topic(self, topic: str, queues: int) -> None:
+        """Create a topic with so many queues on every broker, as an operator would."""
+        command = (
+            "admin",
+            "updateTopic",
+            "-n",
+            self.nameserver,
+            "-c",
+            "DefaultCluster",
+            "-t",
+            topic,
+        )
+        count = ("-r", str(queues), "-w", str(queues))
+        subprocess.run(
+            [sys.executable, "-m", "steelyard", *command, *count],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def spawn(self, name: str, *arguments: str) -> subprocess.Popen[str]:
+        """Run Python with `arguments`; what it prints can be read from the result, its errors go to a log file."""
+        with open(self.folder / f"{name}.log", "a") as log:
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        self._processes[name] = process
+        return process
+
+    def wait_ready(self, name: str) -> None:
+        """Until the process has printed its ready line, one JSON object."""
+        process = self._processes[name]
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        try:
+            json.loads(line)
+        except json.JSONDecodeError:
+            raise SystemExit(f"{name} did not start; see {self.folder / name}.log") from None
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: nothing is said, flushed or committed."""
+        self._processes[name].kill()
+        self._processes.pop(name).wait()
+
+    def stop(self, name: str) -> None:
+        """SIGTERM: a clean stop; killed if it takes longer than ten seconds."""
+        process = self._processes.pop(name)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _port(self, name: str) -> str:
+        """A free port, the same one for the same name."""
+        if name not in self._ports:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                self._ports[name] = probe.getsockname()[1]
+        return str(self._ports[name])

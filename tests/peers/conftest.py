@@ -1,0 +1,114 @@
+"""Fixtures of the peer tests: Apache's clients and servers beside `steelyard up`."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(
+        0, str(ROOT)
+    )  # pytest's importlib mode does not, and `tests.peers` is no package
+
+from tests.peers import apache  # noqa: E402
+
+STEELYARD = Path(sys.executable).with_name("steelyard")
+
+_serial = count(1)
+
+
+class Running(NamedTuple):
+    """A cluster that is up: where its nameserver is, and its brokers by name."""
+
+    kind: str
+    nameserver: str
+    brokers: dict[str, str]
+
+
+@pytest.fixture(scope="session")
+def maven() -> None:
+    """The jars of both client versions are there; skips, with the reason, when they cannot be had."""
+    try:
+        apache.prepare(apache.OLD)
+        apache.prepare(apache.NEW)
+        apache.prepare(apache.SERVERS, servers=True)
+    except apache.Missing as reason:
+        pytest.skip(f"no foreign peers: {reason}")
+
+
+@pytest.fixture(scope="session")
+def apache_cluster(maven: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """Apache RocketMQ 5.3.3: a nameserver and a broker."""
+    cluster = apache.Cluster(tmp_path_factory.mktemp("apache"))
+    try:
+        cluster.start().wait_ready()
+        yield Running("apache", cluster.nameserver, {"broker-a": cluster.broker})
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def steelyard_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """`steelyard up` with two brokers."""
+    folder = tmp_path_factory.mktemp("steelyard")
+    with (folder / "up.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *(str(STEELYARD), "up", "--brokers", "2", "--data", str(folder / "data"), "--json"),
+                *("--nameserver-port", "0", "--broker-port", "0"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=apache.java_environment(),
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, f"steelyard up ended: {(folder / 'up.log').read_text()[-2000:]}"
+        place = json.loads(line)
+        yield Running("steelyard", place["nameserver"], place["brokers"])
+        assert process.poll() is None, "steelyard up ended during the tests"
+    finally:
+        process.terminate()
+        try:
+            assert process.wait(20) == 0, "steelyard up did not stop cleanly"
+        finally:
+            process.kill()
+
+
+@pytest.fixture(params=["apache", "steelyard"])
+def cluster(request: pytest.FixtureRequest) -> Running:
+    """Each kind of cluster in turn: Apache's is the control, which tells a wrong test from a wrong server."""
+    running: Running = request.getfixturevalue(f"{request.param}_cluster")
+    return running
+
+
+@pytest.fixture(scope="session")
+def peers(
+    maven: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, apache.Peer]]:
+    """A JVM per client version, by version."""
+    folder = tmp_path_factory.mktemp("java")
+    with apache.Peer(apache.OLD, folder) as old, apache.Peer(apache.NEW, folder) as new:
+        yield {apache.OLD: old, apache.NEW: new}
+
+
+@pytest.fixture(params=[apache.OLD, apache.NEW])
+def peer(request: pytest.FixtureRequest, peers: dict[str, apache.Peer]) -> apache.Peer:
+    """The Java client of each version in turn."""
+    return peers[request.param]
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A word that no other test of this run uses: names of topics, groups and clients begin with it."""
+    return f"{re.sub(r'[^a-z]+', '_', request.node.originalname)}{next(_serial)}"

@@ -1,0 +1,179 @@
+"""The Steelyard client on Apache RocketMQ 5.3.3 and on `steelyard up`, by itself and beside the Java client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.peers.apache import Peer, eventually
+from tests.peers.conftest import Running
+from tests.peers.series import expected, message, seen_by_java, seen_by_steelyard
+
+import steelyard.aio
+from steelyard import (
+    ConsumeFrom,
+    ConsumerConfig,
+    MessageView,
+    Producer,
+    PushConsumer,
+    SendResult,
+    SendStatus,
+)
+
+pytestmark = pytest.mark.peer
+
+FROM_FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+SIZES = {range(12): 100, range(12, 15): 20_000, range(15, 23): 300, range(23, 28): 50}
+"""Singles, compressed ones, a batch, one-way ones."""
+
+
+@contextmanager
+def consuming(
+    cluster: Running, group: str, topic: str, tags: str = "*"
+) -> Iterator[list[MessageView]]:
+    """A consumer is a member of the group; gives the list that its messages are added to."""
+    views: list[MessageView] = []
+    consumer = PushConsumer(group, cluster.nameserver, views.append, config=FROM_FIRST)
+    with consumer.subscribe(topic, tags):
+        yield views
+
+
+def wait_for(views: list[MessageView], count: int, deadline_s: float = 60) -> None:
+    eventually(lambda: len(views) >= count, f"{count} messages", deadline_s)
+
+
+def send_all_ways(producer: Producer, topic: str) -> tuple[list[SendResult], SendResult]:
+    results = [producer.send(message(topic, "s", index, 100)) for index in range(12)]
+    results += [producer.send(message(topic, "s", index, 20_000)) for index in range(12, 15)]
+    batch = producer.send_batch([message(topic, "s", index, 300) for index in range(15, 23)])
+    for index in range(23, 28):
+        producer.send_oneway(message(topic, "s", index, 50))
+    return results, batch
+
+
+def place(view: MessageView) -> tuple[str, int, int]:
+    return view.queue.broker_name, view.queue.queue_id, view.queue_offset
+
+
+def place_sent(result: SendResult) -> tuple[str, int, int]:
+    return result.queue.broker_name, result.queue.queue_id, result.queue_offset
+
+
+def test_all_that_is_sent_arrives_once_and_equal(cluster: Running, name: str) -> None:
+    with Producer(f"{name}pg", cluster.nameserver) as producer:
+        results, batch = send_all_ways(producer, name)
+        with consuming(cluster, f"{name}g", name) as views:
+            wait_for(views, 28)
+
+    assert sorted(seen_by_steelyard(view) for view in views) == expected(name, "s", SIZES)
+    assert {result.status for result in [*results, batch]} == {SendStatus.SEND_OK}
+    by_number = {int(view.properties["number"]): view for view in views}
+    for number, result in enumerate(results):
+        assert by_number[number].message_id == result.message_id
+        assert by_number[number].offset_message_id == result.offset_message_id
+        assert place(by_number[number]) == place_sent(result)
+    broker, queue, offset = place_sent(batch)
+    assert [place(by_number[15 + step]) for step in range(8)] == [
+        (broker, queue, offset + step) for step in range(8)
+    ]
+    assert [by_number[15 + step].message_id for step in range(8)] == batch.message_id.split(",")
+
+
+def test_java_receives_what_steelyard_sends(cluster: Running, peer: Peer, name: str) -> None:
+    with Producer(f"{name}pg", cluster.nameserver) as producer:
+        results, _ = send_all_ways(producer, name)
+    peer.ask("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*")
+
+    def events() -> list[dict[str, object]]:
+        return [event for event in peer.messages if event["consumer"] == f"{name}c"]
+
+    eventually(lambda: len(events()) >= 28, "28 messages at the Java client")
+    peer.ask("stop", f"{name}c")
+    assert sorted(map(seen_by_java, events())) == expected(name, "s", SIZES)
+    assert {result.message_id for result in results} <= {event["id"] for event in events()}
+
+
+def test_steelyard_receives_what_java_sends(cluster: Running, peer: Peer, name: str) -> None:
+    peer.ask("producer", f"{name}p", cluster.nameserver, f"{name}pg")
+    peer.ask("send", f"{name}p", name, "s", 0, 12, 100)
+    peer.ask("send", f"{name}p", name, "s", 12, 3, 20_000)
+    peer.ask("batch", f"{name}p", name, "s", 15, 8, 300)
+    peer.ask("oneway", f"{name}p", name, "s", 23, 5, 50)
+    peer.ask("stop", f"{name}p")
+    with consuming(cluster, f"{name}g", name) as views:
+        wait_for(views, 28)
+    assert sorted(seen_by_steelyard(view) for view in views) == expected(name, "s", SIZES)
+    assert {view.born_host.rpartition(":")[0] for view in views} == {"127.0.0.1"}
+
+
+def test_tags_select_messages(cluster: Running, name: str) -> None:
+    with Producer(f"{name}pg", cluster.nameserver) as producer:
+        for index in range(12):
+            producer.send(message(name, "s", index, 60))
+        with consuming(cluster, f"{name}g", name, "tag0 || tag2") as views:
+            wait_for(views, 8)
+    numbers = sorted(int(view.properties["number"]) for view in views)
+    assert numbers == [0, 2, 3, 5, 6, 8, 9, 11]
+
+
+def test_a_group_goes_on_where_it_stopped(cluster: Running, name: str) -> None:
+    with Producer(f"{name}pg", cluster.nameserver) as producer:
+        for first in (0, 10):
+            for index in range(first, first + 10):
+                producer.send(message(name, "s", index, 60))
+            with consuming(cluster, f"{name}g", name) as views:
+                wait_for(views, 10)
+            numbers = sorted(int(view.properties["number"]) for view in views)
+            assert numbers == list(range(first, first + 10))
+
+
+def test_a_waiting_consumer_gets_messages_at_once(cluster: Running, name: str) -> None:
+    with (
+        Producer(f"{name}pg", cluster.nameserver) as producer,
+        consuming(cluster, f"{name}g", name) as views,
+    ):
+        for first in (0, 8):
+            for index in range(first, first + 8):
+                producer.send(message(name, "s", index, 60))
+            wait_for(views, first + 8, deadline_s=10 if first else 60)
+
+
+def test_a_failed_message_comes_again(cluster: Running, name: str) -> None:
+    seen: list[tuple[int, str]] = []
+
+    def fail_once(view: MessageView) -> bool:
+        seen.append((view.reconsume_times, view.keys))
+        return view.reconsume_times > 0
+
+    consumer = PushConsumer(f"{name}g", cluster.nameserver, fail_once, config=FROM_FIRST)
+    with Producer(f"{name}pg", cluster.nameserver) as producer:
+        for index in range(3):
+            producer.send(message(name, "s", index, 60))
+    with consumer.subscribe(name):
+        eventually(lambda: len(seen) == 6, seen)
+    assert sorted(seen) == [(times, f"s-key-{index}") for times in (0, 1) for index in range(3)]
+
+
+def test_asyncio_twins(cluster: Running, name: str) -> None:
+    views: list[MessageView] = []
+
+    async def run() -> None:
+        async with steelyard.aio.Producer(f"{name}pg", cluster.nameserver) as producer:
+            for index in range(10):
+                await producer.send(message(name, "s", index, 100))
+
+        async def listen(view: MessageView) -> None:
+            views.append(view)
+
+        consumer = steelyard.aio.PushConsumer(
+            f"{name}g", cluster.nameserver, listen, config=FROM_FIRST
+        )
+        async with consumer.subscribe(name):
+            async with asyncio.timeout(60):
+                while len(views) < 10:
+                    await asyncio.sleep(0.05)
+
+    asyncio.run(run())
+    assert sorted(map(seen_by_steelyard, views)) == expected(name, "s", {range(10): 100})
