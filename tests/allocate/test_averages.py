@@ -86,11 +86,9 @@ def java_avg(index: int, members: int, queues: list[MessageQueue]) -> list[Messa
 
 def java_circle(index: int, members: int, queues: list[MessageQueue]) -> list[MessageQueue]:
     """AllocateMessageQueueAveragelyByCircle."""
-    result = []
-    for position in range(index, len(queues)):
-        if position % members == index:
-            result.append(queues[position])
-    return result
+    return [
+        queues[position] for position in range(index, len(queues)) if position % members == index
+    ]
 
 
 @given(count=st.integers(1, 70), members=st.integers(1, 30))
@@ -123,5 +121,7 @@ def test_nobody_gets_nothing(name: str) -> None:
 
 
 def test_an_unknown_strategy_is_told_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"no allocation strategy 'BEST'; there are AVG, AVG_BY_C"):
+    with pytest.raises(
+        ConfigError, match=r"no allocation strategy 'BEST'; there are AVG, AVG_BY_C"
+    ):
         strategy("BEST")

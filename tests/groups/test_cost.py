@@ -220,8 +220,8 @@ EXAMPLES: dict[str, tuple[list[Record], list[tuple[int, str, str, str]]]] = {
         [(0, "joined", "", "AB"), (9_000, "subscription", "AB", "AB")],
     ),
     "two joins, further apart than the window": (
-        [joined(0, "A", "A"), joined(2_001, "B", "AB")],
-        [(0, "joined", "", "A"), (2_001, "joined", "A", "AB")],
+        [joined(0, "A", "A"), joined(1_001, "B", "AB")],
+        [(0, "joined", "", "A"), (1_001, "joined", "A", "AB")],
     ),
     "a broker stops and starts, members come back to it one by one": (
         [

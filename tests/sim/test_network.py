@@ -19,11 +19,19 @@ from steelyard.nodes.seam import (
 )
 from steelyard.sim.clock import EPOCH, Clock
 from steelyard.sim.disk import SimDisk
-from steelyard.sim.network import CONNECT_TIMEOUT_MS, IDLE_MS, TcpNetwork, Weather
+from steelyard.sim.network import (
+    CONNECT_TIMEOUT_MS,
+    IDLE_MS,
+    Partition,
+    TcpNetwork,
+    Weather,
+)
 from steelyard.sim.world import Host, Process, World
 from steelyard.wire.remoting.command import ONEWAY_FLAG, Command, Serialize
 
 CALM = Weather()
+SERVER_ALONE = Partition(frozenset({"server"}))
+CLIENT_ALONE = Partition(frozenset({"client"}))
 STORMY = Weather(delay_ms_max=300, spike_every=4, spike_ms_max=900, cut_every=2)
 
 
@@ -115,8 +123,11 @@ def test_one_link_keeps_the_order_and_every_byte_in_any_weather(seed: int) -> No
     for code in range(1, 60, 2):
         rig.send(code, code + 1, body=b"x" * code)
         rig.run(rig.world.rng(f"gap {code}").randrange(200))
-        rig.network.partition({"server": 1} if code % 20 == 9 else {})
-    rig.network.partition({})
+        if code % 20 == 9:
+            rig.network.cut(SERVER_ALONE)
+        else:
+            rig.network.mend()
+    rig.network.mend()
     rig.run(20_000)
     assert rig.server.codes() == list(range(1, 61))
 
@@ -142,7 +153,7 @@ def test_nobody_listens_there() -> None:
 
 def test_a_dial_across_a_partition_times_out() -> None:
     rig = Rig(connect=False)
-    rig.network.partition({"client": 1})
+    rig.network.cut(CLIENT_ALONE)
     began = rig.world.now
     rig.do(rig.client_process, Dial("10.0.0.1:1"))
     rig.run(CONNECT_TIMEOUT_MS - 1)
@@ -154,11 +165,11 @@ def test_a_dial_across_a_partition_times_out() -> None:
 
 def test_a_short_partition_only_delays() -> None:
     rig = Rig()
-    rig.network.partition({"server": 1})
+    rig.network.cut(SERVER_ALONE)
     rig.send(7)
     rig.run(3_000)
     assert rig.server.codes() == []
-    rig.network.partition({})
+    rig.network.mend()
     rig.run(1_000)
     assert rig.server.codes() == [7]
     assert rig.client.closed() == rig.server.closed() == []
@@ -166,18 +177,45 @@ def test_a_short_partition_only_delays() -> None:
 
 def test_a_long_partition_leaves_a_half_open_link_that_is_reset_when_used() -> None:
     rig = Rig()
-    rig.network.partition({"server": 1})
+    rig.network.cut(SERVER_ALONE)
     rig.send(7)
     rig.run(60_000)
     assert rig.client.closed() == ["timed out"]
     assert rig.server.closed() == []
-    rig.network.partition({})
+    rig.network.mend()
     rig.run(1_000)
     assert rig.server.codes() == []
     rig.do(rig.server_process, Send(rig.server.link(), Command(8)))
     rig.run(1_000)
     assert rig.server.closed() == ["reset by peer"]
     assert rig.client.codes() == []
+
+
+def test_a_deaf_host_is_heard_but_hears_nothing() -> None:
+    rig = Rig()
+    rig.network.cut(Partition(frozenset({"client"}), deaf=True))
+    rig.send(1)
+    rig.do(rig.server_process, Send(rig.server.link(), Command(2)))
+    rig.run(1_000)
+    assert (rig.server.codes(), rig.client.codes()) == ([1], [])
+    rig.dial()
+    assert isinstance(rig.client.heard[-1], Refused)
+    rig.network.mend()
+    rig.run(1_000)
+    assert rig.client.codes() == [2]
+
+
+def test_partitions_add_up() -> None:
+    rig = Rig()
+    rig.network.cut(SERVER_ALONE)
+    rig.network.cut(CLIENT_ALONE)
+    rig.send(1)
+    rig.network.mend(SERVER_ALONE)
+    rig.run(1_000)
+    assert rig.server.codes() == []
+    rig.network.mend(CLIENT_ALONE)
+    rig.run(1_000)
+    assert rig.server.codes() == [1]
 
 
 def test_hanging_up_delivers_what_was_sent_before() -> None:
@@ -251,7 +289,7 @@ def test_a_stalled_process_hears_everything_later_in_order() -> None:
         lambda rig: rig.client_process.die("killed"),
         lambda rig: rig.server_process.die("killed"),
         lambda rig: rig.network.break_links(1),
-        lambda rig: rig.network.partition({"client": 1}),
+        lambda rig: rig.network.cut(CLIENT_ALONE),
     ],
 )
 @pytest.mark.parametrize("at_ms", range(8))

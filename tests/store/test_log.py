@@ -57,6 +57,19 @@ def test_limits_of_a_read(disk: Disk) -> None:
     assert log.read(9, 32, 1_000) == Slice(written[9], 1, 10, 9)
 
 
+def test_a_read_may_be_told_where_to_end(disk: Disk) -> None:
+    store, _ = opened(disk, StoreConfig(index_flush_rows=4))
+    log = store.create_log("orders", 0)
+    written = fill(log, 10, tags=("A", "B"))
+    tagged = frozenset((tag_code("A"),))
+    assert log.read(2, 32, 1_000_000, None, 5) == Slice(b"".join(written[2:5]), 3, 5, 2)
+    assert log.read(5, 32, 1_000_000, None, 5) == Slice(b"", 0, 5, 5)
+    assert log.read(8, 32, 1_000_000, None, 5) == Slice(b"", 0, 5, 5)
+    assert log.read(8, 32, 1_000_000, None, 99) == Slice(b"".join(written[8:]), 2, 10, 8)
+    assert log.read(1, 32, 1_000_000, tagged, 5) == Slice(written[2] + written[4], 2, 5, 2)
+    assert log.read(1, 32, 1_000_000, tagged, 2) == Slice(b"", 0, 2, 2)
+
+
 def test_reads_outside_the_log_are_empty_and_say_where_it_is(disk: Disk) -> None:
     store, _ = opened(disk)
     log = store.create_log("orders", 0)

@@ -155,11 +155,20 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         advertise=options.advertise,
         config=config,
     )
-    try:
-        async with asyncio.timeout(REGISTER_SECONDS):
-            await registered(config.name, server.address, nameservers)
-    except TimeoutError:
-        print(f"steelyard: {config.name} is not registered with {nameservers} yet", file=sys.stderr)
+    waits = [
+        asyncio.ensure_future(registered(config.name, server.address, nameservers)),
+        asyncio.ensure_future(stop.wait()),
+    ]
+    done, _ = await asyncio.wait(
+        waits, timeout=REGISTER_SECONDS, return_when=asyncio.FIRST_COMPLETED
+    )
+    for wait in waits:
+        wait.cancel()
+    if not done:
+        print(
+            f"steelyard: {config.name} is not registered with {';'.join(nameservers)} yet",
+            file=sys.stderr,
+        )
     if options.supervised:
         _report(address=server.address)
         code = await until_stopped(server.driver, stop, _end_of_input())

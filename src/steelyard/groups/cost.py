@@ -59,8 +59,8 @@ from steelyard.groups.ledger import (
     Record,
 )
 
-MERGE_MS = 2_000
-"""Events so close to the start of a rebalance belong to it: brokers notice a joined or dead member within this time."""
+MERGE_MS = 1_000
+"""Events so close to the start of a rebalance belong to it, e.g. members that start together."""
 
 SETTLE_MS = 60_000
 """Longest time from an event to the hand-offs it causes: RocketMQ's clients look for routes every
@@ -262,7 +262,7 @@ def _redelivered(seen: Offsets, one: Delivered) -> int:
 def _group_costs(group: str, records: Sequence[Record]) -> Costs:
     """The tables of one group; `records` sorted, with those of the brokers."""
     deliveries = [record for record in records if isinstance(record, Delivered)]
-    changes = _changes(deliveries, _members_ever(records))
+    changes = _changes(deliveries, members_ever(records))
     starts = _starts(_events(records, {one.broker for one in deliveries}))
     starts = _with_unseen(starts, changes)
     moves = _moves(changes, [start.at for start in starts])
@@ -274,7 +274,7 @@ def _group_costs(group: str, records: Sequence[Record]) -> Costs:
             moves = _moves(changes, [start.at for start in starts])
     repeats = _repeats(deliveries, [start.at for start in starts])
     rows = [_handoff(group, starts[number], move, repeats[number]) for number, move in moves]
-    samples = _backlogs(deliveries)
+    samples = backlogs(deliveries)
     paid = []
     for number, start in enumerate(starts):
         end = starts[number + 1].at if number + 1 < len(starts) else None
@@ -286,7 +286,8 @@ def _group_costs(group: str, records: Sequence[Record]) -> Costs:
     return Costs(rows, paid)
 
 
-def _members_ever(records: Sequence[Record]) -> set[str]:
+def members_ever(records: Iterable[Record]) -> set[str]:
+    """Every client that the records tell of as a member; any other client that pulls is a stranger."""
     members: set[str] = set()
     for record in records:
         if isinstance(record, MemberJoined | MemberLeft):
@@ -463,19 +464,21 @@ def _name(group: str, start: _Start) -> str:
 # -- backlog ----------------------------------------------------------------------------------------
 
 
-class _Backlogs(NamedTuple):
+class Backlogs(NamedTuple):
     """The group's backlog whenever one of its queues said something new: two columns."""
 
     times: list[int]
     totals: list[int]
 
 
-def _backlogs(deliveries: Sequence[Delivered]) -> _Backlogs:
+def backlogs(deliveries: Iterable[Delivered]) -> Backlogs:
+    """The backlog of one group over time, from its deliveries."""
+    deliveries = sorted(deliveries, key=_order)
     steps = [(one.at, 0, _queue_of(one), max(one.backlog_max, one.backlog)) for one in deliveries]
     steps += [(one.until, 1, _queue_of(one), one.backlog) for one in deliveries]
     known: dict[_Queue, int] = {}
     total = 0
-    samples = _Backlogs([], [])
+    samples = Backlogs([], [])
     for at, _, queue, backlog in sorted(steps):
         total += backlog - known.get(queue, 0)
         known[queue] = backlog
@@ -490,7 +493,7 @@ def _rebalance(
     end: int | None,
     pauses: Sequence[int],
     repeated: int,
-    samples: _Backlogs,
+    samples: Backlogs,
 ) -> Rebalance:
     """The row of one rebalance, which lasts until `end`, or to the end of all records."""
     times, totals = samples
@@ -513,13 +516,13 @@ def _rebalance(
         duplicates=repeated,
         spike=spike(before, after),
         drain_ms=_drain_ms(
-            start.at, before, after, _Backlogs(times[begin:stop], totals[begin:stop])
+            start.at, before, after, Backlogs(times[begin:stop], totals[begin:stop])
         ),
     )
 
 
 def _drain_ms(
-    started_at: int, before: Sequence[int], after: Sequence[int], samples: _Backlogs
+    started_at: int, before: Sequence[int], after: Sequence[int], samples: Backlogs
 ) -> int | None:
     if not before or not after:
         return None

@@ -7,7 +7,6 @@ threads; listeners run in worker threads of their consumer.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -43,7 +42,6 @@ class _Running:
         self, node: Node, name: str, on_hand: Callable[[int, object], None] | None = None
     ) -> None:
         self.loop: Background = background()
-        self.process = os.getpid()
         self.driver: Driver = self.loop.wait(self._build(node, name, on_hand))
 
     @staticmethod
@@ -59,12 +57,29 @@ class _Running:
     async def _start(self) -> None:
         self.driver.start()
 
-    def ask(self, call: object) -> Future[object]:
-        """Put a call to the node."""
-        if os.getpid() != self.process:
-            raise ClosedError("made in another process: a client does not survive a fork")
-        if threading.current_thread() is self.loop.thread:
+    def call(self, call: object) -> object:
+        """Put a call to the node and wait for the answer; one that is an error is raised."""
+        if threading.get_ident() == self.loop.thread.ident:
             raise ClosedError("called from the event loop's thread; use steelyard.aio there")
+        self._check_process()
+        # A bare lock: a Future's condition costs several times as much, and this is once per send.
+        answered = threading.Lock()
+        answered.acquire()
+        answer: list[object] = []
+
+        def settle(result: object) -> None:
+            answer.append(result)
+            answered.release()
+
+        self.driver.ask_from_thread(call, settle)
+        answered.acquire()
+        if isinstance(answer[0], BaseException):
+            raise answer[0]
+        return answer[0]
+
+    def ask(self, call: object) -> Future[object]:
+        """Put a call to the node; the future gets the answer."""
+        self._check_process()
         future: Future[object] = Future()
 
         def settle(result: object) -> None:
@@ -78,11 +93,15 @@ class _Running:
         self.driver.ask_from_thread(call, settle)
         return future
 
+    def _check_process(self) -> None:
+        if self.loop.forked:
+            raise ClosedError("made in another process: a client does not survive a fork")
+
     def close(self, stop_call: object) -> None:
         """Clean stop."""
-        if os.getpid() != self.process:
+        if self.loop.forked:
             return
-        self.ask(stop_call).result()
+        self.call(stop_call)
         self.loop.wait(self.driver.close())
 
 
@@ -158,7 +177,7 @@ class Producer:
             message, body, tags=tags, keys=keys, properties=properties, delay_level=delay_level
         )
         call = SendMessages((whole,), queue=queue, timeout_ms=timeout_ms)
-        return _send_result(self._ask(call).result())
+        return _send_result(self._live().call(call))
 
     def send_async(
         self,
@@ -180,7 +199,7 @@ class Producer:
             message, body, tags=tags, keys=keys, properties=properties, delay_level=delay_level
         )
         call = SendMessages((whole,), queue=queue, timeout_ms=timeout_ms)
-        return self._ask(call)  # type: ignore[return-value]  # the answer to SendMessages is a SendResult
+        return self._live().ask(call)  # type: ignore[return-value]  # the answer to SendMessages is a SendResult
 
     def send_batch(
         self,
@@ -191,7 +210,7 @@ class Producer:
     ) -> SendResult:
         """Send messages of one topic as one request: stored all or none, in order, in one queue."""
         call = SendMessages(tuple(messages), queue=queue, timeout_ms=timeout_ms)
-        return _send_result(self._ask(call).result())
+        return _send_result(self._live().call(call))
 
     def send_oneway(
         self,
@@ -205,18 +224,18 @@ class Producer:
     ) -> None:
         """Send without waiting for a broker: may be lost without notice. Wrong messages still raise."""
         whole = as_message(message, body, tags=tags, keys=keys, properties=properties)
-        self._ask(SendMessages((whole,), queue=queue, oneway=True)).result()
+        self._live().call(SendMessages((whole,), queue=queue, oneway=True))
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Queues of a topic that can be written. Raises RouteError for an unknown topic."""
-        result = self._ask(FetchQueues(topic)).result()
+        result = self._live().call(FetchQueues(topic))
         assert isinstance(result, tuple)
         return result
 
-    def _ask(self, call: object) -> Future[object]:
+    def _live(self) -> _Running:
         if self._running is None:
             raise ClosedError("the producer is not running; use `with` or start()")
-        return self._running.ask(call)
+        return self._running
 
 
 def _send_result(result: object) -> SendResult:
@@ -252,10 +271,7 @@ class PushConsumer(Subscriptions):
         super().__init__(group, nameservers, client_id, config or ConsumerConfig())
         if consume_threads < 1:
             raise ConfigError(f"consume_threads is {consume_threads}; it must be 1 or more")
-        if listener is not None and batch_listener is not None:
-            raise ConfigError("give either listener or batch_listener, not both")
-        if listener is not None and self.config.consume_batch != 1:
-            raise ConfigError("consume_batch needs a batch_listener")
+        self.check_listeners(listener, batch_listener)
         self._listener = listener
         self._batch_listener = batch_listener
         self._consume_threads = consume_threads
@@ -306,7 +322,7 @@ class PushConsumer(Subscriptions):
         """Members seen, queues held and offsets next to commit, at this moment."""
         if self._running is None:
             raise ClosedError("the consumer is not running")
-        result = self._running.ask(Describe()).result()
+        result = self._running.call(Describe())
         assert isinstance(result, ConsumerState)
         return result
 
@@ -321,6 +337,6 @@ class PushConsumer(Subscriptions):
                 return verdict(self._batch_listener(batch.messages))
             assert self._listener is not None
             return verdict(self._listener(batch.messages[0]))
-        except Exception:
+        except BaseException:  # whatever a listener raises must not end the worker thread
             self._log.exception("the listener failed on %s; the message comes again", batch.queue)
             return ConsumeStatus.RECONSUME_LATER

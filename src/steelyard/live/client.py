@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from random import SystemRandom
 from types import TracebackType
 from typing import Self
@@ -172,11 +173,16 @@ class Subscriptions:
             raise ConfigError("subscribe before the consumer starts")
         if not topic:
             raise ConfigError("the topic has no name")
-        from dataclasses import replace
-
         kept = tuple(pair for pair in self.config.subscriptions if pair[0] != topic)
         self.config = replace(self.config, subscriptions=(*kept, (topic, expression)))
         return self
+
+    def check_listeners(self, listener: object, batch_listener: object) -> None:
+        """Raise ConfigError unless at most one of them is given, and it fits `consume_batch`."""
+        if listener is not None and batch_listener is not None:
+            raise ConfigError("give either listener or batch_listener, not both")
+        if listener is not None and self.config.consume_batch != 1:
+            raise ConfigError("consume_batch needs a batch_listener")
 
     def ready(self, listener: object) -> None:
         """Raise ConfigError where something is missing for a start."""
@@ -214,10 +220,7 @@ class PushConsumer(Subscriptions):
         super().__init__(group, nameservers, client_id, config or ConsumerConfig())
         if concurrency < 1:
             raise ConfigError(f"concurrency is {concurrency}; it must be 1 or more")
-        if listener is not None and batch_listener is not None:
-            raise ConfigError("give either listener or batch_listener, not both")
-        if listener is not None and self.config.consume_batch != 1:
-            raise ConfigError("consume_batch needs a batch_listener")
+        self.check_listeners(listener, batch_listener)
         self._listener = listener
         self._batch_listener = batch_listener
         self._concurrency = concurrency
@@ -299,6 +302,13 @@ class PushConsumer(Subscriptions):
                 return verdict(await self._batch_listener(batch.messages))
             assert self._listener is not None
             return verdict(await self._listener(batch.messages[0]))
+        except asyncio.CancelledError:
+            runner = asyncio.current_task()
+            if runner is None or runner.cancelling():
+                raise  # we are told to stop; otherwise it was something that the listener awaited
+            self._log.warning(
+                "the listener was cancelled on %s; the message comes again", batch.queue
+            )
         except Exception:
             self._log.exception("the listener failed on %s; the message comes again", batch.queue)
-            return ConsumeStatus.RECONSUME_LATER
+        return ConsumeStatus.RECONSUME_LATER

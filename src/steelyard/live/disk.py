@@ -25,8 +25,9 @@ class LiveFile:
 
     __slots__ = ("_descriptor",)
 
-    def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def __init__(self, path: str, *, create: bool = True) -> None:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        self._descriptor = os.open(path, flags, 0o644)
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -92,6 +93,13 @@ class LiveDisk:
     def open(self, path: str) -> LiveFile:
         """Open a file, made if it is missing; its folder must be there."""
         return LiveFile(self._path(path))
+
+    def open_existing(self, path: str) -> LiveFile | None:
+        """Open a file; None if it is missing."""
+        try:
+            return LiveFile(self._path(path), create=False)
+        except FileNotFoundError:
+            return None
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self._path(path))

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 T = TypeVar("T")
 
@@ -33,7 +34,10 @@ class Background:
     """One event loop in a daemon thread."""
 
     def __init__(self) -> None:
+        self.forked = False
+        """True in a child process: the thread was left behind in the parent."""
         self.loop = new_loop()
+        _backgrounds.add(self)
         self.thread = threading.Thread(target=self._run, name="steelyard", daemon=True)
         self.thread.start()
 
@@ -49,6 +53,7 @@ class Background:
         return asyncio.run_coroutine_threadsafe(main, self.loop).result(timeout_seconds)
 
 
+_backgrounds: WeakSet[Background] = WeakSet()
 _lock = threading.Lock()
 _background: Background | None = None
 
@@ -65,6 +70,8 @@ def background() -> Background:
 def _forget_in_child() -> None:
     """After a fork the thread is gone: the child starts its own loop, and its clients anew."""
     global _background, _lock
+    for left_behind in _backgrounds:
+        left_behind.forked = True
     _background = None
     _lock = threading.Lock()
 

@@ -73,6 +73,7 @@ def _single(scenario: Scenario, replay: str, *, trace: bool, smaller: bool) -> i
     if trace:
         print("\n".join(outcome.lines))
     print(summary(outcome))
+    print(" ".join(f"{name}={count}" for name, count in outcome.counts.items() if count))
     if outcome.failure is None:
         return 0
     if not trace:

@@ -22,11 +22,6 @@ Position = tuple[MessageQueue, int]
 
 RETRY_PREFIX = "%RETRY%"
 
-READS_AHEAD_OF_FLUSH = True
-"""As in RocketMQ, a broker with flush=sync delivers messages that its disk does not have yet. After a power
-loss their positions hold other messages, which the members that read ahead never get: these are
-forgiven. Set to False once brokers hold back what is not flushed."""
-
 
 DIGITS = 8
 """A body begins with the message's number, in so many digits."""
@@ -57,11 +52,6 @@ class Floor:
             self._above.discard(self.offset)
             self.offset += 1
 
-    def forget_from(self, offset: int) -> None:
-        """The log ends at `offset` (power was lost): what was above is not finished any more."""
-        self.offset = min(self.offset, offset)
-        self._above = {finished for finished in self._above if finished < offset}
-
 
 class Witness:
     """Sees every send, acknowledgement, delivery and commit. Raises Violation."""
@@ -87,8 +77,6 @@ class Witness:
         """Whether the queue's broker lives, so that `number_at` can tell."""
         self._unproved: dict[MessageQueue, tuple[int, str]] = {}
         """The highest commit of each queue that could not be judged, as its broker was down."""
-        self._read_ahead: set[Position] = set()
-        """Delivered before a power loss took the message: see READS_AHEAD_OF_FLUSH."""
         self._numbers: dict[Position, int] = {}
         self._delivered: set[Position] = set()
         self._waits_since: dict[Position, int] = {}
@@ -180,13 +168,7 @@ class Witness:
 
     def missing(self) -> list[int]:
         """Acknowledged numbers that the group wants and has not finished."""
-        return [
-            number
-            for number, position in self.acknowledged.items()
-            if number not in self.finished
-            and position not in self._read_ahead
-            and self.wanted(number)
-        ]
+        return [n for n in self.acknowledged if n not in self.finished and self.wanted(n)]
 
     def queues_of(self, broker: str) -> list[MessageQueue]:
         """The broker's queues of which something was seen, sorted."""
@@ -195,16 +177,15 @@ class Witness:
 
     def log_ends(self, queue: MessageQueue, end: int, *, cut_allowed: bool) -> None:
         """The queue's log was recovered and ends at `end`. After a power loss (`cut_allowed`) it may
-        be without what was not acknowledged: later positions will hold other messages."""
+        be without what was neither acknowledged nor delivered."""
         for position in [p for p in self._numbers if p[0] == queue and p[1] >= end]:
             number = self._numbers.pop(position)
-            if READS_AHEAD_OF_FLUSH and position in self._delivered:
-                self._read_ahead.add(position)
-            self._delivered.discard(position)
-            if not cut_allowed or self.acknowledged.get(number) == position:
+            if (
+                not cut_allowed
+                or position in self._delivered
+                or self.acknowledged.get(number) == position
+            ):
                 raise Violation(f"message {number} at {position} is lost: its log ends at {end}")
-        if not READS_AHEAD_OF_FLUSH:
-            self.floor(queue).forget_from(end)
         unproved = self._unproved.pop(queue, None)
         if unproved is not None:
             self.committed(queue, min(unproved[0], end), unproved[1])

@@ -88,6 +88,7 @@ class Cluster:
         self.producers = [self._seat(f"producer-{n}", 101 + n) for n in range(scenario.producers)]
         self.members: list[Seat] = []
         self.topics = [topic_name(number) for number in range(scenario.topics)]
+        self._listeners: dict[str, Listener] = {}
         self._queues = scenario.queues
         """Of each topic on each broker, now."""
         self.admin = self._seat("admin", 250)
@@ -113,6 +114,11 @@ class Cluster:
     @property
     def nameserver_addresses(self) -> tuple[Address, ...]:
         return tuple(f"{seat.host.ip}:{NAMESERVER_PORT}" for seat in self.nameservers)
+
+    @property
+    def seats(self) -> list[Seat]:
+        """Everything that faults may hit."""
+        return [*self.nameservers, *self.brokers, *self.producers, *self.members]
 
     def start(self, seat: Seat, *, kill_in_write: int = 0) -> None:
         """Start what belongs on the seat, unless it runs. A broker may be killed in one of its first writes."""
@@ -181,7 +187,7 @@ class Cluster:
             self.world.after(RETRY_RECOVERY_MS, lambda: self.start(seat))
 
     def _compare_logs(self, seat: Seat) -> None:
-        """What was seen of the broker's logs before must still be there: all of it, or after a power loss what was acknowledged."""
+        """What was seen of the broker's logs before must still be there."""
         power_lost = seat.name in self.power_lost
         self.power_lost.discard(seat.name)
         for queue in self.witness.queues_of(seat.name):
@@ -206,13 +212,12 @@ class Cluster:
         rng = self.world.rng(f"{seat.name} {seat.runs}")
         self._run(seat, 0, lambda now: self._parts.producer(config, ids, rng))
 
-    def add_member(self) -> Seat:
+    def add_member(self) -> None:
         """A new member of the group joins, on a machine of its own."""
         number = len(self.members)
         seat = self._seat(f"member-{number}", 151 + number)
         self.members.append(seat)
         self._start_member(seat)
-        return seat
 
     def _start_member(self, seat: Seat) -> None:
         scenario = self.scenario
@@ -231,6 +236,7 @@ class Cluster:
         self._run(seat, 0, lambda now: self._parts.consumer(config, rng))
         listener = Listener(self.world, scenario, self.witness, f"{seat.name} {seat.runs}")
         seat.process.on_hand = listener.hand
+        self._listeners[seat.name] = listener
         seat.process.on_send = self._watch_commits
 
     def _watch_commits(self, process: Process, link: Link, command: Command) -> None:
@@ -282,6 +288,11 @@ class Cluster:
 
     def publisher(self, seat: Seat) -> Publisher:
         return self._publishers[seat.name]
+
+    def busy_members(self) -> list[str]:
+        """Members whose listener is at work."""
+        alive = [seat.name for seat in self.members if seat.process.alive]
+        return [name for name in alive if self._listeners[name].busy]
 
     def broker_log_end(self, queue: MessageQueue) -> int | None:
         """One past the last offset of the queue's log; None while its broker is down."""

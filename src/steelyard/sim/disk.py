@@ -181,6 +181,10 @@ class Mount:
             disk._change(enter)
         return SimFile(disk, self._generation, disk._names[path])
 
+    def open_existing(self, path: str) -> SimFile | None:
+        self._disk._check(self._generation)
+        return self.open(path) if path in self._disk._names else None
+
     def list(self, folder: str) -> list[str]:
         """Names directly in `folder` (files, and folders that hold something), sorted."""
         self._disk._check(self._generation)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from steelyard.nodes.broker.node import Stop as StopBroker
 from steelyard.nodes.consumer.contract import Stop as StopMember
@@ -51,7 +52,7 @@ class Fates:
             "disk_full": self._disk_full,
         }
         for fault in scenario.faults:
-            self._world.at(EPOCH + fault.at_ms, lambda fault=fault: self._happen(fault))  # type: ignore[misc]
+            self._world.at(EPOCH + fault.at_ms, partial(self._happen, fault))
         self.healed_at = EPOCH + max((f.at_ms + f.for_ms for f in scenario.faults), default=0)
 
     def _happen(self, fault: Fault) -> None:
@@ -125,13 +126,13 @@ class Fates:
         seat = self._target(fault, self._cluster.brokers)
         if seat is None:
             return False
-        self._power_off(fault, seat)
+        self._power_off(seat)
         seat.host.disk.lose_power()
         self._cluster.power_lost.add(seat.name)
         self._later(fault, lambda: self._power_on(seat))
         return True
 
-    def _power_off(self, fault: Fault, seat: Seat) -> None:
+    def _power_off(self, seat: Seat) -> None:
         seat.host.up = False
         seat.process.die("its machine lost power", silently=True)
 
@@ -174,7 +175,7 @@ class Fates:
         seat = self._target(fault, self._cluster.members)
         if seat is None or not self._may_go(fault, seat):
             return False
-        self._power_off(fault, seat)
+        self._power_off(seat)
         self._come_back(fault, seat)
         return True
 
@@ -183,8 +184,7 @@ class Fates:
             seat.wanted = False
             return
         if fault.count:
-            seat.identity -= 1  # the same client id again
-
+            seat.identity -= 1  # its next run has the client id of this one
         self._later(fault, lambda: self._power_on(seat))
 
     def _leave(self, fault: Fault) -> bool:
@@ -211,9 +211,7 @@ class Fates:
     # -- processes and the network -------------------------------------------------------------------
 
     def _stall(self, fault: Fault) -> bool:
-        cluster = self._cluster
-        seats = [*cluster.nameservers, *cluster.brokers, *cluster.producers, *cluster.members]
-        seat = self._target(fault, seats)
+        seat = self._target(fault, self._cluster.seats)
         if seat is None:
             return False
         seat.process.pause(fault.for_ms)
@@ -221,7 +219,7 @@ class Fates:
 
     def _partition(self, fault: Fault) -> bool:
         cluster = self._cluster
-        seats = [*cluster.nameservers, *cluster.brokers, *cluster.producers, *cluster.members]
+        seats = cluster.seats
         if fault.target:
             names = [seat.name for seat in seats if seat.name == fault.target]
         else:
@@ -261,7 +259,7 @@ class Fates:
         cluster = self._cluster
         cluster.network.slow_ms = 0
         cluster.network.oneway_dropped_of_100 = 0
-        for seat in [*cluster.nameservers, *cluster.brokers, *cluster.producers, *cluster.members]:
+        for seat in cluster.seats:
             seat.host.disk.room = None
             if seat.wanted:
                 seat.host.up = True

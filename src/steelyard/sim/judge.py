@@ -53,7 +53,8 @@ class Judge:
             number = missing[0]
             where = self._witness.acknowledged[number]
             return f"{len(missing)} acknowledged messages not finished, e.g. {number} at {where}"
-        return self._ownership()
+        busy = self._cluster.busy_members()
+        return f"the listener of {busy[0]} is at work" if busy else self._ownership()
 
     def _unfinished(self) -> str | None:
         for queue, end in self._logs():

@@ -16,7 +16,7 @@ from steelyard.sim.faults import Fates
 from steelyard.sim.judge import Judge
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.trace import Trace
-from steelyard.sim.workload import BATCH_MAX, Publisher
+from steelyard.sim.workload import BATCH_MAX
 from steelyard.sim.world import Violation, World
 
 START_MS_MAX = 3_000
@@ -80,7 +80,6 @@ class _Show:
         self._cluster = Cluster(world, scenario, parts, witness)
         self._fates = Fates(self._cluster, scenario)
         self._rng = world.rng("show")
-        self._publishers: dict[str, Publisher] = {}
         self._last_publish_at = EPOCH
         self._settled_ms = 0
         self.judge = Judge(self._cluster, witness)
@@ -104,12 +103,9 @@ class _Show:
         for seat in [*cluster.brokers, *cluster.producers]:
             world.after(rng.randrange(START_MS_MAX), partial(cluster.start, seat))
         for _ in range(self._scenario.members):
-            world.after(rng.randrange(START_MS_MAX), self._add_member)
+            world.after(rng.randrange(START_MS_MAX), cluster.add_member)
         if self._scenario.create_topics:
             world.after(rng.randrange(START_MS_MAX), cluster.create_topics)
-
-    def _add_member(self) -> None:
-        self._cluster.add_member()
 
     def _schedule_messages(self) -> None:
         scenario, rng = self._scenario, self._rng

@@ -70,6 +70,8 @@ class Listener:
         self._scenario = scenario
         self._witness = witness
         self._rng = world.rng(f"listener {name}")
+        self.busy = 0
+        """Batches it has not given its verdict on."""
 
     def hand(self, process: Process, ticket: int, batch: object) -> None:
         assert isinstance(batch, ConsumeBatch)
@@ -79,6 +81,7 @@ class Listener:
         )
         self._witness.delivered(batch.queue, batch.messages, self._world.now)
         status = self._verdict(batch.messages)
+        self.busy += 1
         process_ms = self._rng.randrange(self._scenario.process_ms_max + 1)
         if self._rng.randrange(100) < self._scenario.slow_of_100:
             process_ms *= 1 + self._rng.randrange(100)
@@ -86,6 +89,7 @@ class Listener:
         def done() -> None:
             if not process.alive:
                 return
+            self.busy -= 1
             final = status is ConsumeStatus.CONSUME_SUCCESS
             for offset, number in pairs:
                 self._witness.done(batch.queue, offset, number, final=final)

@@ -47,6 +47,20 @@ class LedgerTables(NamedTuple):
     handoffs: DataFrame
     rebalances: DataFrame
 
+    def collect(self) -> cost.Costs:
+        """The rows, in the order of `groups.cost`."""
+        moved = self.handoffs.orderBy("group", "first_delivery_ms", "broker", "topic", "queue")
+        paid = self.rebalances.selectExpr(
+            "* except (started_at)", "unix_millis(started_at) as started_at"
+        )
+        return cost.Costs(
+            [msgspec.convert(row.asDict(), cost.Handoff) for row in moved.collect()],
+            [
+                msgspec.convert(row.asDict(), cost.Rebalance)
+                for row in paid.orderBy("group", "started_at").collect()
+            ],
+        )
+
 
 def read_topic(spark: SparkSession, nameservers: str, topic: str) -> DataFrame:
     """All messages of a topic. `nameservers`: `host:port`, several by `;`."""
@@ -77,6 +91,12 @@ def ledger_tables(spark: SparkSession, nameservers: str, out_dir: str | Path) ->
         noted.unpersist()
     handoffs, rebalances = (spark.read.parquet(str(folder / n)) for n in ("handoffs", "rebalances"))
     return LedgerTables(handoffs, rebalances)
+
+
+def read_ledger(spark: SparkSession, nameservers: str) -> list[Record]:
+    """All records, on the driver: for charts of one run, not for the ledger of a year."""
+    bodies = read_topic(spark, nameservers, LEDGER_TOPIC).select("body").collect()
+    return [record for row in bodies for record in ledger.decode(bytes(row.body))]
 
 
 def ledger_records(messages: DataFrame) -> DataFrame:

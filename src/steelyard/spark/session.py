@@ -56,9 +56,11 @@ CONF: Mapping[str, str] = {
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
 
+QUICK_START = "-XX:TieredStopAtLevel=1"
+"""The first compiler only: short jobs never earn back what the second one costs."""
+
 JAVA_OPTIONS = (
-    # Short jobs never earn back what the second compiler costs; G1 of Java 25.0.0 to 25.0.2 corrupts data (SPARK-55852).
-    "-XX:TieredStopAtLevel=1",
+    # G1 of Java 25.0.0 to 25.0.2 corrupts data (SPARK-55852).
     "-XX:+UseSerialGC",
     "-Djdk.lang.Process.launchMechanism=VFORK",
     "-Xmx2g",
@@ -84,18 +86,20 @@ OPENED = (
 """Packages that Spark reaches into. Source: org.apache.spark.launcher.JavaModuleOptions."""
 
 
-def session(**conf: str) -> SparkSession:
+def session(*, optimize: bool = False, **conf: str) -> SparkSession:
     """The session of this process, made at the first call.
 
-    `conf` holds Spark settings with `_` for `.` in their names (`spark_master="local[4]"`); those of
-    Spark itself (master, driver) count at the first call only. Raises SteelyardError without a Java.
+    `optimize` is for scans of millions of rows: Java compiles them twice, which costs seconds of both
+    cores and then halves its time per row. `conf` holds Spark settings with `_` for `.` in their names
+    (`spark_master="local[4]"`). `optimize`, and what Spark reads at its start (master, driver), count
+    at the first call only. Raises SteelyardError without a Java.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     settings = {**CONF, **{name.replace("_", "."): value for name, value in conf.items()}}
     if SparkContext._gateway is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        with _gateway():
+        with _gateway(optimize):
             return _built(SparkSession.builder, settings)
     return _built(SparkSession.builder, settings)
 
@@ -158,11 +162,11 @@ def java_version(java: Path) -> int | None:
 
 
 @contextmanager
-def _gateway() -> Iterator[None]:
+def _gateway(optimize: bool) -> Iterator[None]:
     """Start the JVM, and let pyspark find it (`pyspark.java_gateway.launch_gateway`) within the block."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "gateway"
-        process = _started(find_java(), told)
+        process = _started(find_java(), told, optimize)
         port, secret = _told(process, told)
     # The JVM ends when this pipe closes, at the latest with our process.
     assert process.stdin is not None
@@ -182,7 +186,7 @@ def _gateway() -> Iterator[None]:
                 del os.environ[name]
 
 
-def _started(java: Path, told: Path) -> subprocess.Popen[bytes]:
+def _started(java: Path, told: Path, optimize: bool) -> subprocess.Popen[bytes]:
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars" / "*"
@@ -195,6 +199,7 @@ def _started(java: Path, told: Path) -> subprocess.Popen[bytes]:
     }
     log_settings = Path(__file__).with_name("log4j2.properties")
     command = [str(java), "-cp", str(jars), *JAVA_OPTIONS]
+    command += [] if optimize else [QUICK_START]
     command += [f"-Dlog4j2.configurationFile={log_settings.as_uri()}"]
     command += ["-XX:+IgnoreUnrecognizedVMOptions", "-Dio.netty.tryReflectionSetAccessible=true"]
     command += [f"--add-opens={package}=ALL-UNNAMED" for package in OPENED]

@@ -134,8 +134,8 @@ class RocketMQReader(DataSourceReader):
         # Arrow and numpy are the workers' business: planning does without them.
         from steelyard.spark.pull import batches
 
-        assert isinstance(partition, QueueRange)
-        yield from batches(partition, self._options)
+        if isinstance(partition, QueueRange):  # else Spark's stand-in for an empty list of them
+            yield from batches(partition, self._options)
 
     # -- planning ----------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ Failures are `OSError` or `StorageError`; a full disk is `OSError` with ENOSPC o
 `DiskFullError`. A call that failed may have done part of its work: `Files` sees to the rest.
 
 Threads: the store calls everything from one thread, but for `Unsynced.sync`, which calls `exists`,
-`open`, `sync_folder`, and on files of its own `sync` and `close`, from another.
+`open_existing`, `sync_folder`, and on files of its own `sync` and `close`, from another.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ class Disk(Protocol):
 
     def open(self, path: str, /) -> File:
         """Open a file, made if it is missing; its folder must be there."""
+
+    def open_existing(self, path: str, /) -> File | None:
+        """Open a file; None if it is missing. Never makes one: another thread may remove it meanwhile."""
 
     def list(self, folder: str, /) -> list[str]:
         """The names in a folder, sorted; none if it is missing."""

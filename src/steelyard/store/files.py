@@ -37,10 +37,10 @@ class Unsynced(msgspec.Struct, frozen=True):
         is not known what it has, and nothing that waits for this may be acknowledged.
         """
         for path in self.paths:
-            if not self.disk.exists(path):
-                continue
             try:
-                file = self.disk.open(path)
+                file = self.disk.open_existing(path)
+                if file is None:
+                    continue
                 try:
                     file.sync()
                 finally:

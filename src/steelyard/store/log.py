@@ -154,21 +154,25 @@ class Log:
         count_max: int,
         bytes_max: int,
         tag_codes: frozenset[int] | None = None,
+        end: int | None = None,
     ) -> Slice:
         """Entries from `offset` on: at most `count_max`, at most `bytes_max` bytes but always one.
+
+        `end`: as if the log ended there; None or more than max_offset is max_offset.
 
         With `tag_codes` only entries with one of these codes; a bounded number of entries is looked
         at, so an empty slice with a `next_offset` past `offset` means: read on. A slice ends where a
         segment ends. Outside min_offset .. max_offset the slice is empty and `next_offset` the
         nearest of the two.
         """
-        if not self.min_offset <= offset < self.max_offset:
-            nearest = max(self.min_offset, min(offset, self.max_offset))
+        end = self.max_offset if end is None else min(end, self.max_offset)
+        if not self.min_offset <= offset < end:
+            nearest = max(self.min_offset, min(offset, end))
             return Slice(b"", 0, nearest, nearest)
         segment = self._segment_at(offset)
         if tag_codes is not None:
-            return self._read_tagged(segment, offset, count_max, bytes_max, tag_codes)
-        rows = segment.rows(offset, count_max)
+            return self._read_tagged(segment, offset, end, count_max, bytes_max, tag_codes)
+        rows = segment.rows(offset, min(count_max, end - offset))
         count = len(rows) // ROW_BYTES
         begin = ROW.unpack_from(rows)[0]
         limit = begin + bytes_max
@@ -184,6 +188,7 @@ class Log:
         self,
         segment: Segment,
         offset: int,
+        end: int,
         count_max: int,
         bytes_max: int,
         tag_codes: frozenset[int],
@@ -192,7 +197,7 @@ class Log:
         count = total = 0
         runs: list[list[int]] = []
         next_offset = offset
-        stop = offset + SCAN_ROWS_MAX
+        stop = min(offset + SCAN_ROWS_MAX, end)
         piece = count_max
         while next_offset < stop and count < count_max:
             rows = segment.rows(next_offset, min(piece, _SCAN_ROWS, stop - next_offset))

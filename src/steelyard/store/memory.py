@@ -91,6 +91,9 @@ class MemoryDisk:
             file = self.files[path] = MemoryFile(self)
         return file
 
+    def open_existing(self, path: str) -> MemoryFile | None:
+        return self.open(path) if path in self.files else None
+
     def list(self, folder: str) -> list[str]:
         paths = [*self.files, *(name for name in self.folders if name)]
         return sorted(

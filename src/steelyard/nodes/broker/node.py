@@ -102,10 +102,14 @@ class BrokerNode:
 
     def start(self, now: int) -> list[Effect]:
         config, store = self._config, self._store
+        if (
+            config.flush == "sync"
+        ):  # what a killed process wrote may not be on the disk, but will be read
+            store.take_dirty().sync()
         self._topics = Topics(config, store.table("topics"), now)
         self._groups = ConsumerGroups(store.table("groups"), now)
         self._statistics = Statistics(now)
-        offsets = Offsets(self._topics, self._committed, store, self._ledger)
+        offsets = Offsets(self._topics, self._committed, store, self._durability, self._ledger)
         self._pulls = Pulls(
             config,
             store,
@@ -114,9 +118,12 @@ class BrokerNode:
             self._registry,
             offsets,
             self._ledger,
+            self._durability,
             self._statistics,
         )
-        self._writer = Writer(store, self._pulls, self._statistics, config.address)
+        self._writer = Writer(
+            store, self._pulls, self._durability, self._statistics, config.address
+        )
         self._registration = Registration(config, self._topics, self._calls)
         self._schedule = Schedule(store, store.table("schedule"), self._topics, self._writer)
         self._clients = Clients(
@@ -282,7 +289,8 @@ class BrokerNode:
                 if not self._stopped:
                     self._due(key, now, effects)
             case Flushed(ticket):
-                self._durability.flushed(ticket, effects)
+                for log in self._durability.flushed(ticket, effects):
+                    self._pulls.wake(log.topic, log.queue_id, now, effects)
             case Asked(call_id, call):
                 assert isinstance(call, Stop)
                 self._stop(call_id, now, effects)
@@ -344,6 +352,7 @@ class BrokerNode:
         ledger = self._ledger
         if ledger.urgent or (ledger.due_at is not None and ledger.due_at <= now):
             self._write_ledger(now, effects)
+        self._durability.follow_up(effects)
         if ledger.due_at is not None and self._ledger_at is None:
             self._ledger_at = ledger.due_at
             effects.append(SetTimer(LEDGER_TIMER, ledger.due_at))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.door import Peer, reply
+from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.ledger import Ledger
 from steelyard.nodes.broker.topics import Topics, check_group
 from steelyard.nodes.seam import Effect
@@ -111,10 +112,18 @@ class Committed:
 class Offsets:
     """The handlers of the codes above."""
 
-    def __init__(self, topics: Topics, committed: Committed, store: Store, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        topics: Topics,
+        committed: Committed,
+        store: Store,
+        durability: Durability,
+        ledger: Ledger,
+    ) -> None:
         self._topics = topics
         self._committed = committed
         self._store = store
+        self._durability = durability
         self._ledger = ledger
 
     def query(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
@@ -162,7 +171,8 @@ class Offsets:
     def max_offset(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
         header = headers.read(headers.QueueRequestHeader, request.ext)
         log = self._store.log(header.topic, header.queue_id)
-        return reply(request, ext={"offset": "0" if log is None else str(log.max_offset)})
+        offset = 0 if log is None else self._durability.readable_end(log)
+        return reply(request, ext={"offset": str(offset)})
 
     def min_offset(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
         header = headers.read(headers.QueueRequestHeader, request.ext)

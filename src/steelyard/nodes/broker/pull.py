@@ -23,6 +23,7 @@ from steelyard.groups.registry import BROADCASTING, Registry
 from steelyard.groups.subscriptions import TAG, parse_tags
 from steelyard.nodes.broker.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.door import FAQ, Peer, reply
+from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.holds import Holds, Pull
 from steelyard.nodes.broker.ledger import Delivery, Ledger
 from steelyard.nodes.broker.offsets import Offsets
@@ -59,6 +60,7 @@ class Pulls:
         registry: Registry,
         offsets: Offsets,
         ledger: Ledger,
+        durability: Durability,
         statistics: Statistics,
     ) -> None:
         self._config = config
@@ -68,6 +70,7 @@ class Pulls:
         self._registry = registry
         self._offsets = offsets
         self._ledger = ledger
+        self._durability = durability
         self._statistics = statistics
         self.holds = Holds(config.hold_waiting_max)
 
@@ -103,7 +106,7 @@ class Pulls:
 
     def _at_end(self, pull: Pull) -> bool:
         log = self._store.log(pull.topic, pull.queue_id)
-        return log is not None and pull.offset >= log.max_offset
+        return log is not None and pull.offset >= self._durability.readable_end(log)
 
     def expire(self, now: int, effects: list[Effect]) -> None:
         """Answer the pulls that waited long enough."""
@@ -201,7 +204,7 @@ class Pulls:
     def _attempt(self, pull: Pull, now: int) -> Command:
         """Look for messages; moves the pull past those its filter refuses."""
         log = self._store.log(pull.topic, pull.queue_id)
-        low, high = (0, 0) if log is None else (log.min_offset, log.max_offset)
+        low, high = (0, 0) if log is None else (log.min_offset, self._durability.readable_end(log))
         offset = pull.offset
         self._statistics.missed += 1
         if log is None or high == 0:
@@ -217,7 +220,7 @@ class Pulls:
             code = ResponseCode.PULL_NOT_FOUND
             return _found_nothing(pull, code, "OFFSET_OVERFLOW_ONE", offset, low, high)
         try:
-            found = log.read(offset, pull.count_max, pull.bytes_max, pull.codes)
+            found = log.read(offset, pull.count_max, pull.bytes_max, pull.codes, high)
         except StorageError as error:  # the puller's bad luck, not that of a producer who woke it
             return reply(pull.request, ResponseCode.SYSTEM_ERROR, str(error))
         if found.count == 0:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from steelyard.nodes.broker.door import host_of
+from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.pull import Pulls
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.seam import Effect
@@ -48,9 +49,17 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 class Writer:
     """See the module's text."""
 
-    def __init__(self, store: Store, pulls: Pulls, statistics: Statistics, address: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        pulls: Pulls,
+        durability: Durability,
+        statistics: Statistics,
+        address: str,
+    ) -> None:
         self._store = store
         self._pulls = pulls
+        self._durability = durability
         self._statistics = statistics
         self.host = host_of(address)
         self._host_flag = STORE_HOST_V6 if len(self.host) > 8 else 0
@@ -68,7 +77,8 @@ class Writer:
         log.append(record, tag_code_of(draft.properties), now)
         self._statistics.put_messages += 1
         self._statistics.put_bytes += len(record)
-        self._pulls.wake(topic, queue_id, now, effects)
+        if self._durability.wrote(log, offset):
+            self._pulls.wake(topic, queue_id, now, effects)
         return Place(offset, address)
 
     def write_many(
@@ -90,7 +100,8 @@ class Writer:
         log.append_many(entries, now)
         self._statistics.put_messages += len(entries)
         self._statistics.put_bytes += address - addresses[0]
-        self._pulls.wake(topic, queue_id, now, effects)
+        if self._durability.wrote(log, offset):
+            self._pulls.wake(topic, queue_id, now, effects)
         return offset, addresses
 
     def _record(

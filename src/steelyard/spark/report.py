@@ -1,0 +1,269 @@
+"""The report of a run as one HTML file that needs nothing else: charts, tables and the check line.
+
+    write_report("out/report.html", held=records, rebalances=…, handoffs=…, delays=…, totals=Totals(…))
+
+The text chart for the terminal is `ownership_chart`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from steelyard.groups.cost import Handoff, Rebalance, backlogs
+from steelyard.groups.ledger import Record
+from steelyard.spark.ownership import (
+    Holding,
+    busiest_group,
+    clock,
+    deliveries_of,
+    holdings,
+    letters,
+    ownership_chart,
+)
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as plots
+
+__all__ = ["Totals", "ownership_chart", "write_report"]
+
+COLOURS = (
+    "#2f6db5",
+    "#d1772b",
+    "#3b9a5a",
+    "#8a56ac",
+    "#c2413b",
+    "#2a9d9d",
+    "#b58a1f",
+    "#c65a9b",
+    "#5d6d7e",
+    "#7a8f2a",
+)
+MOMENTS_MAX = 1_500
+"""Points of a line: more would only make the file larger. Peaks are kept."""
+HANDOFFS_MAX = 1_000
+"""Rows of the table of hand-offs; the Parquet table has all."""
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """The check of a run. `consumed` counts distinct messages, `duplicates` deliveries beyond the first of each."""
+
+    published: int
+    consumed: int
+    lost: int
+    duplicates: int
+
+    def line(self) -> str:
+        return (
+            f"published {self.published:,}, consumed {self.consumed:,} distinct,"
+            f" lost {self.lost:,}, duplicates {self.duplicates:,}"
+        )
+
+
+def write_report(
+    path: str | Path,
+    *,
+    held: Iterable[Record],
+    rebalances: Sequence[Rebalance],
+    handoffs: Sequence[Handoff],
+    delays: Sequence[Mapping[str, object]],
+    totals: Totals,
+    group: str | None = None,
+    title: str = "Steelyard: what the rebalances cost",
+) -> Path:
+    """Write the report and return its path; the folder is made.
+
+    `held`: the records of the ledger; `delays`: rows of `pipeline.carrier_delays` as mappings. Shows
+    one group, the busiest one unless told.
+    """
+    from jinja2 import Environment
+    from plotly.offline import get_plotlyjs
+
+    records = list(held)
+    group = busiest_group(records) if group is None else group
+    spans = holdings(records, group)
+    names = letters(spans)
+    colours = {client: COLOURS[n % len(COLOURS)] for n, client in enumerate(names)}
+    mine = [row for row in rebalances if row.group == group]
+    moved = sorted((row for row in handoffs if row.group == group), key=lambda row: -row.pause_ms)
+    template = Environment(autoescape=True).from_string(
+        Path(__file__).with_name("report.html.j2").read_text("utf-8")
+    )
+    page = template.render(
+        title=title,
+        group=group,
+        began=clock(min((span.start for span in spans), default=0)),
+        ended=clock(max((span.end for span in spans), default=0)),
+        totals=totals,
+        cards=_cards(mine, moved, names),
+        names=names,
+        colours=colours,
+        rebalances=[_rebalance_row(row) for row in mine],
+        handoffs=[_handoff_row(row) for row in moved[:HANDOFFS_MAX]],
+        held_plot=_html(_held_plot(spans, names, colours, mine)),
+        backlog_plot=_html(_backlog_plot(records, group, mine)),
+        delay_plot=_html(_delay_plot(delays)),
+        plotly_js=get_plotlyjs(),
+    )
+    out = Path(path)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page, "utf-8")
+    return out
+
+
+# -- words and numbers ------------------------------------------------------------------------------
+
+
+def _cards(
+    rebalances: Sequence[Rebalance], handoffs: Sequence[Handoff], names: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    longest = max((row.pause_ms for row in handoffs), default=0)
+    return [
+        ("members", f"{len(names):,}"),
+        ("rebalances", f"{len(rebalances):,}"),
+        ("queues moved", f"{len(handoffs):,}"),
+        ("longest pause", _duration(longest)),
+        ("duplicates in rebalances", f"{sum(row.duplicates for row in rebalances):,}"),
+    ]
+
+
+def _duration(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return "–"
+    return f"{milliseconds:,} ms" if milliseconds < 10_000 else f"{milliseconds / 1000:,.1f} s"
+
+
+def _rebalance_row(row: Rebalance) -> dict[str, object]:
+    return {
+        "started": clock(row.started_at),
+        "trigger": row.trigger,
+        "before": row.members_before,
+        "after": row.members_after,
+        "moved": row.queues_moved,
+        "p50": _duration(row.pause_p50_ms if row.queues_moved else None),
+        "p99": _duration(row.pause_p99_ms if row.queues_moved else None),
+        "most": _duration(row.pause_max_ms if row.queues_moved else None),
+        "duplicates": f"{row.duplicates:,}",
+        "spike": "–" if row.spike is None else f"{row.spike:,.1f}×",
+        "drain": _duration(row.drain_ms),
+    }
+
+
+def _handoff_row(row: Handoff) -> dict[str, object]:
+    return {
+        "queue": f"{row.topic} {row.broker}:{row.queue}",
+        "old": row.from_client,
+        "new": row.to_client,
+        "first": clock(row.first_delivery_ms),
+        "pause": _duration(row.pause_ms),
+        "duplicates": f"{row.duplicates:,}",
+        "rebalance": row.rebalance,
+    }
+
+
+# -- charts -----------------------------------------------------------------------------------------
+
+
+def _html(figure: plots.Figure) -> str:
+    html: str = figure.to_html(
+        full_html=False, include_plotlyjs=False, config={"displaylogo": False}
+    )
+    return html
+
+
+def _moment(at: int) -> datetime:
+    # Without a zone, for plotly writes zones out and the page says UTC.
+    return datetime.fromtimestamp(at / 1000, UTC).replace(tzinfo=None)
+
+
+def _figure(height: int, **layout: object) -> plots.Figure:
+    import plotly.graph_objects as plots
+
+    margin = {"l": 10, "r": 10, "t": 30, "b": 10}
+    figure = plots.Figure()
+    figure.update_layout(template="plotly_white", height=height, margin=margin, **layout)
+    return figure
+
+
+def _mark_rebalances(figure: plots.Figure, rebalances: Sequence[Rebalance]) -> None:
+    for row in rebalances:
+        figure.add_vline(
+            x=_moment(row.started_at), line_dash="dash", line_color="#9aa4b0", line_width=1
+        )
+        figure.add_annotation(
+            x=_moment(row.started_at),
+            y=1,
+            yref="paper",
+            yanchor="bottom",
+            text=row.trigger,
+            showarrow=False,
+            font={"size": 10, "color": "#5b6675"},
+        )
+
+
+def _held_plot(
+    spans: Sequence[Holding],
+    names: Mapping[str, str],
+    colours: Mapping[str, str],
+    rebalances: Sequence[Rebalance],
+) -> plots.Figure:
+    queues = list(dict.fromkeys(span.queue for span in spans))
+    figure = _figure(90 + 24 * len(queues), barmode="overlay", legend_title_text="member")
+    for client, letter in names.items():
+        mine = [span for span in spans if span.client == client]
+        figure.add_bar(
+            orientation="h",
+            name=letter,
+            y=[span.queue for span in mine],
+            base=[_moment(span.start) for span in mine],
+            # A bar must be wide enough to be seen.
+            x=[max(span.end - span.start, 1) for span in mine],
+            marker_color=colours[client],
+            customdata=[[client, clock(span.start), clock(span.end)] for span in mine],
+            hovertemplate="%{y}<br>%{customdata[0]}<br>%{customdata[1]} to %{customdata[2]}<extra></extra>",
+        )
+    figure.update_xaxes(type="date")
+    figure.update_yaxes(categoryorder="array", categoryarray=queues[::-1], type="category")
+    _mark_rebalances(figure, rebalances)
+    return figure
+
+
+def _backlog_plot(
+    records: Sequence[Record], group: str, rebalances: Sequence[Rebalance]
+) -> plots.Figure:
+    times, totals = backlogs(deliveries_of(records, group))
+    step = max(1, -(-len(times) // MOMENTS_MAX))
+    figure = _figure(300, showlegend=False)
+    figure.add_scatter(
+        x=[_moment(at) for at in times[::step]],
+        y=[max(totals[n : n + step]) for n in range(0, len(totals), step)],
+        line_shape="hv",
+        fill="tozeroy",
+        line_color=COLOURS[0],
+        hovertemplate="%{x|%H:%M:%S}: %{y:,} messages<extra></extra>",
+    )
+    figure.update_yaxes(title_text="messages", rangemode="tozero")
+    _mark_rebalances(figure, rebalances)
+    return figure
+
+
+def _delay_plot(delays: Sequence[Mapping[str, object]]) -> plots.Figure:
+    figure = _figure(340, barmode="group")
+    carriers = [row["carrier"] for row in delays]
+    for n, (column, name) in enumerate(
+        (
+            ("dep_delay_mean", "departure, mean"),
+            ("arr_delay_mean", "arrival, mean"),
+            ("dep_delay_p95", "departure, 95 % below"),
+            ("arr_delay_p95", "arrival, 95 % below"),
+        )
+    ):
+        figure.add_bar(
+            x=carriers, y=[row[column] for row in delays], name=name, marker_color=COLOURS[n]
+        )
+    figure.update_yaxes(title_text="minutes")
+    return figure

@@ -1,0 +1,73 @@
+"""A nameserver and two brokers in this process, on free ports, for the public API's tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from steelyard.config import BrokerConfig
+from steelyard.live.loops import Background
+from steelyard.live.server import Server, registered, serve_broker, serve_nameserver
+
+
+class Servers:
+    """A small cluster on a loop of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._background = Background()
+        self._folder = folder
+        self._nameserver = self._background.wait(serve_nameserver(port=0))
+        self.nameservers = self._nameserver.address
+        self._brokers: dict[str, Server] = {}
+        for name in ("broker-a", "broker-b"):
+            self.start_broker(name)
+
+    def start_broker(self, name: str, port: int = 0) -> None:
+        config = BrokerConfig(name=name, nameservers=(self.nameservers,))
+
+        async def start() -> Server:
+            server = await serve_broker(str(self._folder / name), port=port, config=config)
+            await registered(name, server.address, config.nameservers)
+            return server
+
+        self._brokers[name] = self._background.wait(start(), 10)
+
+    def stop_broker(self, name: str) -> int:
+        """Stop one broker cleanly; the port it had."""
+        server = self._brokers.pop(name)
+        self._background.wait(server.stop(), 15)
+        return int(server.address.rpartition(":")[2])
+
+    def stop(self) -> None:
+        for name in list(self._brokers):
+            self.stop_broker(name)
+        self._background.wait(self._nameserver.stop(), 15)
+        self._background.loop.call_soon_threadsafe(self._background.loop.stop)
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    servers = Servers(tmp_path_factory.mktemp("brokers"))
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture(scope="session")
+def nameservers(servers: Servers) -> str:
+    return servers.nameservers
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], object]], None]:
+    """Waits until a state is reached; fails after a generous deadline."""
+
+    def wait(holds: Callable[[], object], seconds: float = 20.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, "the state was not reached"
+            time.sleep(0.005)
+
+    return wait

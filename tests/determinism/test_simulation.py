@@ -1,0 +1,54 @@
+"""The same seed does the same, in any process, whatever the hash seed."""
+
+import os
+import subprocess
+import sys
+
+from steelyard.sim.__main__ import main, summary
+from steelyard.sim.run import run
+from steelyard.sim.swarm import draw
+
+SEEDS = "1..4"
+
+
+def simulate(hash_seed: str, *options: str) -> str:
+    """What `python -m steelyard.sim --seeds` prints, without the line with the speed."""
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-m", "steelyard.sim", "--seeds", SEEDS, *options]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout[: done.stdout.rindex("\n4 seeds")]
+
+
+def test_digests_do_not_depend_on_the_process_or_its_hash_seed() -> None:
+    first = simulate("1", "--processes", "1")
+    assert first == simulate("2", "--processes", "2")
+    assert first == "\n".join(summary(run(draw(seed))) for seed in range(1, 5))
+
+
+def test_looking_closer_changes_nothing() -> None:
+    scenario = draw(5)
+    plain, traced = run(scenario), run(scenario, readable=True, check_every=7)
+    assert plain.digest == traced.digest
+    assert plain.counts == traced.counts
+    assert traced.lines
+
+
+def test_different_seeds_do_different_things() -> None:
+    assert len({run(draw(seed)).digest for seed in range(10, 20)}) == 10
+
+
+def test_the_command_says_what_came_of_it(capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
+    assert main(["--seed", "6"]) == 0
+    assert run(draw(6)).digest[:16] in capsys.readouterr().out
+    assert main(["--seed", "6", "--show"]) == 0
+    file = tmp_path / "six.toml"
+    file.write_text(capsys.readouterr().out)
+    assert main(["--scenario", str(file), "--trace"]) == 0
+    assert run(draw(6)).digest[:16] in capsys.readouterr().out
+    file.write_text("members = 0\nmessages = 5\nsettle_ms = 1000\n")
+    assert main(["--scenario", str(file)]) == 1
+    failed = capsys.readouterr().out
+    assert "FAILED" in failed
+    assert f"replay: python -m steelyard.sim --scenario {file} --trace" in failed
+    assert main(["--seeds", "9..1"]) == 2
+    assert main(["--scenario", str(tmp_path / "none.toml")]) == 2

@@ -1,0 +1,185 @@
+"""Known defects, planted: the simulator must find each. A checker that cannot fail checks nothing."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from steelyard.allocate import contiguous
+from steelyard.allocate.plan import Claim, Plan
+from steelyard.config import BrokerConfig, ConsumerConfig
+from steelyard.consume.process_queue import ProcessQueue
+from steelyard.nodes.broker.node import BrokerNode
+from steelyard.nodes.consumer import holdings
+from steelyard.nodes.consumer.node import ConsumerNode
+from steelyard.nodes.seam import Due, Effect, Event, Node, Received, Send
+from steelyard.sim.cluster import Parts
+from steelyard.sim.disk import Mount, SimFile
+from steelyard.sim.run import run
+from steelyard.sim.scenario import Fault, Scenario, load
+from steelyard.store.store import Store
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.command import Command
+
+FOLDER = Path(__file__).parents[2] / "scenarios"
+
+SLOW = Scenario(seed=1, queues=2, members=2, messages=60, process_ms_max=200, settle_ms=60_000)
+KILL = Scenario(
+    seed=2,
+    messages=100,
+    settle_ms=60_000,
+    faults=(Fault(kind="kill_broker", at_ms=10_300, for_ms=3_000),),
+)
+
+
+def failure(scenario: Scenario, parts: Parts) -> str:
+    """The rule that was broken; the same scenario is fine with sound nodes."""
+    assert run(scenario).failure is None
+    found = run(scenario, parts=parts).failure
+    assert found is not None, "the planted defect was not found"
+    return found
+
+
+def test_a_consumer_that_commits_what_is_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hasty(ProcessQueue):
+        @property
+        def committable(self) -> int:
+            return self.next_offset
+
+    assert run(SLOW).failure is None
+    monkeypatch.setattr(holdings, "ProcessQueue", Hasty)
+    found = run(SLOW).failure
+    assert found is not None
+    assert "is not finished" in found
+
+
+def test_a_broker_that_acknowledges_what_the_kernel_does_not_have() -> None:
+    assert "is lost" in failure(KILL, Parts(disk=LazyMount))
+
+
+class LazyFile:
+    """Keeps writes in the process until `sync`, as a buffered file does."""
+
+    def __init__(self, file: SimFile) -> None:
+        self._file = file
+        self._data = bytearray(file.read(0, file.size()))
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def read(self, position: int, size: int) -> bytes:
+        return bytes(self._data[position : position + size])
+
+    def write(self, position: int, data: bytes) -> None:
+        self._data[position : position + len(data)] = data
+
+    def truncate(self, size: int) -> None:
+        del self._data[size:]
+
+    def sync(self) -> None:
+        self._file.truncate(0)
+        self._file.write(0, bytes(self._data))
+        self._file.sync()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class LazyMount(Mount):
+    def __init__(self, mount: Mount) -> None:
+        super().__init__(mount._disk, mount._generation)
+        self._open: dict[str, LazyFile] = {}
+
+    def open(self, path: str) -> SimFile:
+        if path not in self._open:
+            self._open[path] = LazyFile(super().open(path))
+        return self._open[path]  # type: ignore[return-value]  # a file all the same
+
+
+def test_a_broker_that_flushes_only_in_name() -> None:
+    class NeverSyncs(Mount):
+        def __init__(self, mount: Mount) -> None:
+            super().__init__(mount._disk, mount._generation)
+
+        def open(self, path: str) -> SimFile:
+            file = super().open(path)
+            if path.endswith(".log"):
+                file.sync = lambda: None  # type: ignore[method-assign]
+            return file
+
+    scenario = load((FOLDER / "power_loss.toml").read_text())
+    assert "is lost" in failure(scenario, Parts(disk=NeverSyncs))
+
+
+def test_a_broker_that_forgets_one_message_in_twenty() -> None:
+    class Forgetful(BrokerNode):
+        sends = 0
+
+        def handle(self, event: Event, now: int) -> list[Effect]:
+            effects = super().handle(event, now)
+            if isinstance(event, Received) and isinstance(event.message, Command):
+                if event.message.code == RequestCode.PULL_MESSAGE:
+                    self.sends += 1
+                if self.sends % 20 == 19:
+                    effects = [_skip_first(effect) for effect in effects]
+            return effects
+
+    def _skip_first(effect: Effect) -> Effect:
+        """A pull reply without its messages, that says to go on behind them."""
+        if isinstance(effect, Send) and isinstance(effect.message, Command) and effect.message.body:
+            ext = effect.message.ext
+            if "nextBeginOffset" in ext:
+                empty = Command(20, effect.message.opaque, effect.message.flag, ext)
+                return Send(effect.link, empty)
+        return effect
+
+    def build(config: BrokerConfig, store: Store, rng: Random) -> Node:
+        return Forgetful(config, store, rng)
+
+    found = failure(replace(SLOW, settle_ms=20_000), Parts(broker=build))
+    assert "is not finished" in found
+
+
+def everything_for_everyone(claims: Sequence[Claim], queues: Sequence) -> Plan:  # type: ignore[type-arg]
+    return Plan(tuple(c.member for c in claims), tuple(tuple(queues) for _ in claims))
+
+
+def the_last_queue_for_nobody(claims: Sequence[Claim], queues: Sequence) -> Plan:  # type: ignore[type-arg]
+    return contiguous.allocate(claims, queues[:-1])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "says"),
+    [
+        (everything_for_everyone, "is held by ['member-0', 'member-1']"),
+        (the_last_queue_for_nobody, "offset 0 of"),
+    ],
+)
+def test_an_allocation_that_breaks_its_laws(strategy: object, says: str) -> None:
+    def build(config: ConsumerConfig, rng: Random) -> Node:
+        return ConsumerNode(config, rng, strategy)  # type: ignore[arg-type]
+
+    assert says in failure(replace(SLOW, settle_ms=20_000), Parts(consumer=build))
+
+
+def test_members_that_rely_on_notifications_alone() -> None:
+    def build(config: ConsumerConfig, rng: Random) -> Node:
+        return ConsumerNode(dataclasses.replace(config, rebalance_interval_ms=10**9), rng)
+
+    scenario = load((FOLDER / "lost_notification.toml").read_text())
+    found = failure(replace(scenario, settle_ms=60_000), Parts(consumer=build))
+    assert "not well 60000 ms after the faults" in found
+
+
+def test_a_node_that_raises() -> None:
+    class Fragile(BrokerNode):
+        def handle(self, event: Event, now: int) -> list[Effect]:
+            assert not isinstance(event, Due), "planted"
+            return super().handle(event, now)
+
+    found = failure(SLOW, Parts(broker=Fragile))
+    assert "a node raised" in found
+    assert "planted" in found

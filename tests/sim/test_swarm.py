@@ -1,0 +1,56 @@
+"""200 seeds: the nodes keep every rule under whatever the seeds draw."""
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from steelyard.sim.__main__ import failure
+from steelyard.sim.run import Outcome
+from steelyard.sim.scenario import FAULT_KINDS, Fault, Scenario
+from steelyard.sim.swarm import draw, run_seeds, shrink
+
+SEEDS = range(1, 201)
+BLOCK = 20
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> Iterator[Iterator[Outcome]]:
+    """All seeds, in order; they are run while the tests ask for them."""
+    running = run_seeds(SEEDS)
+    yield running
+    running.close()  # type: ignore[attr-defined]  # a generator
+
+
+@pytest.mark.parametrize("first", SEEDS[::BLOCK])
+def test_seeds(first: int, outcomes: Iterator[Outcome]) -> None:
+    failures = []
+    for seed in range(first, first + BLOCK):
+        outcome = next(outcomes)
+        assert outcome.scenario.seed == seed
+        if outcome.failure is not None:
+            failures.append(failure(outcome, f"--seed {seed}"))
+    assert not failures, "\n".join(failures)
+
+
+def test_the_seeds_draw_every_fault_and_every_size() -> None:
+    scenarios = [draw(seed) for seed in SEEDS]
+    assert {fault.kind for s in scenarios for fault in s.faults} == set(FAULT_KINDS)
+    assert {s.brokers for s in scenarios} == {1, 2, 3}
+    assert {s.members for s in scenarios} == {1, 2, 3, 4, 5}
+    assert {s.strategy for s in scenarios} == {"AVG", "AVG_BY_CIRCLE"}
+    assert {s.flush for s in scenarios} == {"async", "sync"}
+
+
+def test_shrinking_keeps_what_the_failure_needs() -> None:
+    needed = Fault(kind="join", at_ms=7_000)
+    others = tuple(Fault(kind="stall", at_ms=n * 1_000) for n in range(5))
+    scenario = replace(draw(9), faults=(*others, needed), messages=200, members=5)
+
+    def fails(candidate: Scenario) -> bool:
+        return needed in candidate.faults and candidate.messages >= 10 and candidate.members >= 2
+
+    small = shrink(scenario, fails)
+    assert small.faults == (needed,)
+    assert (small.members, small.brokers, small.topics) == (2, 1, 1)
+    assert 10 <= small.messages < 20

@@ -1,0 +1,108 @@
+"""The HTML report: complete, escaped, and in need of nothing from elsewhere."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+from steelyard.groups import cost
+from steelyard.groups.ledger import Delivered, MemberJoined, Record
+from steelyard.spark.report import Totals, write_report
+
+EVIL = "m2<script>alert(1)</script>"
+
+
+def records() -> list[Record]:
+    found: list[Record] = []
+    for at, client, members in ((0, "m1", ("m1",)), (10_000, EVIL, ("m1", EVIL))):
+        found.append(
+            MemberJoined(
+                at=at, broker="a", group="g", client=client, cause="heartbeat", members=members
+            )
+        )
+    for n, client in ((1, "m1"), (2, "m1"), (12, EVIL), (13, EVIL)):
+        found.append(
+            Delivered(
+                at=n * 1000,
+                broker="broker-a",
+                group="g",
+                client=client,
+                topic="T",
+                queue=0,
+                until=n * 1000 + 500,
+                first=n * 10,
+                next=n * 10 + 10,
+                count=10,
+                stored=n * 1000 - 300,
+                backlog_max=10 * n,
+                backlog=1,
+            )
+        )
+    return found
+
+
+class Page(HTMLParser):
+    """What a browser would see: texts outside of scripts, and addresses it would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.loads: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+        self.loads += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if data.strip() and not {"script", "style"} & set(self.open):
+            self.texts.append(data.strip())
+
+
+def test_the_report_holds_everything(tmp_path: Path) -> None:
+    tables = cost.costs(records())
+    path = write_report(
+        tmp_path / "deep" / "report.html",
+        held=records(),
+        rebalances=tables.rebalances,
+        handoffs=tables.handoffs,
+        delays=[
+            {
+                "carrier": carrier,
+                "dep_delay_mean": 12.5,
+                "arr_delay_mean": None,
+                "dep_delay_p95": 60.0,
+                "arr_delay_p95": 70.0,
+            }
+            for carrier in ("UA", "AA")
+        ],
+        totals=Totals(published=1_000, consumed=1_000, lost=0, duplicates=7),
+    )
+    text = path.read_text("utf-8")
+    page = Page(text)
+    assert page.open == []
+    assert page.loads == []
+    assert "published 1,000, consumed 1,000 distinct, lost 0, duplicates 7" in page.texts
+    cells = page.texts[page.texts.index("started") :]
+    assert "left (closed)" not in cells
+    assert cells.count("joined") == 2
+    assert "300 ms" in cells  # stored 300 ms before its first delivery to the new owner
+    assert EVIL not in text.replace("\\u003c", "<").split("</style>")[0]
+    assert EVIL in page.texts  # as text, not as a script
+    assert text.count("Plotly.newPlot(") >= 3
+
+
+def test_a_report_of_nothing(tmp_path: Path) -> None:
+    totals = Totals(published=3, consumed=2, lost=1, duplicates=0)
+    path = write_report(
+        tmp_path / "r.html", held=[], rebalances=[], handoffs=[], delays=[], totals=totals
+    )
+    page = Page(path.read_text("utf-8"))
+    assert "no rebalance" in page.texts
+    assert 'class="check bad"' in path.read_text("utf-8")

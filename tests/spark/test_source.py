@@ -1,0 +1,283 @@
+"""The data source: planning and reading without Spark, against a peer that answers as Apache's servers do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from steelyard.errors import (
+    BrokerError,
+    CallTimeoutError,
+    ConfigError,
+    ConnectError,
+    ProtocolError,
+    RemotingError,
+    RouteError,
+    SteelyardError,
+)
+from steelyard.spark import columns, pull
+from steelyard.spark.options import read_options
+from steelyard.spark.source import SCHEMA, QueueRange, RocketMQDataSource, RocketMQReader
+from steelyard.wire.remoting import fastjson
+from steelyard.wire.remoting.bodies import BrokerData, QueueData, TopicRouteData
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+
+if TYPE_CHECKING:
+    from tests.spark.conftest import Peer
+
+Rows = list[tuple[int, int]]
+
+
+def reader(peer: Peer, **options: str) -> RocketMQReader:
+    return RocketMQReader(read_options({"nameservers": peer.address, "topic": "T"} | options))
+
+
+def ranges(peer: Peer, **options: str) -> list[tuple[int, int, int]]:
+    found = []
+    for one in reader(peer, **options).partitions():
+        assert isinstance(one, QueueRange)
+        found.append((one.queue_id, one.start, one.end))
+    return found
+
+
+def rows(peer: Peer, **options: str) -> Rows:
+    """(queue, offset) of everything that a read gives, in the order it comes."""
+    read = reader(peer, **options)
+    batches = [batch for one in read.partitions() for batch in read.read(one)]
+    return [
+        (queue, offset)
+        for batch in batches
+        for queue, offset in zip(
+            batch.column("queueId").to_pylist(),  # type: ignore[attr-defined]  # Arrow batches stand for rows here
+            batch.column("queueOffset").to_pylist(),  # type: ignore[attr-defined]
+            strict=True,
+        )
+    ]
+
+
+def test_the_schema_is_the_one_of_the_columns() -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    assert to_arrow_schema(SCHEMA, timezone="UTC") == columns.SCHEMA
+
+
+def test_a_schema_of_the_users_own_is_refused(peer: Peer) -> None:
+    source = RocketMQDataSource({"nameservers": peer.address, "topic": "T"})
+    with pytest.raises(ConfigError, match=r"leave \.schema\(\.\.\.\) out"):
+        source.reader(type(SCHEMA)(SCHEMA.fields[:1]))
+
+
+# -- planning ---------------------------------------------------------------------------------------
+
+
+def test_one_partition_per_queue_that_has_messages(peer: Peer) -> None:
+    peer.fill("T", 3, 10)
+    peer.queues["T"][1] = []
+    peer.least = 100
+    assert ranges(peer) == [(0, 100, 110), (2, 100, 110)]
+
+
+OFFSETS = [
+    ({"startingOffsets": '{"T": {"broker-a": {"0": 103}}}'}, [(0, 103, 110), (1, 100, 110)]),
+    ({"startingOffsets": '{"T": {"broker-a": {"0": -2}}}'}, [(0, 100, 110), (1, 100, 110)]),
+    ({"endingOffsets": '{"T": {"broker-a": {"1": 101}}}'}, [(0, 100, 110), (1, 100, 101)]),
+    ({"endingOffsets": '{"T": {"broker-a": {"1": -1}}}'}, [(0, 100, 110), (1, 100, 110)]),
+    ({"endingOffsets": '{"T": {"broker-a": {"1": 100}}}'}, [(0, 100, 110)]),
+    ({"queues": "broker-a:1"}, [(1, 100, 110)]),
+    ({"queues": "broker-a"}, [(0, 100, 110), (1, 100, 110)]),
+    (
+        {"startingOffsets": '{"T": {"broker-a": {"0": 7}}}', "failOnDataLoss": "false"},
+        [(0, 100, 110), (1, 100, 110)],
+    ),
+    (
+        {"endingOffsets": '{"T": {"broker-a": {"0": 700}}}', "failOnDataLoss": "false"},
+        [(0, 100, 110), (1, 100, 110)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), OFFSETS)
+def test_offsets(peer: Peer, options: dict[str, str], expected: list[tuple[int, int, int]]) -> None:
+    peer.fill("T", 2, 10)
+    peer.least = 100
+    assert ranges(peer, **options) == expected
+
+
+REFUSED = [
+    ({"topic": "U"}, RouteError, "knows no topic 'U'"),
+    ({"queues": "broker-b"}, ConfigError, "option 'queues' names broker-b; the queues are broker-a:0, broker-a:1"),
+    ({"queues": "broker-a:2"}, ConfigError, "option 'queues' names broker-a:2"),
+    (
+        {"startingOffsets": '{"T": {"broker-a": {"2": 1}}}'},
+        ConfigError,
+        "option 'startingOffsets' names queue 2 of broker 'broker-a' for topic 'T'; its queues are broker-a:0, broker-a:1",
+    ),
+    (
+        {"startingOffsets": '{"T": {"broker-a": {"0": 7}}}'},
+        ConfigError,
+        "data loss: queue 0 of topic 'T' on broker 'broker-a' starts at 100, but 7 was asked for",
+    ),
+    (
+        {"endingOffsets": '{"T": {"broker-a": {"0": 111}}}'},
+        ConfigError,
+        "ends at 110, but 111 was asked for. Set option 'failOnDataLoss' to false",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("options", "kind", "words"), REFUSED)
+def test_what_cannot_be_planned_says_why(
+    peer: Peer, options: dict[str, str], kind: type[SteelyardError], words: str
+) -> None:
+    peer.fill("T", 2, 10)
+    peer.least = 100
+    with pytest.raises(kind) as caught:
+        ranges(peer, **options)
+    assert words in str(caught.value)
+
+
+def test_the_next_nameserver_is_asked_when_one_is_down(peer: Peer) -> None:
+    peer.fill("T", 1, 10)
+    assert ranges(peer, nameservers=f"127.0.0.1:1;{peer.address}") == [(0, 0, 10)]
+    with pytest.raises(ConnectError, match=r"cannot connect to 127\.0\.0\.1:1"):
+        ranges(peer, nameservers="127.0.0.1:1")
+
+
+def test_queues_that_cannot_be_read_are_left_out(peer: Peer) -> None:
+    peer.fill("T", 2, 10)
+    route = TopicRouteData(
+        (
+            QueueData("broker-a", 2, 2, 2),  # write only
+            QueueData("broker-b", 1, 8, 6),
+            QueueData("broker-c", 4, 4, 6),  # without an address
+        ),
+        (
+            BrokerData("C", "broker-a", {0: peer.address}),
+            BrokerData("C", "broker-b", {2: "127.0.0.1:1", 1: peer.address}),
+        ),
+    )
+    peer.replies[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda _: Command(
+        0, body=fastjson.write(route)
+    )
+    assert ranges(peer) == [(0, 0, 10)]
+
+
+# -- reading ----------------------------------------------------------------------------------------
+
+
+def test_every_message_once_and_in_order(peer: Peer) -> None:
+    peer.fill("T", 2, 100)
+    assert rows(peer) == [(queue, offset) for queue in (0, 1) for offset in range(100)]
+    pulls = [one for one in peer.asked if one.code == RequestCode.PULL_MESSAGE]
+    assert len(pulls) == 2 * 4  # 32 messages each, as Apache gives them
+    assert pulls[0].ext["sysFlag"] == "4"
+    assert pulls[0].ext["subscription"] == "*"
+
+
+def test_a_range_ends_where_it_should_though_a_broker_gives_more(peer: Peer) -> None:
+    peer.fill("T", 1, 100)
+    full = peer.pull
+    peer.replies[RequestCode.PULL_MESSAGE] = lambda request: full_pull(full, request)
+    ending = '{"T": {"broker-a": {"0": 40}}}'
+    assert rows(peer, endingOffsets=ending) == [(0, offset) for offset in range(40)]
+
+
+def full_pull(answer: Callable[..., Command], request: Command) -> Command:
+    from steelyard.wire.remoting import headers
+
+    header = headers.read(headers.PullMessageRequestHeader, {**request.ext, "maxMsgNums": "32"})
+    return answer(header)
+
+
+def test_messages_that_arrive_later_are_not_read(peer: Peer) -> None:
+    peer.fill("T", 1, 10)
+    read = reader(peer)
+    (only,) = read.partitions()
+    peer.fill("T", 1, 20)
+    assert sum(batch.num_rows for batch in read.read(only)) == 10  # type: ignore[attr-defined]
+
+
+def test_small_replies_are_decoded_together(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer.fill("T", 1, 200)
+    monkeypatch.setattr(pull, "ROWS_MIN", 64)
+    read = reader(peer)
+    (only,) = read.partitions()
+    sizes = [batch.num_rows for batch in read.read(only)]  # type: ignore[attr-defined]
+    assert sizes == [64, 64, 64, 8]
+
+
+def test_data_deleted_while_it_is_read(peer: Peer) -> None:
+    peer.fill("T", 1, 50)
+    for lenient in (False, True):
+        peer.least = 0
+        read = reader(peer, failOnDataLoss=str(not lenient).lower())
+        (only,) = read.partitions()
+        peer.least = 20  # offsets 20..69 are there now
+        if lenient:
+            offsets = [o for b in read.read(only) for o in b.column("queueOffset").to_pylist()]  # type: ignore[attr-defined]
+            assert len(offsets) == 30
+        else:
+            with pytest.raises(ConfigError, match="has no offset 0 any more, but goes on at 20"):
+                list(read.read(only))
+
+
+def test_a_queue_cut_off_at_its_end_ends_there(peer: Peer) -> None:
+    peer.fill("T", 1, 50)
+    read = reader(peer, failOnDataLoss="false")
+    (only,) = read.partitions()
+    peer.replies[RequestCode.PULL_MESSAGE] = lambda _: Command(
+        ResponseCode.PULL_OFFSET_MOVED, ext=moved_to(-1)
+    )
+    assert list(read.read(only)) == []
+
+
+def moved_to(offset: int) -> dict[str, str]:
+    return {"nextBeginOffset": str(offset), "minOffset": "0", "maxOffset": "0"}
+
+
+ANSWERS: list[tuple[Command | bytes, type[SteelyardError], str]] = [
+    (Command(ResponseCode.SYSTEM_ERROR, remark="out of luck"), BrokerError, "out of luck"),
+    (
+        Command(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark="no group"),
+        BrokerError,
+        "option 'consumerGroup' is 'spark-rocketmq', which the broker does not have",
+    ),
+    (Command(0, ext=moved_to(0), body=b""), ProtocolError, "found messages at 0, but goes on at 0"),
+    (Command(0, ext=moved_to(10), body=b"x" * 100), ProtocolError, "record"),
+    (Command(0, body=b""), ProtocolError, "nextBeginOffset"),
+    (b"\x00\x00\x00\x08no frame", ProtocolError, ""),
+    (Command(ResponseCode.PULL_NOT_FOUND, ext=moved_to(0)), RemotingError, "keeps giving no message at offset 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "kind", "words"), ANSWERS)
+def test_what_a_broker_answers_wrongly_is_told(
+    peer: Peer,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Command | bytes,
+    kind: type[SteelyardError],
+    words: str,
+) -> None:
+    monkeypatch.setattr(pull, "EMPTY_PULL_WAIT_S", 0)
+    peer.fill("T", 1, 10)
+    peer.replies[RequestCode.PULL_MESSAGE] = lambda _: answer
+    with pytest.raises(kind) as caught:
+        rows(peer)
+    assert words in str(caught.value)
+
+
+def test_a_broker_that_is_silent_or_closes(peer: Peer) -> None:
+    peer.fill("T", 1, 10)
+    peer.replies[RequestCode.PULL_MESSAGE] = lambda _: b""
+    with pytest.raises(CallTimeoutError):
+        rows(peer, timeoutMs="50")
+
+    def hang_up(_: Command) -> Command:
+        raise ConnectionAbortedError
+
+    peer.replies[RequestCode.PULL_MESSAGE] = hang_up
+    with pytest.raises(RemotingError, match="closed the connection"):
+        rows(peer)
