@@ -28,7 +28,7 @@ DRAIN_SECONDS_MAX = 120
 LEDGER_SECONDS = 1.5
 """Brokers gather what they note for a second."""
 
-console = Console(highlight=False, soft_wrap=True)
+console = Console(highlight=False, width=max(Console().width, 120))
 
 
 def columns() -> tuple[TextColumn | BarColumn | MofNCompleteColumn | TimeElapsedColumn, ...]:

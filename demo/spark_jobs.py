@@ -107,7 +107,7 @@ def _table(rows: Iterable[Mapping[str, object]], columns: Mapping[str, Column]) 
     """A table for the terminal, numbers to the right."""
     table = Table(box=None, pad_edge=False)
     for title, show in columns.values():
-        table.add_column(title, justify="right" if show is _number else "left")
+        table.add_column(title, justify="right" if show is _number else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(show(row[name]) for name, (_, show) in columns.items()))
     return table

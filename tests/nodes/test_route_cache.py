@@ -150,11 +150,11 @@ def test_no_route_and_none_wanted() -> None:
     assert cache().want("T") == []
 
 
-def test_the_pace_quickens_after_a_doubt_and_slows_down_again() -> None:
+def test_the_pace_quickens_in_a_hurry_and_slows_down_again() -> None:
     pace = RoutePace(30_000)
     assert pace.next(0) == 30_000
-    assert pace.doubt(10_000) == 10_500
-    assert pace.doubt(10_100) is None
+    assert pace.hurry(10_000) == 10_500
+    assert pace.hurry(10_100) is None
     now, waits = 10_500, []
     for _ in range(7):
         following = pace.next(now)

@@ -1,4 +1,4 @@
-"""The command line: `steelyard up | nameserver | broker | produce | consume | admin ...`.
+"""The command line: `steelyard up | nameserver | broker | produce | consume | admin | pipeline | sim ...`.
 
 Wrong arguments, unreachable servers and everything else that Steelyard raises on purpose come as one line
 on standard error and exit code 2; a traceback means a bug in Steelyard.
@@ -18,6 +18,22 @@ EXIT_WRONG = 2
 EXIT_INTERRUPTED = 130
 
 
+def _pipeline(arguments: Sequence[str]) -> int:
+    from steelyard.spark.pipeline import main as pipeline
+
+    return pipeline(arguments)
+
+
+def _sim(arguments: Sequence[str]) -> int:
+    from steelyard.sim.__main__ import main as sim
+
+    return sim(arguments)
+
+
+PROGRAMS = {"pipeline": _pipeline, "sim": _sim}
+"""Commands with a command line of their own; everything after the name is theirs."""
+
+
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
@@ -31,7 +47,9 @@ def build_parser() -> argparse.ArgumentParser:
     from steelyard.admin import clusters, consuming, groups, producing, serving, topics
 
     parser: argparse.ArgumentParser = Parser(
-        prog="steelyard", description="A message queue that speaks RocketMQ's protocol."
+        prog="steelyard",
+        description="A message queue that speaks RocketMQ's protocol.",
+        epilog="Also: steelyard pipeline (Spark jobs over topics), steelyard sim (the simulator).",
     )
     parser.add_argument("--version", action="version", version=f"steelyard {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -47,8 +65,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    options = build_parser().parse_args(arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
+        if arguments and arguments[0] in PROGRAMS:
+            return PROGRAMS[arguments[0]](arguments[1:])
+        options = build_parser().parse_args(arguments)
         code: int = options.run(options)
         sys.stdout.flush()
         return code

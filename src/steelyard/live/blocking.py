@@ -227,7 +227,10 @@ class Producer:
         self._live().call(SendMessages((whole,), queue=queue, oneway=True))
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Queues of a topic that can be written. Raises RouteError for an unknown topic."""
+        """Queues of a topic that can be written; of a topic still to be made, those it would get.
+
+        Raises RouteError where not even the default topic has a route.
+        """
         result = self._live().call(FetchQueues(topic))
         assert isinstance(result, tuple)
         return result

@@ -135,7 +135,10 @@ class Producer:
         await self._running().ask(SendMessages((whole,), queue=queue, oneway=True))
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Queues of a topic that can be written. Raises RouteError for an unknown topic."""
+        """Queues of a topic that can be written; of a topic still to be made, those it would get.
+
+        Raises RouteError where not even the default topic has a route.
+        """
         result = await self._running().ask(FetchQueues(topic))
         assert isinstance(result, tuple)
         return result

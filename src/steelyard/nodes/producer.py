@@ -425,7 +425,7 @@ class ProducerNode:
         """A broker may have stopped: learn soon whether it is still in the routes."""
         if self._stop is not None or address not in self._routes.masters():
             return []
-        soon = self._pace.doubt(now)
+        soon = self._pace.hurry(now)
         return [] if soon is None else [SetTimer(ROUTE_TIMER, soon)]
 
     def _due(self, key: object, now: int) -> list[Effect]:

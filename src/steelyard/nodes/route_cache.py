@@ -30,13 +30,13 @@ QUEUES_MAX = 65_536
 """Most queues of one topic that a client believes in."""
 
 POLL_SOON_MS = 500
-"""After a broker failed: how soon the routes are looked at. Its nameserver needs a moment to notice, too."""
+"""How soon the routes are looked at in a hurry. The nameserver needs a moment to notice a change, too."""
 
 
 class RoutePace:
-    """When to ask for the routes: every `poll_ms`, sooner once a broker is in doubt.
+    """When to ask for the routes: every `poll_ms`, sooner once a broker failed or a topic is being made.
 
-    After a doubt the wait begins at POLL_SOON_MS and doubles up to `poll_ms`, so that a broker that
+    After a `hurry` the wait begins at POLL_SOON_MS and doubles up to `poll_ms`, so that a broker that
     was away for a moment is found again in about as much time.
     """
 
@@ -51,8 +51,8 @@ class RoutePace:
         self._wait_ms = min(2 * self._wait_ms, self._poll_ms)
         return self._due
 
-    def doubt(self, now: int) -> int | None:
-        """A broker failed. Returns when to ask, None where that is planned already."""
+    def hurry(self, now: int) -> int | None:
+        """The routes will change soon. Returns when to ask, None where that is planned already."""
         soon = now + POLL_SOON_MS
         if soon >= self._due:
             return None

@@ -150,6 +150,9 @@ class ConsumerNode:
                 return self._route_answered(purpose, reply, now)
             case HeartbeatSent(address=address):
                 fresh, effects = self._membership.greeted(address, reply)
+                if fresh and self._peers.routes.route(self._peers.retry_topic) is None:
+                    # A broker makes the retry topic of a new group at its first heartbeat.
+                    effects += self._poll_soon(now)
                 return effects + self._ready(now, fresh)
             case MembersAsked():
                 self._balance.answered(purpose, reply)
@@ -258,7 +261,10 @@ class ConsumerNode:
         """A broker may have stopped: learn soon whether it is still in the routes."""
         if self._stop is not None or address not in self._peers.routes.readers():
             return []
-        soon = self._pace.doubt(now)
+        return self._poll_soon(now)
+
+    def _poll_soon(self, now: int) -> list[Effect]:
+        soon = self._pace.hurry(now)
         return [] if soon is None else [SetTimer(ROUTE_TIMER, soon)]
 
     def _due(self, key: object, now: int) -> list[Effect]:
