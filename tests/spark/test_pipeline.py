@@ -115,3 +115,22 @@ def test_delays_per_carrier(spark: SparkSession, peer: Peer) -> None:
             "arr_delay_p95": 85.0,
         },
     ]
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_command_line(peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    peer.put(LEDGER_TOPIC, ledger.encode(RECORDS))
+    assert pipeline.main(["ledger", "-n", peer.address, "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "broker_started" in out
+    assert f"1 hand-offs; tables in {tmp_path}" in out
+    assert {path.name for path in tmp_path.iterdir()} == {"handoffs", "rebalances"}
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_command_line_tells_errors_in_a_line(
+    peer: Peer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pipeline.main(["delays", "-n", peer.address, "-t", "flights"]) == 1
+    words = f"option 'topic': {peer.address} knows no topic 'flights'"
+    assert capsys.readouterr().err == f"steelyard pipeline: {words}\n"

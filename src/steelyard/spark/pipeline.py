@@ -11,6 +11,7 @@ where the name ends in `_ms`; `started_at` is a timestamp.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -38,6 +39,7 @@ REBALANCES = """
 """
 SHOWN_MAX = 1_000
 """Rows of a table printed at most."""
+OURS = "steelyard.errors."
 FLIGHT = "carrier string, dep_delay double, arr_delay double"
 
 
@@ -199,25 +201,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     for job in (costs, delays):
         job.add_argument("-n", "--nameservers", required=True, help="host:port, several by ;")
     options = parser.parse_args(argv)
+
+    from pyspark.errors import PySparkException
+
     try:
         return _run(options)
     except SteelyardError as error:
-        parser.exit(1, f"steelyard pipeline: {error}\n")
+        words = str(error)
+    except PySparkException as error:
+        # Ours, raised in a worker, comes as a text with a traceback in it.
+        ours = [line for line in str(error).splitlines() if line.startswith(OURS)]
+        if not ours:
+            raise
+        words = ours[-1].partition(": ")[2]
+    print(f"steelyard pipeline: {words}", file=sys.stderr)
+    return 1
 
 
 def _run(options: argparse.Namespace) -> int:
     from steelyard.spark.session import session
 
-    spark = session()
-    try:
-        if options.job == "delays":
-            carrier_delays(spark, options.nameservers, options.topic).show(
-                SHOWN_MAX, truncate=False
-            )
-        else:
-            tables = ledger_tables(spark, options.nameservers, options.out)
-            tables.rebalances.orderBy("started_at").show(SHOWN_MAX, truncate=False)
-            print(f"{tables.handoffs.count()} hand-offs; tables in {options.out}")
-    finally:
-        spark.stop()
+    spark = session()  # ends with the process
+    if options.job == "delays":
+        delays = carrier_delays(spark, options.nameservers, options.topic)
+        delays.show(SHOWN_MAX, truncate=False)
+    else:
+        tables = ledger_tables(spark, options.nameservers, options.out)
+        tables.rebalances.orderBy("started_at").show(SHOWN_MAX, truncate=False)
+        print(f"{tables.handoffs.count()} hand-offs; tables in {options.out}")
     return 0

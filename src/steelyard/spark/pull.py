@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_MIN = 10_000
-"""Rows of a batch, where the queue has so many. Measured: docs of the read benchmark."""
+"""Rows of a batch, where the queue has so many."""
 BATCH_BYTES = 8 << 20
 """A batch is also closed at this size: large messages must not fill the memory."""
 PULL_BYTES_MAX = 4 << 20

@@ -108,7 +108,7 @@ def _built(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkS
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.setLogLevel("FATAL")
     return spark
 
 
