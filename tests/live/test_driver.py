@@ -145,6 +145,23 @@ def test_hundreds_of_connections_are_served(run_scenario: Run) -> None:
 # -- limits ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("read_max", [1, 2_000, 1_000_000])
+def test_many_links_that_send_a_lot_at_once(run_scenario: Run, read_max: int) -> None:
+    """However many bytes one pass takes, each link's replies come whole and in order."""
+    sent = [Command(10, opaque=number, body=b"x" * 500) for number in range(50)]
+
+    async def scenario(bench: Any) -> None:
+        address = await bench.serve(bench.node(), LinkLimits(read_max=read_max))
+        peers = [await bench.connect(address) for _ in range(20)]
+        for _, writer in peers:
+            writer.write(b"".join(map(encode, sent)))
+        for reader, writer in peers:
+            assert await read_commands(reader, len(sent)) == sent
+            writer.close()
+
+    run_scenario(scenario)
+
+
 def test_connections_past_the_limit_are_closed_and_room_comes_back(run_scenario: Run) -> None:
     async def scenario(bench: Any) -> None:
         node = bench.node()

@@ -123,7 +123,7 @@ def test_the_command_line(peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixt
     assert pipeline.main(["ledger", "-n", peer.address, "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "broker_started" in out
-    assert f"1 hand-offs; tables in {tmp_path}" in out
+    assert f"hand-offs: 1; tables in {tmp_path}" in out
     assert {path.name for path in tmp_path.iterdir()} == {"handoffs", "rebalances"}
 
 
@@ -131,6 +131,6 @@ def test_the_command_line(peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixt
 def test_the_command_line_tells_errors_in_a_line(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert pipeline.main(["delays", "-n", peer.address, "-t", "flights"]) == 1
+    assert pipeline.main(["delays", "-n", peer.address, "-t", "flights"]) == 2
     words = f"option 'topic': {peer.address} knows no topic 'flights'"
     assert capsys.readouterr().err == f"steelyard pipeline: {words}\n"

@@ -263,26 +263,23 @@ def _group_costs(group: str, records: Sequence[Record]) -> Costs:
     """The tables of one group; `records` sorted, with those of the brokers."""
     deliveries = [record for record in records if isinstance(record, Delivered)]
     changes = _changes(deliveries, members_ever(records))
-    starts = _starts(_events(records, {one.broker for one in deliveries}))
-    starts = _with_unseen(starts, changes)
-    moves = _moves(changes, [start.at for start in starts])
-    if any(start.trigger == ROUTES for start in starts):
-        used = {number for number, _ in moves}
-        kept = [s for n, s in enumerate(starts) if s.trigger != ROUTES or n in used]
-        if len(kept) < len(starts):
-            starts = kept
-            moves = _moves(changes, [start.at for start in starts])
-    repeats = _repeats(deliveries, [start.at for start in starts])
-    rows = [_handoff(group, starts[number], move, repeats[number]) for number, move in moves]
+    starts = _with_unseen(_starts(_events(records, {one.broker for one in deliveries})), changes)
+    moved_in = {number for number, _ in _moves(changes, starts)}
+    # Routes that changed without moving anything are no rebalance.
+    starts = [s for number, s in enumerate(starts) if s.trigger != ROUTES or number in moved_in]
+    moves = _moves(changes, starts)
+    repeats = _repeats(deliveries, starts)
     samples = backlogs(deliveries)
-    paid = []
+    rows, paid = [], []
+    pauses: dict[int, list[int]] = defaultdict(list)
+    for number, move in moves:
+        row = _handoff(group, starts[number], move, repeats[number])
+        rows.append(row)
+        pauses[number].append(row.pause_ms)
     for number, start in enumerate(starts):
         end = starts[number + 1].at if number + 1 < len(starts) else None
-        mine = [
-            row.pause_ms for row, (owner, _) in zip(rows, moves, strict=True) if owner == number
-        ]
         repeated = sum(count for _, _, count in repeats[number])
-        paid.append(_rebalance(group, start, end, mine, repeated, samples))
+        paid.append(_rebalance(group, start, end, pauses[number], repeated, samples))
     return Costs(rows, paid)
 
 
@@ -394,13 +391,14 @@ def _with_unseen(starts: Sequence[_Start], changes: Sequence[_Change]) -> list[_
     return sorted([*starts, *unseen], key=lambda start: start.at)
 
 
-def _moves(changes: Sequence[_Change], starts: Sequence[int]) -> list[tuple[int, _Move]]:
+def _moves(changes: Sequence[_Change], starts: Sequence[_Start]) -> list[tuple[int, _Move]]:
     """Changes as hand-offs, each with the number of its rebalance; back and forth taken together."""
+    times = [start.at for start in starts]
     open_runs: dict[_Queue, tuple[int, list[_Change]]] = {}
     runs: list[tuple[int, list[_Change]]] = []
     for change in changes:
         queue = _queue_of(change.new)
-        number = bisect_right(starts, change.new.at) - 1
+        number = bisect_right(times, change.new.at) - 1
         run = open_runs.get(queue)
         if run and run[0] == number and change.new.at - run[1][-1].new.at <= MERGE_MS:
             run[1].append(change)
@@ -427,15 +425,16 @@ _Repeat = tuple[_Queue, int, int]
 """Queue, time, and how many deliveries were not the first of their offset."""
 
 
-def _repeats(deliveries: Sequence[Delivered], starts: Sequence[int]) -> dict[int, list[_Repeat]]:
+def _repeats(deliveries: Sequence[Delivered], starts: Sequence[_Start]) -> dict[int, list[_Repeat]]:
     """The deliveries with duplicates by the number of the rebalance they fall in, -1 for before all."""
+    times = [start.at for start in starts]
     seen: dict[_Queue, Offsets] = defaultdict(Offsets)
     repeats: dict[int, list[_Repeat]] = defaultdict(list)
     for one in deliveries:
         queue = _queue_of(one)
         count = _redelivered(seen[queue], one)
         if count:
-            repeats[bisect_right(starts, one.at) - 1].append((queue, one.at, count))
+            repeats[bisect_right(times, one.at) - 1].append((queue, one.at, count))
     return repeats
 
 

@@ -31,6 +31,8 @@ class LinkLimits:
     """Most accepted connections; more are closed at once."""
     write_high: int = 1024 * 1024
     """Unsent bytes at which an accepted link is no longer read."""
+    read_max: int = 16 * 1024 * 1024
+    """Bytes read from all links at which a pass begins without waiting for the rest of them."""
     write_max: int = 64 * 1024 * 1024
     """Unsent bytes at which a link is cut off."""
     unfinished_max: int = 256 * 1024 * 1024
@@ -58,7 +60,10 @@ class LinkOwner(Protocol):
     """Bytes kept by all links for frames that have not ended."""
 
     def link_opened(self, wire: Wire) -> None: ...
+    def link_read(self, wire: Wire, data: bytes) -> None: ...
+    def take_read(self) -> None: ...
     def link_received(self, wire: Wire, messages: Sequence[object]) -> None: ...
+    def link_resumed(self, wire: Wire, messages: Sequence[object]) -> None: ...
     def link_closed(self, wire: Wire, reason: str) -> None: ...
     def link_broken(self, wire: Wire, error: ProtocolError) -> None: ...
     def clock(self) -> int: ...
@@ -112,6 +117,10 @@ class Wire(asyncio.Protocol):
         self._owner.link_opened(self)
 
     def data_received(self, data: bytes) -> None:
+        self._owner.link_read(self, data)
+
+    def take(self, data: bytes) -> None:
+        """Bytes that were read before, in their order."""
         if self.hung:
             return
         try:
@@ -141,11 +150,12 @@ class Wire(asyncio.Protocol):
         self._paused = False
         if self._backlog and not self.hung:
             messages, self._backlog = self._backlog, ()
-            self._owner.link_received(self, messages)
+            self._owner.link_resumed(self, messages)
         if not self._paused and not self.dialed and not self.transport.is_closing():
             self.transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.take_read()
         self._forget_unfinished()
         self.hung = True
         self._backlog = ()

@@ -191,7 +191,7 @@ def carrier_delays(spark: SparkSession, nameservers: str, topic: str) -> DataFra
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`steelyard pipeline …`: 0 when all went well, 1 with a line on stderr when not."""
+    """`steelyard pipeline …`: 0 when all went well, 2 with a line on stderr when not."""
     parser = argparse.ArgumentParser("steelyard pipeline", description="Spark jobs over topics.")
     jobs = parser.add_subparsers(dest="job", required=True)
     costs = jobs.add_parser("ledger", help="what each rebalance cost, as Parquet")
@@ -215,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         words = ours[-1].partition(": ")[2]
     print(f"steelyard pipeline: {words}", file=sys.stderr)
-    return 1
+    return 2
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -228,5 +228,5 @@ def _run(options: argparse.Namespace) -> int:
     else:
         tables = ledger_tables(spark, options.nameservers, options.out)
         tables.rebalances.orderBy("started_at").show(SHOWN_MAX, truncate=False)
-        print(f"{tables.handoffs.count()} hand-offs; tables in {options.out}")
+        print(f"hand-offs: {tables.handoffs.count()}; tables in {options.out}")
     return 0
