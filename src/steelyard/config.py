@@ -144,8 +144,9 @@ class ConsumerConfig(ClientConfig):
     """A held queue not pulled for so long is dropped and taken anew (rocketmq.client.pull.pullMaxIdleTime)."""
     consume_batch: int = 1
     """Messages per call of the listener (consumeMessageBatchMaxSize)."""
-    consume_threads: int = 20
-    """Most batches with the listener at once (consumeThreadMax); the others wait in the node."""
+    handed_max: int = 80
+    """Most batches given to the listeners and not done yet; clients set it to a small multiple of their threads
+    (consumeThreadMax is 20). More wait in the node, where a queue that is given up can take them back."""
     queue_messages_max: int = 1_000
     """Messages of one queue in the client (pullThresholdForQueue)."""
     queue_bytes_max: int = 100 * 1024 * 1024

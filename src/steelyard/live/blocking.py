@@ -271,9 +271,9 @@ class PushConsumer(Subscriptions):
         client_id: str | None = None,
         config: ConsumerConfig | None = None,
     ) -> None:
-        super().__init__(group, nameservers, client_id, config or ConsumerConfig())
         if consume_threads < 1:
             raise ConfigError(f"consume_threads is {consume_threads}; it must be 1 or more")
+        super().__init__(group, nameservers, client_id, config, consume_threads)
         self.check_listeners(listener, batch_listener)
         self._listener = listener
         self._batch_listener = batch_listener

@@ -154,6 +154,11 @@ class Producer:
         return self._driver
 
 
+HANDED_PER_LISTENER = 4
+"""Batches handed over per listener: one to work on and some to go on with, so that a quick listener does
+not wait for the event loop after each message. What waits is consumed even if its queue is given up."""
+
+
 class Subscriptions:
     """What a consumer is set up with before it starts; the part that both twins share."""
 
@@ -162,9 +167,11 @@ class Subscriptions:
         group: str,
         nameservers: str | Sequence[str] | None,
         client_id: str | None,
-        config: ConsumerConfig,
+        config: ConsumerConfig | None,
+        listeners: int,
     ) -> None:
-        self.config = client_config(config, group, nameservers, client_id)
+        template = replace(config or ConsumerConfig(), handed_max=HANDED_PER_LISTENER * listeners)
+        self.config = client_config(template, group, nameservers, client_id)
         self.started = False
 
     def subscribe(self, topic: str, expression: str = "*") -> Self:
@@ -220,9 +227,9 @@ class PushConsumer(Subscriptions):
         client_id: str | None = None,
         config: ConsumerConfig | None = None,
     ) -> None:
-        super().__init__(group, nameservers, client_id, config or ConsumerConfig())
         if concurrency < 1:
             raise ConfigError(f"concurrency is {concurrency}; it must be 1 or more")
+        super().__init__(group, nameservers, client_id, config, concurrency)
         self.check_listeners(listener, batch_listener)
         self._listener = listener
         self._batch_listener = batch_listener

@@ -10,7 +10,7 @@ from steelyard.wire.remoting.command import Command
 
 
 def test_no_more_batches_at_once_than_the_listener_has_threads() -> None:
-    group = Group(1, consume_threads=3)
+    group = Group(1, handed_max=3)
     rig = group.start()
     rig.publish(group.a, "T", 0, 10)
     assert len(rig.hands) == 3
@@ -19,7 +19,7 @@ def test_no_more_batches_at_once_than_the_listener_has_threads() -> None:
 
 
 def test_queues_take_turns() -> None:
-    group = Group(1, consume_threads=1)
+    group = Group(1, handed_max=1)
     rig = group.start()
     rig.publish(group.a, "T", 0, 3)
     rig.publish(group.b, "T", 0, 3)
@@ -112,7 +112,7 @@ def test_a_broker_that_dies_while_a_message_goes_back() -> None:
 
 
 def test_messages_on_their_way_back_keep_their_place_at_the_listener() -> None:
-    group = Group(1, consume_threads=1)
+    group = Group(1, handed_max=1)
     rig = group.start()
     group.a.script[36] = lambda command: None
     rig.publish(group.a, "T", 0, 2)

@@ -370,7 +370,6 @@ def test_config_defaults_are_rocketmqs() -> None:
         "heartbeat_interval_ms": 30_000,
         "commit_interval_ms": 5_000,
         "pull_batch": 32,
-        "consume_threads": 20,
     }
     assert {name: getattr(config, name) for name in expected} == expected
 

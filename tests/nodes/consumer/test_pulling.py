@@ -320,7 +320,7 @@ def test_a_given_up_queue_is_committed_and_late_answers_do_not_count() -> None:
 
 
 def test_waiting_messages_of_a_given_up_queue_are_not_handed() -> None:
-    group = ready(consume_threads=1)
+    group = ready(handed_max=1)
     rig = group.rig
     rig.publish(group.b, "T", 0, 3)
     rig.advance(2_000)

@@ -102,9 +102,8 @@ class BrokerNode:
 
     def start(self, now: int) -> list[Effect]:
         config, store = self._config, self._store
-        if (
-            config.flush == "sync"
-        ):  # what a killed process wrote may not be on the disk, but will be read
+        if config.flush == "sync":
+            # What a killed process wrote may not be on the disk, but will be read.
             store.take_dirty().sync()
         self._topics = Topics(config, store.table("topics"), now)
         self._groups = ConsumerGroups(store.table("groups"), now)

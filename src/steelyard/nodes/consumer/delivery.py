@@ -1,6 +1,6 @@
 """Giving messages to the listener, and what becomes of its verdicts.
 
-At most `consume_threads` batches are with the listener, or on their way back, at once. They are taken
+At most `handed_max` batches are with the listener, or on their way back, at once. They are taken
 from the held queues in turn; the others wait here, where a queue that is given up can take them back. A batch that is to be
 consumed later goes back to its broker message by message (36), which sends it again after a while;
 what the broker does not take is handed again after five seconds. Until then its offset is not
@@ -59,7 +59,7 @@ class Delivery:
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
         self._batch_max = peers.config.consume_batch
-        self._free = peers.config.consume_threads
+        self._free = peers.config.handed_max
         self._line: deque[Held] = deque()
         self._again: deque[_Batch] = deque()
         self._with_listener: dict[int, _Batch] = {}
@@ -179,7 +179,7 @@ class Delivery:
         """Assert that the slots add up and that every waiting queue is in line."""
         returning = sum(1 for back in self._returns.values() if back.open)
         taken = len(self._with_listener) + returning
-        assert self._free + taken == self._peers.config.consume_threads
+        assert self._free + taken == self._peers.config.handed_max
         assert not (self._free and (self._again or self._line))
         assert all(held.queued for held in self._line)
         assert len({held.epoch for held in self._line}) == len(self._line)
