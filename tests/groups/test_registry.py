@@ -199,3 +199,17 @@ def test_producers_come_and_go() -> None:
     registry.producer_unregister(2, "b", "p")
     assert registry.producers("p") == ()
     registry.check()
+
+
+def test_those_who_are_dropped_together_are_all_gone_from_what_is_told() -> None:
+    registry = Registry()
+    registry.heard(client(1, "a"), data("g", "t"), 10)
+    registry.heard(client(2, "b"), data("g", "t"), 20)
+    registry.heard(client(3, "b"), data("g", "t"), 30)
+    registry.heard(client(4, "c"), data("g", "t"), 20)
+    changes, links = registry.expire(30)
+    assert changes == [
+        Change("left", "g", "a", "expired", ("b",), (3,)),
+        Change("left", "g", "c", "expired", ("b",), (3,)),
+    ]
+    assert links == [1, 2, 4]

@@ -15,6 +15,8 @@ Source: broker/client/ConsumerManager.java, ConsumerGroupInfo.java, ProducerMana
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from steelyard.errors import ProtocolError
@@ -108,10 +110,9 @@ class Registry:
             return Heard(
                 (self._change("joined", group, client.client_id, "subscription"),), duplicate
             )
-        changes = []
+        changes: list[Change] = []
         if known is not None:  # one connection, another id: RocketMQ logs a [BUG] and goes on
-            left = self._drop(group, client.link, "unregistered")
-            changes = [] if left is None else [left]
+            changes = self._drop(group, [client.link], "unregistered")
         self._count_one_more()
         members = self._consumers.setdefault(group, {})
         members[client.link] = Member(client, data, subscriptions, now, now)
@@ -227,15 +228,15 @@ class Registry:
         member = self.member(group, link)
         if member is None or member.client.client_id != client_id:
             return None
-        return self._drop(group, link, "unregistered")
+        changes = self._drop(group, [link], "unregistered")
+        return changes[0] if changes else None
 
     def closed(self, link: int) -> list[Change]:
         """A connection is gone: its client leaves all groups it was in through it."""
         for group in [g for g, producers in self._producers.items() if link in producers]:
             self._drop_producer(group, link)
         groups = [group for group, members in self._consumers.items() if link in members]
-        changes = [self._drop(group, link, "closed") for group in groups]
-        return [change for change in changes if change is not None]
+        return [change for group in groups for change in self._drop(group, [link], "closed")]
 
     def expire(self, before: int) -> tuple[list[Change], list[int]]:
         """Drop whoever was last heard before `before`; the connections to close, sorted."""
@@ -246,23 +247,22 @@ class Registry:
                 self._drop_producer(group, link)
                 links.add(link)
         for group, members in list(self._consumers.items()):
-            for link in [k for k, m in members.items() if m.heard_at < before]:
-                links.add(link)
-                change = self._drop(group, link, "expired")
-                if change is not None:
-                    changes.append(change)
+            silent = [link for link, m in members.items() if m.heard_at < before]
+            links.update(silent)
+            changes += self._drop(group, silent, "expired")
         return changes, sorted(links)
 
-    def _drop(self, group: str, link: int, cause: str) -> Change | None:
+    def _drop(self, group: str, links: Sequence[int], cause: str) -> list[Change]:
+        """Connections leave the group. A change per client that has none left, each telling of the group without all of them."""
         members = self._consumers[group]
-        client_id = members.pop(link).client.client_id
-        self._count -= 1
+        dropped = dict.fromkeys(members.pop(link).client.client_id for link in links)
+        self._count -= len(links)
         if not members:
             del self._consumers[group]
-        if any(m.client.client_id == client_id for m in members.values()):
-            return None
-        self._warned.discard((group, client_id))
-        return self._change("left", group, client_id, cause)
+        staying = {member.client.client_id for member in members.values()}
+        gone = [client_id for client_id in dropped if client_id not in staying]
+        self._warned.difference_update((group, client_id) for client_id in gone)
+        return [self._change("left", group, client_id, cause) for client_id in gone]
 
     # -- invariants ------------------------------------------------------------------------------
 
