@@ -50,13 +50,12 @@ def publish_and_consume(story: Story) -> Consumed:
                 progress.console.print(f"  {story.published:>7,}  {event}")
         consuming = progress.add_task("flights consumed", total=story.flights)
         deadline = time.monotonic() + DRAIN_SECONDS_MAX
-        while (
-            consumed := story.consumed()
-        ).distinct < story.flights and time.monotonic() < deadline:
+        while True:
+            consumed = story.consumed()
             progress.update(consuming, completed=consumed.distinct)
+            if consumed.distinct == story.flights or time.monotonic() > deadline:
+                return consumed
             time.sleep(0.5)
-        progress.update(consuming, completed=consumed.distinct)
-    return consumed
 
 
 def spark_jobs(nameserver: str, out: Path, totals: Totals) -> Outcome:

@@ -55,7 +55,7 @@ class Story:
             progress = json.loads(line)
             self.published, self.retries = progress["published"], progress["retries"]
             yield ""
-            if events and self.published >= events[0][0] * self.flights:
+            while events and self.published >= events[0][0] * self.flights:
                 _, text, act = events.pop(0)
                 yield text
                 act()
