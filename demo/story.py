@@ -24,7 +24,6 @@ class Story:
     flights: int
     per_second: int
     published: int = 0
-    retries: int = 0
 
     def events(self) -> Iterator[tuple[float, str, Callable[[], None]]]:
         yield 0.12, "member-2 joins", lambda: self.join("member-2")
@@ -52,8 +51,7 @@ class Story:
         assert publisher.stdout is not None
         events = list(self.events())
         for line in publisher.stdout:
-            progress = json.loads(line)
-            self.published, self.retries = progress["published"], progress["retries"]
+            self.published = json.loads(line)["published"]
             yield ""
             while events and self.published >= events[0][0] * self.flights:
                 _, text, act = events.pop(0)
