@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         SteelyardError,
         StorageError,
     )
-    from steelyard.live.blocking import Producer, PushConsumer
+    from steelyard.live.blocking.producer import Producer
+    from steelyard.live.blocking.push import PushConsumer
     from steelyard.types import (
         ConsumeFrom,
         ConsumeStatus,
@@ -70,8 +71,8 @@ __all__ = [
 _HOMES = {
     "ConsumerConfig": "steelyard.config",
     "ProducerConfig": "steelyard.config",
-    "Producer": "steelyard.live.blocking",
-    "PushConsumer": "steelyard.live.blocking",
+    "Producer": "steelyard.live.blocking.producer",
+    "PushConsumer": "steelyard.live.blocking.push",
     "ConsumeFrom": "steelyard.types",
     "ConsumeStatus": "steelyard.types",
     "Message": "steelyard.types",

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
-from steelyard.live.client import Producer, PushConsumer
+from steelyard.live.aio.producer import Producer
+from steelyard.live.aio.push import PushConsumer
 
 __all__ = ["Producer", "PushConsumer"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from steelyard.errors import ConfigError
-from steelyard.types import ConsumeFrom
+from steelyard.types import ConsumeFrom, MessageModel, Subscription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,11 @@ class ClientConfig:
     """heartbeatBrokerInterval."""
     call_timeout_ms: int = 3_000
     """mqClientApiTimeout."""
+    access_key: str = ""
+    """Signs every request (acl/common/AclClientRPCHook.java); empty: requests are not signed."""
+    secret_key: str = ""
+    security_token: str = ""
+    """Of temporary credentials; optional."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,14 +118,30 @@ class ProducerConfig(ClientConfig):
     """compressMsgBodyOverHowmuch; 0 never compresses."""
     in_flight_max: int = 10_000
     """Sends under way at once; more are refused with a RemotingError."""
+    in_flight_bytes_max: int = 100 * 1024 * 1024
+    """Bodies of the sends under way; more are refused (backPressureForAsyncSendSize is 100 MiB)."""
+    retry_another_broker: bool = False
+    """Try another broker, too, when one stored the message but says that it did not flush or copy it in time
+    (retryAnotherBrokerWhenNotStoreOK)."""
+    latency_faults: str = "off"
+    """Avoid brokers that answered slowly or not at all: `off`, `4.x` or `5.x`, by whose table
+    (sendLatencyFaultEnable, MQFaultStrategy.java)."""
+    detect: bool = False
+    """Ask brokers that are avoided whether they can be reached again (startDetectorEnable)."""
+    detect_interval_ms: int = 2_000
+    """detectInterval."""
+    detect_timeout_ms: int = 200
+    """detectTimeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
     """A push consumer: client/consumer/DefaultMQPushConsumer.java."""
 
-    subscriptions: tuple[tuple[str, str], ...] = ()
-    """(topic, tag expression): `*`, or tags joined by `||`."""
+    subscriptions: tuple[Subscription, ...] = ()
+    message_model: MessageModel = MessageModel.CLUSTERING
+    orderly: bool = False
+    """Consume each queue in order, under a lock of the broker (MessageListenerOrderly)."""
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
     consume_timestamp: int = 0
     """For ConsumeFrom.TIMESTAMP, ms since the epoch."""
@@ -130,6 +151,17 @@ class ConsumerConfig(ClientConfig):
     """rocketmq.client.rebalance.waitInterval."""
     rebalance_retry_ms: int = 1_000
     """rocketmq.client.rebalance.minInterval: after an unbalanced run."""
+    clean_handover: bool = True
+    """Between members that have it: the old owner of a queue finishes what its listener holds, commits and lets
+    the queue's lock go; the new owner starts when it has the lock. Off: RocketMQ's way, with duplicates."""
+    drain_timeout_ms: int = 5_000
+    """How long a queue that is given up waits for its listener; what is not done by then is delivered again."""
+    takeover_timeout_ms: int = 10_000
+    """How long a new owner waits for the lock of a queue that is not consumed in order; then it starts without."""
+    lock_renew_ms: int = 20_000
+    """rocketmq.client.rebalance.lockInterval."""
+    lock_life_ms: int = 30_000
+    """A lock not renewed for so long is not believed in (rocketmq.client.rebalance.lockMaxLiveTime)."""
     commit_interval_ms: int = 5_000
     """persistConsumerOffsetInterval."""
     pull_batch: int = 32
@@ -157,17 +189,38 @@ class ConsumerConfig(ClientConfig):
     """Wait before the next look when a limit above is reached (PULL_TIME_DELAY_MILLS_WHEN_CACHE_FLOW_CONTROL)."""
     stop_timeout_ms: int = 5_000
     """How long a clean stop waits for listeners to finish what they hold (awaitTerminationMillisWhenShutdown is 0 in Java)."""
-    retry_max: int = 16
-    """Deliveries of a failed message before it goes to the dead-letter topic (maxReconsumeTimes -1 means 16)."""
+    retry_max: int = -1
+    """Deliveries of a failed message before it goes to the dead-letter topic (maxReconsumeTimes); -1 means 16, and
+    without end for an orderly consumer."""
+    suspend_ms: int = 1_000
+    """How long an orderly queue waits after a failure (suspendCurrentQueueTimeMillis); kept within 10 ms and 30 s."""
+    consume_timeout_ms: int = 15 * 60 * 1000
+    """A message that its listener has for longer is sent back to its broker, so that its queue can go on
+    (consumeTimeout); not for orderly consumers."""
+    topic_messages_max: int = 0
+    """Messages of one topic in the client, shared by its queues (pullThresholdForTopic); 0: no such limit."""
+    topic_bytes_max: int = 0
+    """pullThresholdSizeForTopic; 0: no such limit."""
+    hooks: bool = False
+    """Tell the application of queues that come and go; set by the clients that have such hooks."""
+
+
+_MINUS_ONE = frozenset({"retry_max"})
+"""Settings where -1 has a meaning."""
 
 
 def check(config: object) -> None:
     """Raise ConfigError where a number is out of range, naming the setting and what would be right."""
     for item in fields(config):  # type: ignore[arg-type]  # any of the dataclasses above
         value = getattr(config, item.name)
-        if isinstance(value, int) and not isinstance(value, bool) and value < 0:
-            raise ConfigError(f"{item.name} is {value}; it must be 0 or more")
+        lowest = -1 if item.name in _MINUS_ONE else 0
+        if isinstance(value, int) and not isinstance(value, bool) and value < lowest:
+            raise ConfigError(f"{item.name} is {value}; it must be {lowest} or more")
         if isinstance(value, StoreConfig):
             check(value)
+    if isinstance(config, ProducerConfig) and config.latency_faults not in ("off", "4.x", "5.x"):
+        raise ConfigError(
+            f"latency_faults is {config.latency_faults!r}; it must be 'off', '4.x' or '5.x'"
+        )
     if isinstance(config, BrokerConfig) and config.flush not in ("async", "sync"):
         raise ConfigError(f"flush is {config.flush!r}; it must be 'async' or 'sync'")

@@ -47,6 +47,7 @@ class Message(msgspec.Struct, frozen=True):
     flag: int = 0
     delay_level: int = 0  # 0 = at once, 1..18 = RocketMQ's messageDelayLevel
     wait_store_ok: bool = True
+    sharding_key: str = ""  # messages of one key go to one queue, in the order they are sent
 
 
 class SendStatus(Enum):
@@ -77,6 +78,48 @@ class ConsumeStatus(Enum):
 
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
+
+
+class ConsumeOrderlyStatus(Enum):
+    """An orderly listener's verdict. Source: listener/ConsumeOrderlyStatus.java (without the deprecated two)."""
+
+    SUCCESS = "SUCCESS"
+    SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
+
+
+class TransactionState(Enum):
+    """What became of a local transaction. Source: client/producer/LocalTransactionState.java.
+
+    UNKNOWN leaves the half message as it is; the broker asks again.
+    """
+
+    COMMIT = "COMMIT_MESSAGE"
+    ROLLBACK = "ROLLBACK_MESSAGE"
+    UNKNOWN = "UNKNOW"
+
+
+class MessageModel(Enum):
+    """Who of a group gets a message. Source: heartbeat/MessageModel.java."""
+
+    CLUSTERING = "CLUSTERING"
+    """One member."""
+    BROADCASTING = "BROADCASTING"
+    """Every member; each keeps its own offsets."""
+
+
+class ExpressionType(Enum):
+    """The language of a subscription's expression. Source: common/filter/ExpressionType.java."""
+
+    TAG = "TAG"
+    SQL92 = "SQL92"
+
+
+class Subscription(NamedTuple):
+    """What a consumer wants of a topic: all (`*`), tags joined by `||`, or what an SQL92 condition holds for."""
+
+    topic: str
+    expression: str = "*"
+    expression_type: ExpressionType = ExpressionType.TAG
 
 
 class ConsumeFrom(Enum):

@@ -29,6 +29,7 @@ from steelyard import (
     SendStatus,
     SteelyardError,
 )
+from steelyard.types import Subscription
 
 FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
@@ -359,7 +360,10 @@ def test_a_consumer_needs_what_it_needs(nameservers: str) -> None:
 
 def test_a_later_subscription_replaces_the_earlier(nameservers: str) -> None:
     consumer = PushConsumer("g", nameservers, print).subscribe("T", "A").subscribe("U")
-    assert consumer.subscribe("T", "B").config.subscriptions == (("U", "*"), ("T", "B"))
+    assert consumer.subscribe("T", "B").config.subscriptions == (
+        Subscription("U"),
+        Subscription("T", "B"),
+    )
 
 
 def test_unknown_queues_are_an_error(nameservers: str) -> None:

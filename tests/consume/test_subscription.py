@@ -4,18 +4,19 @@ import pytest
 
 from steelyard.consume.subscription import subscription, wanted
 from steelyard.errors import ConfigError
+from steelyard.types import Subscription
 from steelyard.wire.remoting.bodies import SubscriptionData
 from steelyard.wire.remoting.message import MessageView, decode_records, encode_record
 
 
 @pytest.mark.parametrize("expression", ["*", "", "  ", " * "])
 def test_everything(expression: str) -> None:
-    assert subscription("T", expression, 7) == SubscriptionData("T", "*", (), (), 7)
+    assert subscription(Subscription("T", expression), 7) == SubscriptionData("T", "*", (), (), 7)
 
 
 def test_tags_come_with_their_java_hashes() -> None:
     """The hashes are those of the golden heartbeat (facts b.2)."""
-    found = subscription("TopicA", "TagA || TagB||TagA", 7)
+    found = subscription(Subscription("TopicA", "TagA || TagB||TagA"), 7)
     assert found.tags_set == ("TagA", "TagB")
     assert found.code_set == (2598919, 2598920)
     assert found.sub_string == "TagA || TagB||TagA"
@@ -23,7 +24,7 @@ def test_tags_come_with_their_java_hashes() -> None:
 
 def test_an_expression_without_tags_is_refused() -> None:
     with pytest.raises(ConfigError, match="subscription of T"):
-        subscription("T", "|| ||", 0)
+        subscription(Subscription("T", "|| ||"), 0)
 
 
 def tagged(tag: str) -> MessageView:

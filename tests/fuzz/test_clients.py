@@ -34,7 +34,7 @@ from steelyard.nodes.seam import (
     Send,
     SetTimer,
 )
-from steelyard.types import ConsumeStatus, Message
+from steelyard.types import ConsumeStatus, Message, Subscription
 from steelyard.wire.remoting import bodies, fastjson, frame, headers
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
 from steelyard.wire.remoting.ids import UniqueIds, host_bytes
@@ -229,7 +229,7 @@ def test_consumer(seed: int) -> None:
         nameservers=("127.0.0.1:9876",),
         group="cg",
         client_id="me",
-        subscriptions=(("TopicA", "TagA"),),
+        subscriptions=(Subscription("TopicA", "TagA"),),
     )
     world = HostileWorld(ConsumerNode(config, rng), rng)
     world.run(2000, Describe)

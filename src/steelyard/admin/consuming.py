@@ -51,7 +51,7 @@ async def _consume(options: argparse.Namespace) -> int:
     import signal
 
     from steelyard.live.administrator import Administrator
-    from steelyard.live.client import PushConsumer
+    from steelyard.live.aio.push import PushConsumer
 
     config = _config(options)
     loop = asyncio.get_running_loop()

@@ -83,7 +83,7 @@ async def _produce(options: argparse.Namespace) -> tuple[int, float]:
     """Send everything; how many messages, and how long it took. The first error ends it."""
     import asyncio
 
-    from steelyard.live.client import Producer
+    from steelyard.live.aio.producer import Producer
 
     loop = asyncio.get_running_loop()
     begun = loop.time()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from steelyard.errors import ConfigError
+from steelyard.types import ExpressionType, Subscription
 from steelyard.wire.remoting.bodies import SubscriptionData
 from steelyard.wire.remoting.flags import tag_code
 from steelyard.wire.remoting.message import MessageView
@@ -17,11 +18,18 @@ ALL = "*"
 _OR = "||"
 
 
-def subscription(topic: str, expression: str, version: int) -> SubscriptionData:
-    """The subscription to `topic` of messages with one of the tags in `expression`; `*` or "" for all.
+def subscription(wanted: Subscription, version: int) -> SubscriptionData:
+    """What brokers are told of a subscription; an empty tag expression means all.
 
     `version` grows with each change of the subscriptions of a client. Raises ConfigError.
     """
+    topic, expression, expression_type = wanted
+    if expression_type is ExpressionType.SQL92:
+        if not expression.strip():
+            raise ConfigError(f"subscription of {topic}: the SQL92 condition is empty")
+        return SubscriptionData(
+            topic, expression, (), (), version, expression_type=expression_type.value
+        )
     if expression.strip() in ("", ALL):
         return SubscriptionData(topic, ALL, (), (), version)
     tags = tuple(dict.fromkeys(tag.strip() for tag in expression.split(_OR) if tag.strip()))

@@ -38,6 +38,7 @@ from steelyard.nodes.seam import (
     Flushed,
     Hand,
     Hang,
+    Keep,
     Node,
     Opened,
     Order,
@@ -66,6 +67,7 @@ class Driver:
         *,
         name: str = "node",
         on_hand: Callable[[int, object], None] | None = None,
+        on_keep: Callable[[bytes], None] | None = None,
         prepare_flush: Callable[[], Callable[[], None]] | None = None,
         limits: LinkLimits | None = None,
         encode: Callable[[object], bytes] = frame.encode,  # type: ignore[assignment]  # of the dialect's messages
@@ -79,6 +81,7 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._log = logging.getLogger(f"steelyard.{name}")
         self._on_hand = on_hand
+        self._on_keep = on_keep
         self._prepare_flush = prepare_flush
         self._encode = encode
         self._decoder = decoder
@@ -111,6 +114,7 @@ class Driver:
             Hang: self._hang,
             Flush: self._ask_flush,
             Hand: self._hand,
+            Keep: self._keep,
             Tell: self._tell,
         }
 
@@ -384,6 +388,13 @@ class Driver:
                 wire.write_out()
                 self._dirty.remove(wire)
             wire.hang(effect.reason)
+
+    def _keep(self, effect: Order, now: int) -> None:
+        assert isinstance(effect, Keep)
+        assert self._on_keep is not None, (
+            "a node keeps something and its driver has no place for it"
+        )
+        self._on_keep(effect.data)
 
     def _tell(self, effect: Order, now: int) -> None:
         assert isinstance(effect, Tell)

@@ -14,6 +14,12 @@ from steelyard.types import ConsumeStatus, Message
 
 C = TypeVar("C", bound=ClientConfig)
 
+Verdict = ConsumeStatus | bool | None
+"""What a listener may return."""
+
+DEFAULT_GROUP = "DEFAULT_PRODUCER"
+"""MixAll.DEFAULT_PRODUCER_GROUP."""
+
 NAMESERVERS_VARIABLE = "NAMESRV_ADDR"
 """Environment variable with the default nameservers, as mqadmin reads it."""
 

@@ -12,7 +12,9 @@ Rules the drivers keep:
 - `SetTimer` replaces a timer of the same key; `Due` comes once, at or after the time.
 - `Send` to a dead link is dropped silently: the `Closed` for it is on its way or was handled.
 - `Flush(ticket)` is answered by `Flushed(ticket)` after everything written before it is on disk.
-- `Hand` gives messages to the application; `Handled` tells the verdict, in any order.
+- `Hand` gives messages to the application, or something else that it must act on; `Handled` tells the
+  verdict, once, in any order.
+- `Keep` has no answer. What was kept last is given to the node when it is made anew.
 - `Asked` brings a call of the application or an operator in; `Answer` gives the result, once.
 """
 
@@ -23,13 +25,17 @@ from typing import Protocol
 
 import msgspec
 
-from steelyard.types import ConsumeStatus
+from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, TransactionState
 
 Link = int
 """A connection, numbered by the driver."""
 
 Address = str
 """`host:port`."""
+
+
+Verdict = ConsumeStatus | ConsumeOrderlyStatus | TransactionState | None
+"""What the application says of what it was handed; None where there is nothing to decide."""
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):
@@ -73,7 +79,7 @@ class Handled(Fact, frozen=True):
     """The application is done with what `Hand` gave it under this ticket."""
 
     ticket: int
-    status: ConsumeStatus
+    status: Verdict
 
 
 class Asked(Fact, frozen=True):
@@ -118,7 +124,7 @@ class Flush(Order, frozen=True):
 
 
 class Hand(Order, frozen=True):
-    """Give `batch` (a sequence of messages of one queue) to the application's listener."""
+    """Give `batch` to the application: messages for its listener, or what else the node's contract names."""
 
     ticket: int
     batch: object
@@ -131,6 +137,12 @@ class Answer(Order, frozen=True):
     result: object
 
 
+class Keep(Order, frozen=True):
+    """Write `data` down on the client's own disk, in place of what was kept before (LocalFileOffsetStore)."""
+
+    data: bytes
+
+
 class Tell(Order, frozen=True):
     """Something a person should know. Drivers log it and count it; nothing depends on it.
 
@@ -141,7 +153,7 @@ class Tell(Order, frozen=True):
     text: str
 
 
-Effect = Dial | Send | Hang | SetTimer | DropTimer | Flush | Hand | Answer | Tell
+Effect = Dial | Send | Hang | SetTimer | DropTimer | Flush | Hand | Answer | Keep | Tell
 
 
 class Node(Protocol):

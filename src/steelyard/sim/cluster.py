@@ -29,7 +29,7 @@ from steelyard.sim.workload import Listener, Publisher, commit_in, topic_name
 from steelyard.sim.world import Host, Process, World
 from steelyard.store.disk import Disk
 from steelyard.store.store import Store
-from steelyard.types import ConsumeFrom, MessageQueue
+from steelyard.types import ConsumeFrom, MessageQueue, Subscription
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command, Serialize
@@ -225,7 +225,7 @@ class Cluster:
             nameservers=self.nameserver_addresses,
             group=GROUP,
             client_id=f"{seat.host.ip}@{seat.identity}",
-            subscriptions=tuple((topic, scenario.tags) for topic in self.topics),
+            subscriptions=tuple(Subscription(topic, scenario.tags) for topic in self.topics),
             consume_from=ConsumeFrom.FIRST_OFFSET,
             strategy=scenario.strategy,
             consume_batch=scenario.consume_batch,

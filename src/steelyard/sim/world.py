@@ -27,6 +27,7 @@ from steelyard.nodes.seam import (
     Flushed,
     Hand,
     Hang,
+    Keep,
     Link,
     Node,
     Received,
@@ -133,6 +134,8 @@ class Process:
         self.port = port
         self.alive = False
         self.on_hand: Callable[[Process, int, object], None] | None = None
+        self.kept = b""
+        """What the node kept last; whoever starts it anew gives it back."""
         """The application's listener; it answers later with `deliver(Handled(...))`."""
         self.on_send: Callable[[Process, Link, Command], None] | None = None
         self._network = network
@@ -258,6 +261,8 @@ class Process:
                     assert then is not None, f"call {call_id} is answered twice"
                     self.world.trace.note(self.world.now, self.name, f"> {effect!r}")
                     self.world.after(0, partial(then, result))
+                case Keep(data):
+                    self.kept = data
                 case Tell(level, text):
                     self.world.told[level] = self.world.told.get(level, 0) + 1
                     self.world.trace.note(self.world.now, self.name, f"{level}: {text}")

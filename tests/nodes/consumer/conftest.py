@@ -29,7 +29,7 @@ from steelyard.nodes.seam import (
     SetTimer,
     Tell,
 )
-from steelyard.types import ConsumeStatus, MessageQueue
+from steelyard.types import ConsumeStatus, MessageQueue, Subscription
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import (
     Body,
@@ -419,7 +419,7 @@ class Group:
             "nameservers": ("ns:9876",),
             "group": "g",
             "client_id": "c1",
-            "subscriptions": (("T", "*"),),
+            "subscriptions": (Subscription("T"),),
         } | settings
         self.config = ConsumerConfig(**values)  # type: ignore[arg-type]
         self.rig = Rig(ConsumerNode(self.config, rng()), self.ns, self.a, self.b)

@@ -36,7 +36,14 @@ from steelyard.nodes.seam import (
 )
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
-from steelyard.types import ConsumeFrom, ConsumeStatus, Message, MessageQueue, SendResult
+from steelyard.types import (
+    ConsumeFrom,
+    ConsumeStatus,
+    Message,
+    MessageQueue,
+    SendResult,
+    Subscription,
+)
 from steelyard.wire.remoting.ids import UniqueIds
 
 
@@ -174,7 +181,7 @@ class Cluster(Town):
             nameservers=("127.0.0.1:9876",),
             group="g",
             client_id=name,
-            subscriptions=(("T", "*"),),
+            subscriptions=(Subscription("T"),),
             consume_from=ConsumeFrom.FIRST_OFFSET,
             consume_batch=4,
         )

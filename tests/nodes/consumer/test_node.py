@@ -10,7 +10,7 @@ from steelyard.config import ConsumerConfig
 from steelyard.errors import ClosedError, ConfigError
 from steelyard.nodes.consumer.node import ConsumerNode, Stop
 from steelyard.nodes.seam import Tell
-from steelyard.types import MessageQueue
+from steelyard.types import MessageQueue, Subscription
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import HeartbeatData
 from steelyard.wire.remoting.command import Command, is_oneway
@@ -45,7 +45,7 @@ def test_the_calls_of_a_starting_member_come_in_the_order_of_the_java_client() -
 
 
 def test_a_heartbeat_says_what_is_subscribed() -> None:
-    group = Group(subscriptions=(("T", "x||y"),))
+    group = Group(subscriptions=(Subscription("T", "x||y"),))
     rig = group.start()
     data = fastjson.read(HeartbeatData, rig.to(group.a, 34)[0].body)
     (consumer,) = data.consumer_data_set
@@ -331,7 +331,7 @@ def test_another_strategy_by_name_and_by_hand() -> None:
         {"group": ""},
         {"client_id": ""},
         {"subscriptions": ()},
-        {"subscriptions": (("T", "||"),)},
+        {"subscriptions": (Subscription("T", "||"),)},
         {"strategy": "BEST"},
     ],
 )

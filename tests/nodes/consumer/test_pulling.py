@@ -6,7 +6,7 @@ import pytest
 from tests.nodes.consumer.conftest import Group, offsets_of, pulled, queues, record, reply
 
 from steelyard.nodes.seam import Tell
-from steelyard.types import ConsumeFrom, MessageQueue
+from steelyard.types import ConsumeFrom, MessageQueue, Subscription
 from steelyard.wire.remoting.command import Command
 
 
@@ -163,7 +163,7 @@ def test_a_second_answer_to_one_pull_is_dropped() -> None:
 
 
 def test_messages_with_another_tag_of_the_same_hash_are_left_out() -> None:
-    group = ready(subscriptions=(("T", "Aa"),))
+    group = ready(subscriptions=(Subscription("T", "Aa"),))
     rig = group.rig
     messages = [
         record("T", 0, 0, properties=b"TAGS\x01BB\x02"),

@@ -55,6 +55,8 @@ class Held(msgspec.Struct, eq=False):
     """Pulls in a row that were answered at once, with nothing."""
     queued: bool = False
     """In the delivery's line of queues with messages to hand."""
+    handed: int = 0
+    """Batches that the application has, or that are on their way back to their broker."""
 
     @property
     def state(self) -> State:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from steelyard.config import ConsumerConfig
-from steelyard.consume.subscription import ALL, subscription
+from steelyard.consume.subscription import subscription
 from steelyard.errors import RemotingError
 from steelyard.nodes.consumer.peers import HeartbeatSent, Peers, Unregistered
 from steelyard.nodes.seam import Address, Effect, Tell
+from steelyard.types import Subscription
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -23,11 +24,8 @@ def subscriptions_of(
     config: ConsumerConfig, retry_topic: str, version: int
 ) -> dict[str, SubscriptionData]:
     """All subscriptions by topic, with the one of the retry topic that every group has."""
-    found = {
-        topic: subscription(topic, expression, version)
-        for topic, expression in config.subscriptions
-    }
-    found[retry_topic] = subscription(retry_topic, ALL, version)
+    found = {wanted.topic: subscription(wanted, version) for wanted in config.subscriptions}
+    found[retry_topic] = subscription(Subscription(retry_topic), version)
     return found
 
 

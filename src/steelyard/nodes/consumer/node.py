@@ -24,8 +24,9 @@ from steelyard.groups.ownership import State, diff
 from steelyard.groups.rebalancer import Decision
 from steelyard.nodes.calls import CALLS_TIMER, Outcome
 from steelyard.nodes.consumer.balance import REBALANCE_TIMER, Balance
+from steelyard.nodes.consumer.concurrent import ConcurrentDelivery
 from steelyard.nodes.consumer.contract import ConsumeBatch, ConsumerState, Describe, Stop
-from steelyard.nodes.consumer.delivery import Delivery, HandAgain
+from steelyard.nodes.consumer.delivery import Delivery, DeliveryTimer
 from steelyard.nodes.consumer.holdings import Held, Holdings, LookAgain
 from steelyard.nodes.consumer.membership import Membership, subscriptions_of
 from steelyard.nodes.consumer.peers import (
@@ -80,7 +81,7 @@ class ConsumerNode:
     ) -> None:
         self._config = config
         self._peers = Peers(config, rng)
-        self._topics = [topic for topic, _ in config.subscriptions] + [self._peers.retry_topic]
+        self._topics = [wanted.topic for wanted in config.subscriptions] + [self._peers.retry_topic]
         subscriptions_of(config, self._peers.retry_topic, version=0)  # a wrong one is told at once
         self._pace = RoutePace(config.route_poll_ms)
         self._membership = Membership(self._peers)
@@ -88,7 +89,7 @@ class ConsumerNode:
         self._balance = Balance(self._peers, self._topics, strategy, rng)
         self._holdings = Holdings(self._peers)
         self._pulling = Pulling(self._peers, self._holdings, self._membership)
-        self._delivery = Delivery(self._peers)
+        self._delivery: Delivery = ConcurrentDelivery(self._peers)
         self._stop: int | None = None
         self._left = False
         self._stopped = False
@@ -144,8 +145,7 @@ class ConsumerNode:
                 held, effects = self._pulling.answered(purpose, outcome.address, reply, now)
                 if held is None:
                     return effects
-                self._delivery.offer(held)
-                return self._delivery.hand() + effects
+                return self._delivery.offer(held, now) + effects
             case RouteAsked():
                 return self._route_answered(purpose, reply, now)
             case HeartbeatSent(address=address):
@@ -281,8 +281,8 @@ class ConsumerNode:
                 if held.state is State.ACQUIRING:
                     return self._holdings.acquire(held, now)
                 return self._pulling.look(held, now)
-            case HandAgain():
-                return self._delivery.hand_again(key)
+            case DeliveryTimer():
+                return self._delivery.due(key, now)
             case _ if key == REBALANCE_TIMER:
                 return self._balance.begin(now) + self._rebalance(now)
             case _ if key == ROUTE_TIMER:
@@ -327,7 +327,8 @@ class ConsumerNode:
 
     def _drained(self, now: int) -> list[Effect]:
         """While stopping: leave once the listener has nothing left."""
-        return [] if self._delivery.draining else self._leave(now)
+        busy = any(held.handed for held in self._holdings.all() if held.state is State.DRAINING)
+        return [] if busy else self._leave(now)
 
     def _leave(self, now: int) -> list[Effect]:
         if self._left:
