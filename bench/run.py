@@ -203,7 +203,8 @@ def run(size: Size, *, with_apache: bool) -> Result:
     """All of it; prints a line as each cell is done."""
     kinds: list[Kind] = [servers.Steelyard]
     if with_apache:
-        apache.prepare(apache.SERVERS, servers=True)
+        apache.prepare(apache.NEW)
+        apache.prepare_servers(apache.NEW_SERVER)
         kinds.append(servers.Apache)
     running: list[servers.Server] = []
     with tempfile.TemporaryDirectory(prefix="steelyard-bench-") as name:

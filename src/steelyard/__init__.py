@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from steelyard.config import ConsumerConfig, ProducerConfig
+    from steelyard.config import ConsumerConfig, LitePullConfig, ProducerConfig
     from steelyard.errors import (
         BrokerError,
         CallTimeoutError,
@@ -28,21 +28,29 @@ if TYPE_CHECKING:
         SteelyardError,
         StorageError,
     )
+    from steelyard.live.blocking.admin import Admin
+    from steelyard.live.blocking.lite_pull import LitePullConsumer
     from steelyard.live.blocking.producer import Producer
+    from steelyard.live.blocking.pull import PullConsumer
     from steelyard.live.blocking.push import PushConsumer
+    from steelyard.nodes.consumer.questions import PullResult, PullStatus
     from steelyard.types import (
         ConsumeFrom,
         ConsumeStatus,
         Message,
+        MessageModel,
         MessageQueue,
         SendResult,
         SendStatus,
+        TransactionResult,
+        TransactionState,
     )
     from steelyard.wire.remoting.message import MessageView
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Admin",
     "BrokerError",
     "CallTimeoutError",
     "ClosedError",
@@ -52,13 +60,19 @@ __all__ = [
     "ConsumeStatus",
     "ConsumerConfig",
     "DiskFullError",
+    "LitePullConfig",
+    "LitePullConsumer",
     "Message",
     "MessageError",
+    "MessageModel",
     "MessageQueue",
     "MessageView",
     "Producer",
     "ProducerConfig",
     "ProtocolError",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
     "PushConsumer",
     "RemotingError",
     "RouteError",
@@ -66,19 +80,30 @@ __all__ = [
     "SendStatus",
     "SteelyardError",
     "StorageError",
+    "TransactionResult",
+    "TransactionState",
 ]
 
 _HOMES = {
     "ConsumerConfig": "steelyard.config",
+    "LitePullConfig": "steelyard.config",
     "ProducerConfig": "steelyard.config",
+    "LitePullConsumer": "steelyard.live.blocking.lite_pull",
+    "PullConsumer": "steelyard.live.blocking.pull",
+    "PullResult": "steelyard.nodes.consumer.questions",
+    "PullStatus": "steelyard.nodes.consumer.questions",
+    "Admin": "steelyard.live.blocking.admin",
     "Producer": "steelyard.live.blocking.producer",
     "PushConsumer": "steelyard.live.blocking.push",
     "ConsumeFrom": "steelyard.types",
     "ConsumeStatus": "steelyard.types",
     "Message": "steelyard.types",
+    "MessageModel": "steelyard.types",
     "MessageQueue": "steelyard.types",
     "SendResult": "steelyard.types",
     "SendStatus": "steelyard.types",
+    "TransactionResult": "steelyard.types",
+    "TransactionState": "steelyard.types",
     "MessageView": "steelyard.wire.remoting.message",
 }
 

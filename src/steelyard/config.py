@@ -7,7 +7,7 @@ it comes from. Times are milliseconds, sizes bytes. Values are checked where the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 from steelyard.errors import ConfigError
 from steelyard.types import ConsumeFrom, MessageModel, Subscription
@@ -70,6 +70,18 @@ class BrokerConfig:
     """Most bytes in one pull reply, but always one message. RocketMQ: 256 KiB from memory, 64 KiB from disk."""
     lock_expiry_ms: int = 60_000
     """rocketmq.broker.rebalance.lockMaxLiveTime."""
+    property_filter: bool = True
+    """Let consumers filter by SQL92 conditions (enablePropertyFilter, which is off in RocketMQ)."""
+    transaction_timeout_ms: int = 6_000
+    """A transaction not ended for so long is asked after (transactionTimeOut)."""
+    transaction_check_interval_ms: int = 30_000
+    """Until it is asked after again (transactionCheckInterval: 30 s in 5.x, 60 s in 4.9)."""
+    transaction_check_max: int = 15
+    """After so many questions it is given up (transactionCheckMax)."""
+    transactions_max: int = 200_000
+    """Transactions open at once; more are refused (RocketMQ has no limit)."""
+    store_replies: bool = True
+    """Keep the replies of request-reply in their topic as well (storeReplyMessageEnable)."""
     batch_messages_max: int = 10_000
     """Most messages in one batch."""
     ledger: bool = True
@@ -95,8 +107,9 @@ class ClientConfig:
     """mqClientApiTimeout."""
     access_key: str = ""
     """Signs every request (acl/common/AclClientRPCHook.java); empty: requests are not signed."""
-    secret_key: str = ""
-    security_token: str = ""
+    secret_key: str = field(default="", repr=False)
+    """Belongs to `access_key`; is never sent nor printed."""
+    security_token: str = field(default="", repr=False)
     """Of temporary credentials; optional."""
 
 
@@ -116,13 +129,21 @@ class ProducerConfig(ClientConfig):
     """maxMessageSize."""
     compress_above_bytes: int = 4096
     """compressMsgBodyOverHowmuch; 0 never compresses."""
+    compress_type: str = "zlib"
+    """`zlib`, or `lz4` or `zstd`, which consumers older than 5.0 cannot read (rocketmq.message.compressType)."""
+    compress_level: int = 5
+    """0 to 9, for zlib and zstd (rocketmq.message.compressLevel)."""
     in_flight_max: int = 10_000
     """Sends under way at once; more are refused with a RemotingError."""
     in_flight_bytes_max: int = 100 * 1024 * 1024
-    """Bodies of the sends under way; more are refused (backPressureForAsyncSendSize is 100 MiB)."""
+    """Bodies of the sends under way, compressed where they are sent so; more are refused with a RemotingError
+    (backPressureForAsyncSendSize)."""
     retry_another_broker: bool = False
     """Try another broker, too, when one stored the message but says that it did not flush or copy it in time
     (retryAnotherBrokerWhenNotStoreOK)."""
+    retry_codes: str = "5.x"
+    """After which error codes another broker is tried: those of `4.x` or `5.x`, which also has SYSTEM_BUSY (2) and
+    GO_AWAY (1500) (retryResponseCodes)."""
     latency_faults: str = "off"
     """Avoid brokers that answered slowly or not at all: `off`, `4.x` or `5.x`, by whose table
     (sendLatencyFaultEnable, MQFaultStrategy.java)."""
@@ -132,6 +153,11 @@ class ProducerConfig(ClientConfig):
     """detectInterval."""
     detect_timeout_ms: int = 200
     """detectTimeout."""
+    checks: bool = False
+    """This producer can say what became of its group's transactions; set by the clients that have a transaction_check."""
+    checks_max: int = 2_000
+    """Questions for transactions that wait for the application at once; more are left to be asked again
+    (checkRequestHoldMax)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +172,7 @@ class ConsumerConfig(ClientConfig):
     consume_timestamp: int = 0
     """For ConsumeFrom.TIMESTAMP, ms since the epoch."""
     strategy: str = "AVG"
-    """Name of an allocation strategy of `steelyard.allocate`."""
+    """Name of an allocation strategy, see `steelyard.allocate.registry`; those that need arguments go into `allocate=`."""
     rebalance_interval_ms: int = 20_000
     """rocketmq.client.rebalance.waitInterval."""
     rebalance_retry_ms: int = 1_000
@@ -176,6 +202,8 @@ class ConsumerConfig(ClientConfig):
     """A held queue not pulled for so long is dropped and taken anew (rocketmq.client.pull.pullMaxIdleTime)."""
     consume_batch: int = 1
     """Messages per call of the listener (consumeMessageBatchMaxSize)."""
+    consume_threads: int = 20
+    """Listeners that run at once (consumeThreadMax). The clients set and keep it; here it is told to operators."""
     handed_max: int = 80
     """Most batches given to the listeners and not done yet; clients set it to a small multiple of their threads
     (consumeThreadMax is 20). More wait in the node, where a queue that is given up can take them back."""
@@ -203,6 +231,28 @@ class ConsumerConfig(ClientConfig):
     """pullThresholdSizeForTopic; 0: no such limit."""
     hooks: bool = False
     """Tell the application of queues that come and go; set by the clients that have such hooks."""
+    queue_changes: bool = False
+    """Tell it of every new share of a topic's queues (MessageQueueListener); set by the clients that have that hook."""
+    offsets_folder: str = ""
+    """Where a broadcasting consumer keeps its offsets; empty: `.rocketmq_offsets` in the user's home
+    (rocketmq.client.localOffsetStoreDir)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LitePullConfig(ConsumerConfig):
+    """A consumer that polls: client/consumer/DefaultLitePullConsumer.java. `commit_interval_ms` is autoCommitIntervalMillis,
+    `queue_span_max` consumeMaxSpan; `route_poll_ms` topicMetadataCheckIntervalMillis."""
+
+    auto_commit: bool = True
+    """What a poll returned is committed once the next poll has begun; off: when the application says so."""
+    poll_timeout_ms: int = 5_000
+    """How long a poll waits for messages (pollTimeoutMillis)."""
+    pull_batch: int = 10
+    """Most messages of one pull, and of one poll that does not say otherwise (pullBatchSize)."""
+    pull_hold_ms: int = 20_000
+    """brokerSuspendMaxTimeMillis."""
+    messages_max: int = 10_000
+    """Messages in the client, shared by its queues (pullThresholdForAll)."""
 
 
 _MINUS_ONE = frozenset({"retry_max"})
@@ -218,9 +268,27 @@ def check(config: object) -> None:
             raise ConfigError(f"{item.name} is {value}; it must be {lowest} or more")
         if isinstance(value, StoreConfig):
             check(value)
-    if isinstance(config, ProducerConfig) and config.latency_faults not in ("off", "4.x", "5.x"):
-        raise ConfigError(
-            f"latency_faults is {config.latency_faults!r}; it must be 'off', '4.x' or '5.x'"
-        )
+    if isinstance(config, ClientConfig) and bool(config.access_key) != bool(config.secret_key):
+        given, missing = ("access", "secret") if config.access_key else ("secret", "access")
+        raise ConfigError(f"{given}_key is given without {missing}_key; give both, or neither")
+    if isinstance(config, ProducerConfig):
+        _check_producer(config)
     if isinstance(config, BrokerConfig) and config.flush not in ("async", "sync"):
         raise ConfigError(f"flush is {config.flush!r}; it must be 'async' or 'sync'")
+
+
+def _check_producer(config: ProducerConfig) -> None:
+    for name, allowed in (
+        ("latency_faults", ("off", "4.x", "5.x")),
+        ("retry_codes", ("4.x", "5.x")),
+        ("compress_type", ("zlib", "lz4", "zstd")),
+    ):
+        if getattr(config, name) not in allowed:
+            choices = ", ".join(repr(choice) for choice in allowed)
+            raise ConfigError(f"{name} is {getattr(config, name)!r}; it must be one of {choices}")
+    if config.compress_level > 9:
+        raise ConfigError(f"compress_level is {config.compress_level}; it must be 0 to 9")
+    if config.detect and config.latency_faults != "5.x":
+        raise ConfigError("detect belongs to latency_faults='5.x'; without it nobody is looked for")
+    if config.detect and config.detect_interval_ms < 1:
+        raise ConfigError("detect_interval_ms is 0; it must be 1 or more")

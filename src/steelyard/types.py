@@ -98,6 +98,17 @@ class TransactionState(Enum):
     UNKNOWN = "UNKNOW"
 
 
+class TransactionResult(msgspec.Struct, frozen=True):
+    """What became of a message sent in a transaction. Source: client/producer/TransactionSendResult.java.
+
+    `send_result`: of the half message; its `message_id` is the transaction's id, its queue the one that will have
+    the message, its offset that of the half message. `state`: what the broker was told.
+    """
+
+    send_result: SendResult
+    state: TransactionState
+
+
 class MessageModel(Enum):
     """Who of a group gets a message. Source: heartbeat/MessageModel.java."""
 

@@ -221,9 +221,11 @@ def test_lines_go_in_and_come_out(cluster: str, tmp_path: Path) -> None:
     (tmp_path / "lines").write_text("one\ntwo\r\nthree")
     sent = run(
         *("produce", "-n", cluster, "-t", "Lines", "--tag", "A", "--key", "k"),
-        *("--file", str(tmp_path / "lines"), "--json"),
+        *("--file", str(tmp_path / "lines"), "--sharding-key", "s", "--json"),
     )
-    assert [json.loads(line)["status"] for line in sent.stdout.splitlines()] == ["SEND_OK"] * 3
+    results = [json.loads(line) for line in sent.stdout.splitlines()]
+    assert [result["status"] for result in results] == ["SEND_OK"] * 3
+    assert len({(result["broker"], result["queue_id"]) for result in results}) == 1
     more = run("produce", "-n", cluster, "-t", "Lines", text="four\nfünf\n")
     assert more.stdout.startswith("sent 2 messages to Lines in ")
     assert run("produce", "-n", cluster, "-t", "Lines", "--body", "six").returncode == 0

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from steelyard.allocate import circle, contiguous
 from steelyard.allocate.plan import Claim, Plan
-from steelyard.allocate.registry import STRATEGIES, strategy
-from steelyard.errors import ConfigError
 from steelyard.types import MessageQueue
 
 
@@ -99,29 +97,3 @@ def test_plans_are_the_originals(count: int, members: int) -> None:
         plan = ours.allocate(claims_of(*names), queues)
         for index, name in enumerate(names):
             assert list(plan.share(name)) == original(index, members, queues), (ours, name)
-
-
-@pytest.mark.parametrize("name", sorted(STRATEGIES))
-@given(count=st.integers(0, 70), members=st.integers(1, 30))
-def test_laws_complete_disjoint_fair(name: str, count: int, members: int) -> None:
-    queues = numbered(count)
-    names = [f"c{number:02}" for number in range(members)]
-    plan = strategy(name)(claims_of(*names), queues)
-    shared = [queue for share in plan.shares for queue in share]
-    assert sorted(shared) == queues
-    sizes = [len(share) for share in plan.shares]
-    assert max(sizes) - min(sizes) <= 1
-    assert plan.members == tuple(names)
-
-
-@pytest.mark.parametrize("name", sorted(STRATEGIES))
-def test_nobody_gets_nothing(name: str) -> None:
-    plan = strategy(name)(claims_of(), numbered(3))
-    assert plan == Plan((), ())
-
-
-def test_an_unknown_strategy_is_told_with_the_known_ones() -> None:
-    with pytest.raises(
-        ConfigError, match=r"no allocation strategy 'BEST'; there are AVG, AVG_BY_C"
-    ):
-        strategy("BEST")

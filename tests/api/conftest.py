@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,10 @@ from steelyard.live.server import Server, registered, serve_broker, serve_namese
 
 
 class Servers:
-    """A small cluster on a loop of its own."""
+    """A small cluster on a loop of its own. `config`: of its brokers, but for names and nameservers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: BrokerConfig | None = None) -> None:
+        self._config = config or BrokerConfig()
         self._background = Background()
         self._folder = folder
         self._nameserver = self._background.wait(serve_nameserver(port=0))
@@ -26,7 +28,7 @@ class Servers:
             self.start_broker(name)
 
     def start_broker(self, name: str, port: int = 0) -> None:
-        config = BrokerConfig(name=name, nameservers=(self.nameservers,))
+        config = replace(self._config, name=name, nameservers=(self.nameservers,))
 
         async def start() -> Server:
             server = await serve_broker(str(self._folder / name), port=port, config=config)

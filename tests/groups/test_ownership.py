@@ -52,9 +52,12 @@ def test_a_holding_moves_as_the_table_says(before: State, after: State) -> None:
 
 
 def _way_to(state: State) -> list[State]:
-    return {
-        State.ACQUIRING: [],
-        State.PULLING: [State.PULLING],
-        State.DRAINING: [State.PULLING, State.DRAINING],
-        State.GONE: [State.GONE],
-    }[state]
+    """The moves of a planned life, as far as `state`."""
+    life = [
+        State.ACQUIRING,
+        State.PULLING,
+        State.DRAINING,
+        State.RELEASING,
+        State.GONE,
+    ]
+    return [] if state is State.LOCKING else life[: life.index(state) + 1]

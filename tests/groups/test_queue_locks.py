@@ -57,3 +57,17 @@ def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     locks.unlock("g", "c", QUEUES[:1])
     assert locks.lock("g2", "c", QUEUES, 2) == QUEUES[:1]
     locks.check()
+
+
+def test_all_locks_of_a_client_are_given_up_together() -> None:
+    locks = QueueLocks(60)
+    locks.lock("g", "a", QUEUES[:2], 0)
+    locks.lock("g", "b", QUEUES[2:], 0)
+    locks.lock("g2", "a", QUEUES, 0)
+    locks.unlock_all("g", "a")
+    locks.unlock_all("unknown", "a")
+    locks.check()
+    assert [locks.owner("g", queue, 1) for queue in QUEUES] == [None, None] + ["b"] * len(
+        QUEUES[2:]
+    )
+    assert {locks.owner("g2", queue, 1) for queue in QUEUES} == {"a"}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from steelyard.allocate import contiguous
@@ -28,23 +30,48 @@ def run(
 GOOD = View("T", ("c1",), queues("T", 2))
 
 
-def test_the_first_run_begins_at_once_the_next_a_second_later() -> None:
+def test_the_first_run_begins_at_once_the_next_soon() -> None:
     subject = rebalancer()
     assert subject.wake(100) == 100
     assert run(subject, 100, GOOD).next_at == 20_100
-    assert subject.wake(150) == 1_100
-    assert subject.wake(900) == 1_100
-    subject.begin(1_100)
-    subject.decide([GOOD], (), 1_100)
+    assert subject.wake(105) == 120
+    assert subject.wake(110) == 120
+    run(subject, 120, GOOD)
     assert subject.wake(5_000) == 5_000
+
+
+def test_in_a_storm_of_notifications_runs_are_apart_by_twice_as_much_each_time_up_to_a_second() -> (
+    None
+):
+    """After a quiet second the next one is as quick as the first. Timers may come late."""
+    subject = rebalancer()
+    now, runs = 0, [0]
+    while now < 10_000:
+        run(subject, now, GOOD)
+        at = subject.wake(now + 1)
+        assert at is not None
+        now = at + 3
+        runs.append(now)
+    gaps = [later - sooner for sooner, later in pairwise(runs)]
+    assert gaps[:8] == [23, 43, 83, 163, 323, 643, 1_003, 1_003]
+    assert set(gaps[8:]) == {1_003}
+    run(subject, now + 2_001, GOOD)
+    assert subject.wake(now + 2_002) == now + 2_021
 
 
 def test_what_wakes_it_during_a_run_counts_for_the_next() -> None:
     subject = rebalancer()
     subject.begin(0)
-    assert subject.wake(30) is None
-    assert subject.decide([GOOD], (), 50).next_at == 1_000
-    assert run(subject, 1_000, GOOD).next_at == 21_000
+    assert subject.wake(3) is None
+    assert subject.decide([GOOD], (), 5).next_at == 20
+    assert run(subject, 50, GOOD).next_at == 20_050
+
+
+def test_an_unbalanced_run_is_repeated_after_a_second_or_when_something_wakes_it() -> None:
+    subject = rebalancer()
+    missing = View("T", None, queues("T", 2))
+    assert run(subject, 0, missing).next_at == 1_000
+    assert subject.wake(300) == 300
 
 
 @pytest.mark.parametrize(

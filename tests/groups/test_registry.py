@@ -201,6 +201,26 @@ def test_producers_come_and_go() -> None:
     registry.check()
 
 
+def test_a_client_with_producers_is_found_by_its_id_on_its_newest_connection() -> None:
+    registry = Registry()
+    assert registry.producer_link("a") is None
+    registry.producer_heard(client(1, "a"), "p", 0)
+    registry.producer_heard(client(1, "a"), "q", 0)
+    registry.producer_heard(client(2, "b"), "p", 0)
+    registry.producer_heard(client(3, "a"), "p", 0)
+    registry.check()
+    assert (registry.producer_link("a"), registry.producer_link("b")) == (3, 2)
+    registry.closed(3)
+    registry.producer_unregister(1, "a", "p")
+    assert registry.producer_link("a") == 1
+    registry.producer_heard(client(1, "c"), "q", 0)
+    assert (registry.producer_link("a"), registry.producer_link("c")) == (None, 1)
+    registry.check()
+    registry.closed(1)
+    assert registry.producer_link("c") is None
+    registry.check()
+
+
 def test_those_who_are_dropped_together_are_all_gone_from_what_is_told() -> None:
     registry = Registry()
     registry.heard(client(1, "a"), data("g", "t"), 10)

@@ -1,11 +1,20 @@
-"""Tag expressions."""
+"""Tag expressions, SQL92 conditions, and what a heartbeat with a wrong one is."""
 
 from __future__ import annotations
 
 import pytest
 
 from steelyard.errors import ProtocolError
-from steelyard.groups.subscriptions import EXPRESSION_CHARACTERS_MAX, parse_tags, subscribe
+from steelyard.groups.sql92 import parser
+from steelyard.groups.subscriptions import (
+    ALL,
+    EXPRESSION_CHARACTERS_MAX,
+    Filter,
+    Subscription,
+    parse,
+    parse_tags,
+    subscribe,
+)
 from steelyard.wire.remoting.bodies import SubscriptionData
 
 TAG_A, TAG_B = 2598919, 2598920
@@ -34,10 +43,40 @@ def test_bad_expressions(expression: str) -> None:
         parse_tags(expression)
 
 
-def test_class_filters_and_other_languages_pass_everything() -> None:
-    for data in (
-        SubscriptionData("t", "some.Class", class_filter_mode=True),
-        SubscriptionData("t", "a > 1", expression_type="SQL92"),
-    ):
-        assert subscribe(data).codes is None
-    assert subscribe(SubscriptionData("t", "TagA")).codes == frozenset((TAG_A,))
+@pytest.mark.parametrize(
+    ("expression", "kind", "passes"),
+    [
+        (None, None, ALL),
+        ("*", "TAG", ALL),
+        ("TagA", "", Filter(codes=frozenset((TAG_A,)))),
+        ("a > 1", "SQL92", Filter(condition=parser.parse("a > 1"))),
+    ],
+)
+def test_what_passes(expression: str | None, kind: str | None, passes: Filter) -> None:
+    assert parse(expression, kind) == passes
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "why"),
+    [
+        ("a >", "SQL92", "SQL92: a property, a text"),
+        ("", "SQL92", "must not be empty"),
+        (None, "SQL92", "must not be empty"),
+        ("a > 1", "SQL93", "TAG or SQL92, not 'SQL93'"),
+    ],
+)
+def test_what_cannot_be_read(expression: str | None, kind: str, why: str) -> None:
+    with pytest.raises(ProtocolError, match=why):
+        parse(expression, kind)
+    data = SubscriptionData("t", expression or "", expression_type=kind)
+    assert why in subscribe(data).fault
+
+
+def test_class_filters_pass_everything() -> None:
+    data = SubscriptionData("t", "some.Class", class_filter_mode=True)
+    assert subscribe(data) == Subscription(data, ALL)
+
+
+def test_wrong_tags_are_refused_with_the_heartbeat() -> None:
+    with pytest.raises(ProtocolError):
+        subscribe(SubscriptionData("t", "||"))

@@ -68,3 +68,76 @@ def test_idle_workers_end() -> None:
     workers: Workers[int] = Workers(5, lambda item: None, "test")
     workers.close()
     until_ended(workers)
+
+
+def settled(workers: Workers[int], count: int) -> bool:
+    """There are so many threads, and no others that end."""
+    for _ in range(1_000):
+        if len(workers.threads) == count:
+            return all(thread.is_alive() for thread in workers.threads)
+        time.sleep(0.005)
+    return False
+
+
+def test_more_and_fewer_threads() -> None:
+    together = threading.Barrier(6)
+    done = threading.Semaphore(0)
+
+    def meet(item: int) -> None:
+        if item < 6:
+            together.wait(10)
+        done.release()
+
+    workers: Workers[int] = Workers(1, meet, "test")
+    workers.resize(6)
+    for item in range(6):
+        workers.put(item)
+    for _ in range(6):
+        assert done.acquire(timeout=10)
+    workers.resize(2)
+    assert settled(workers, 2)
+    for item in range(6, 100):
+        workers.put(item)
+        assert done.acquire(timeout=10), f"item {item} was not taken"
+    workers.close()
+    until_ended(workers)
+
+
+def test_a_thread_that_is_one_too_many_finishes_what_it_has() -> None:
+    begun, end = threading.Semaphore(0), threading.Event()
+    taken: list[int] = []
+
+    def work(item: int) -> None:
+        begun.release()
+        end.wait(10)
+        taken.append(item)
+
+    workers: Workers[int] = Workers(3, work, "test")
+    for item in range(3):
+        workers.put(item)
+    for _ in range(3):
+        assert begun.acquire(timeout=10)
+    workers.resize(1)
+    workers.put(3)
+    assert len(workers.threads) == 3
+    end.set()
+    assert settled(workers, 1)
+    workers.close()
+    until_ended(workers)
+    assert sorted(taken) == [0, 1, 2, 3]
+
+
+def test_sizes_change_while_items_come() -> None:
+    taken: list[int] = []
+    workers: Workers[int] = Workers(4, taken.append, "test")
+    for item in range(20_000):
+        workers.put(item)
+        if item % 500 == 0:
+            workers.resize(1 + item // 500 % 7)
+    workers.close()
+    until_ended(workers)
+    for _ in range(1_000):
+        if len(taken) == 20_000:
+            break
+        time.sleep(0.005)
+    assert Counter(taken) == Counter(range(20_000))

@@ -116,3 +116,20 @@ def test_hanging_up(calls: Calls[str]) -> None:
     calls.opened(Opened(7, HERE, dialed=True))
     assert calls.hang_up(HERE, "idle") == [Hang(7, "idle")]
     assert calls.address_of(7) == HERE
+
+
+def test_whatever_goes_out_is_signed() -> None:
+    def sign(request: Command) -> Command:
+        return Command(request.code, request.opaque, request.flag, {"Signature": "s"}, request.body)
+
+    calls: Calls[str] = Calls(signer=sign)
+    calls.call(HERE, Command(105, ext={"topic": "T"}), "before the link", 0, 500)
+    early = sent(calls.opened(Opened(7, HERE, dialed=True)))
+    late = sent(calls.call(HERE, Command(106, body=b"x"), "after", 0, 500))
+    oneway = sent(calls.tell(HERE, Command(15)))
+    assert early + late + oneway == [
+        Command(105, 1, 0, {"Signature": "s"}),
+        Command(106, 2, 0, {"Signature": "s"}, b"x"),
+        Command(15, 3, ONEWAY_FLAG, {"Signature": "s"}),
+    ]
+    assert calls.replied(Command(0, 1, RESPONSE_FLAG)) is not None

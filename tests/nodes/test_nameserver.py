@@ -199,6 +199,14 @@ def test_lists_of_topics(rig: Rig) -> None:
         assert fastjson.read(TopicList, body).topic_list == topics
 
 
+def test_topics_of_the_system(rig: Rig) -> None:
+    system = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS
+    assert fastjson.read(TopicList, rig.ask(system).body) == TopicList(())
+    rig.register()
+    found = fastjson.read(TopicList, rig.ask(system).body)
+    assert found == TopicList(("C", "broker-a"), "127.0.0.1:10911")
+
+
 def test_a_topic_is_deleted(rig: Rig) -> None:
     rig.register()
     delete = RequestCode.DELETE_TOPIC_IN_NAMESRV
@@ -248,7 +256,7 @@ def test_unknown_codes_missing_fields_and_one_way_requests(rig: Rig) -> None:
 
 
 CODES = st.sampled_from(
-    (100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 219, 224, 322, 327, 0, -1, 310)
+    (100, 101, 102, 103, 104, 105, 106, 205, 206, 216, 219, 224, 304, 322, 327, 0, -1, 310)
 )
 NAMES = (
     *("namespace", "key", "value", "topic", "cluster", "clusterName", "brokerName", "brokerAddr"),

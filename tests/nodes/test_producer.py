@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from tests.nodes.consumer.conftest import START, Broker, Nameserver, Peer, Rig, queues, reply, rng
 
@@ -110,9 +111,13 @@ def test_a_broker_that_dies_with_a_send_leads_to_the_other() -> None:
     assert bench.result(call).queue == MessageQueue("T", other.name, 2)
 
 
-@pytest.mark.parametrize("code", [17, 14, 1, 16, 204, 205])
-def test_codes_that_are_tried_on_another_broker(code: int) -> None:
-    bench = Bench()
+@pytest.mark.parametrize(
+    ("code", "version"),
+    [(code, version) for code in (17, 14, 1, 16, 204, 205) for version in ("4.x", "5.x")]
+    + [(2, "5.x"), (1500, "5.x")],
+)
+def test_codes_that_are_tried_on_another_broker(code: int, version: str) -> None:
+    bench = Bench(retry_codes=version)
     bench.a.script[310] = bench.b.script[310] = lambda command: reply(code, "no")
     error = bench.error(bench.send())
     assert isinstance(error, BrokerError)
@@ -121,9 +126,13 @@ def test_codes_that_are_tried_on_another_broker(code: int) -> None:
     assert first != second != third
 
 
-@pytest.mark.parametrize("code", [2, 3, 13, 15, 99])
-def test_codes_that_are_final(code: int) -> None:
-    bench = Bench()
+@pytest.mark.parametrize(
+    ("code", "version"),
+    [(code, version) for code in (3, 13, 15, 99) for version in ("4.x", "5.x")]
+    + [(2, "4.x"), (1500, "4.x")],
+)
+def test_codes_that_are_final(code: int, version: str) -> None:
+    bench = Bench(retry_codes=version)
     bench.a.script[310] = bench.b.script[310] = lambda command: reply(code, "no")
     error = bench.error(bench.send())
     assert isinstance(error, BrokerError)
@@ -144,6 +153,30 @@ def test_stored_but_with_a_reservation(code: int, status: SendStatus) -> None:
     stored = reply(code, msgId="0C", queueId=1, queueOffset=5)
     bench.a.script[310] = bench.b.script[310] = lambda command: stored
     assert bench.result(bench.send()).status is status
+
+
+def test_stored_with_a_reservation_another_broker_is_tried_if_the_settings_say_so() -> None:
+    """What the last one stored counts, if none stored it without a reservation."""
+    bench = Bench(retry_another_broker=True)
+    places = iter(range(9))
+
+    def hurried(command: Command) -> Command:
+        return reply(10, msgId="0C", queueId=1, queueOffset=next(places))
+
+    bench.a.script[310] = bench.b.script[310] = hurried
+    result = bench.result(bench.send())
+    assert (result.status, result.queue_offset) == (SendStatus.FLUSH_DISK_TIMEOUT, 2)
+    first, second, third = bench.sent()
+    assert first == third != second
+
+    bench.a.script[310] = bench.b.script[310] = lambda command: (
+        hurried(command) if len(bench.sent()) == 4 else reply(13, "no")
+    )
+    assert bench.result(bench.send()).queue_offset == 3
+    (queue,) = queues("T", "a", 2)
+    bench.a.script[310] = hurried
+    assert bench.result(bench.send(queue=queue)).queue_offset == 4
+    assert len(bench.sent()) == 6
 
 
 def test_an_answer_without_its_fields_is_the_brokers_fault() -> None:
@@ -274,6 +307,62 @@ def test_more_sends_than_allowed_are_refused() -> None:
     calls = [bench.send() for _ in range(4)]
     assert isinstance(bench.error(calls[3]), RemotingError)
     assert calls[2] not in bench.rig.answers
+
+
+def test_more_bytes_than_allowed_are_refused_and_given_back_exactly() -> None:
+    bench = Bench(in_flight_bytes_max=10)
+    held: list[Command] = []
+    bench.a.script[310] = bench.b.script[310] = held.append
+    six, four = bench.send(Message("T", b"x" * 6)), bench.send(Message("T", b"x" * 4))
+    error = bench.error(bench.send(Message("T", b"x")))
+    assert isinstance(error, RemotingError)
+    assert "10 bytes under way (in_flight_bytes_max)" in str(error)
+    assert six not in bench.rig.answers
+    answers = reply(msgId="0A", queueId=0, queueOffset=0), reply(13)
+    for command, answer in zip(held, answers, strict=True):
+        peer = bench.a if command in bench.rig.to(bench.a, 310) else bench.b
+        bench.rig.answer(peer, command, answer)
+    assert isinstance(bench.error(four), BrokerError)
+    both = [bench.send(Message("T", b"x" * 6)), bench.send(Message("T", b"x" * 4))]
+    bench.rig.advance(3_000)
+    assert [isinstance(bench.error(call), CallTimeoutError) for call in both] == [True, True]
+    assert isinstance(bench.error(bench.send(Message("T", b"x" * 11))), RemotingError)
+
+
+def test_messages_of_one_key_go_to_one_queue_and_are_tried_once() -> None:
+    bench = Bench()
+    every = queues("T", "a", 0, 1, 2, 3) + queues("T", "b", 0, 1, 2, 3)
+    keyed = Message("T", b"x", sharding_key="FB")  # 2236, by String.hashCode
+    assert {bench.result(bench.send(keyed)).queue for _ in range(3)} == {every[2236 % 8]}
+    assert bench.result(bench.send(keyed, keyed)).queue == every[2236 % 8]
+    (other,) = queues("T", "a", 1)
+    assert bench.result(bench.send(keyed, queue=other)).queue == other
+    bench.rig.sent.clear()
+    bench.b.script[310] = lambda command: reply(14, "no")
+    assert isinstance(bench.error(bench.send(keyed)), BrokerError)
+    assert bench.sent() == ["b"]
+
+
+def test_a_batch_of_several_keys_needs_a_given_queue() -> None:
+    bench = Bench()
+    messages = Message("T", b"x", sharding_key="k1"), Message("T", b"x", sharding_key="k2")
+    error = bench.error(bench.send(*messages))
+    assert isinstance(error, MessageError)
+    assert "sharding keys 'k1' and 'k2'" in str(error)
+    (queue,) = queues("T", "a", 1)
+    assert bench.result(bench.send(*messages, queue=queue)).queue == queue
+
+
+def test_a_broker_of_an_ordered_topic_that_is_away_is_passed_over() -> None:
+    """The order configuration keeps its queues in the route; they cannot be sent to."""
+    bench = Bench()
+    route = bench.ns.routes["T"]
+    bench.ns.routes["T"] = msgspec.structs.replace(route, order_topic_conf="a:1;c:1")
+    results = [bench.rig.answers[bench.send()] for _ in range(4)]
+    assert [isinstance(r, SendResult) and r.queue.broker_name for r in results] == ["a"] * 4
+    bench.ns.routes["T"] = msgspec.structs.replace(route, order_topic_conf="c:1")
+    bench.rig.advance(30_000)
+    assert isinstance(bench.error(bench.send()), RouteError)
 
 
 def test_a_message_that_breaks_a_rule_is_not_sent() -> None:

@@ -1,8 +1,9 @@
 """Apache RocketMQ's clients, servers and mqadmin as child processes.
 
-`prepare` fetches the jars of one version through the ordinary `mvn` (coordinates in `java/pom.xml`)
-and compiles `java/Peer.java` against them, once; `Peer` drives the Java client line by line;
-`Cluster` is a nameserver and one broker on free loopback ports. `Missing` says why there is none.
+`prepare` and `prepare_servers` fetch the jars of one version through the ordinary `mvn` (coordinates in
+`java/pom.xml`), and compile the classes of `java/` against the client, once; `Peer` drives the Java
+client line by line; `Cluster` is a nameserver and brokers on free loopback ports. `Missing` says why
+there is none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -25,8 +26,8 @@ from typing import IO, Any, TypeVar
 JAVA = Path(__file__).parent / "java"
 OLD, NEW = "4.9.8", "5.3.3"
 """The last client of 4.x, and of 5.x the version that the wire facts were read in."""
-SERVERS = NEW
-"""Maven Central has the servers of 5.x only."""
+OLD_SERVER, NEW_SERVER = "4.9.7", NEW
+"""The servers of both lines. Maven Central has no broker 4.9.8."""
 
 T = TypeVar("T")
 
@@ -35,7 +36,9 @@ _SERVER_HEAP = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
 _OPEN = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
 )
+"""What the servers reach for by reflection, and Java 17 keeps to itself."""
 
 
 class Missing(Exception):  # noqa: N818  # a reason to skip, no error
@@ -69,8 +72,8 @@ def free_port(*, around: Sequence[int] = (0,)) -> int:
             return port
 
 
-def has_route(nameserver: str, topic: str) -> bool:
-    """Whether a nameserver, Apache's or ours, has a route for `topic`; in raw bytes, so that it needs nothing of ours."""
+def brokers_of(nameserver: str, topic: str) -> set[str]:
+    """The names of a topic's brokers, as a nameserver, Apache's or ours, has them; in raw bytes: it needs nothing of ours."""
     header = json.dumps(
         {"code": 105, "extFields": {"topic": topic}, "flag": 0, "language": "JAVA", "opaque": 1}
         | {"serializeTypeCurrentRPC": "JSON", "version": 409}
@@ -81,56 +84,70 @@ def has_route(nameserver: str, topic: str) -> bool:
             link.sendall(struct.pack(">ii", 4 + len(header), len(header)) + header)
             with link.makefile("rb") as stream:
                 size, header_size = struct.unpack(">ii", stream.read(8))
-                reply = json.loads(stream.read(size - 4)[:header_size])
+                reply = stream.read(size - 4)
     except (OSError, struct.error):
-        return False
-    return bool(reply["code"] == 0)
+        return set()
+    if json.loads(reply[:header_size])["code"] != 0:
+        return set()
+    return {data["brokerName"] for data in json.loads(reply[header_size:])["queueDatas"]}
+
+
+def has_route(nameserver: str, topic: str) -> bool:
+    return bool(brokers_of(nameserver, topic))
 
 
 # -- jars ------------------------------------------------------------------------------------------
 
 
-def prepare(version: str, *, servers: bool = False) -> Path:
-    """The folder with the jars of `version`, fetched and compiled against when that was not done yet. Raises Missing.
+def prepare(version: str) -> Path:
+    """The folder with the client of `version` in `lib/` and our classes in `classes/`, made when they are not there yet.
 
-    `lib/` and `classes/` hold the client side, `servers/` (of SERVERS) all that a nameserver or broker needs;
-    apart, because a logging configuration in the broker's jar makes a client print.
+    Raises Missing.
     """
-    for program in ("java", "javac", "mvn"):
-        if shutil.which(program) is None:
-            raise Missing(f"the peer tests need {program} on the PATH (Java 11+ and Maven 3)")
-    target = JAVA / "target" / version
-    _fetch(version, target / "lib", [])
-    if servers:
-        _fetch(version, target / "servers", ["-P", "servers"])
+    target = _fetch(version, "lib")
     classes = target / "classes"
     compiled = classes / "Peer.class"
-    if not compiled.exists() or compiled.stat().st_mtime < (JAVA / "Peer.java").stat().st_mtime:
+    sources = sorted(JAVA.glob("*.java"))
+    changed = max(source.stat().st_mtime for source in sources)
+    if not compiled.exists() or compiled.stat().st_mtime < changed:
         classes.mkdir(exist_ok=True)
         _build(
             [
                 *("javac", "-nowarn", "--release", "8", "-Xlint:-options", "-encoding", "UTF-8"),
-                *("-cp", f"{target / 'lib'}/*", "-d", str(classes), "Peer.java"),
+                *("-cp", f"{target / 'lib'}/*", "-d", str(classes)),
+                *(source.name for source in sources),
             ],
-            f"Peer.java does not compile against RocketMQ {version}",
+            f"the Java peer does not compile against RocketMQ {version}",
         )
     return target
 
 
-def _fetch(version: str, folder: Path, options: list[str]) -> None:
-    """Copy the jars into `folder`; a mark beside it says that all are there."""
+def prepare_servers(version: str) -> Path:
+    """The folder with the jars of a nameserver and broker in `servers/`, fetched when they are not there yet.
+
+    Apart from the client, because a logging configuration in the broker's jar makes a client print. Raises Missing.
+    """
+    return _fetch(version, "servers", "-P", "servers")
+
+
+def _fetch(version: str, name: str, *options: str) -> Path:
+    """Copy jars into the folder `name`; a mark beside it says that all are there. The folder's parent."""
+    for program in ("java", "javac", "mvn"):
+        if shutil.which(program) is None:
+            raise Missing(f"the peer tests need {program} on the PATH (Java 11+ and Maven 3)")
+    folder = JAVA / "target" / version / name
     mark = folder.with_suffix(".fetched")
-    if mark.exists():
-        return
-    _build(
-        [
-            *("mvn", "-q", "-B", "dependency:copy-dependencies", *options),
-            *(f"-Drocketmq.version={version}", "-DincludeScope=runtime"),
-            f"-DoutputDirectory={folder}",
-        ],
-        f"Maven cannot fetch the jars of RocketMQ {version}",
-    )
-    mark.touch()
+    if not mark.exists():
+        _build(
+            [
+                *("mvn", "-q", "-B", "dependency:copy-dependencies", *options),
+                *(f"-Drocketmq.version={version}", "-DincludeScope=runtime"),
+                f"-DoutputDirectory={folder}",
+            ],
+            f"Maven cannot fetch the jars of RocketMQ {version}",
+        )
+        mark.touch()
+    return folder.parent
 
 
 def _build(command: list[str], failure: str) -> None:
@@ -161,13 +178,17 @@ def java_environment() -> dict[str, str]:
 
 
 class Peer:
-    """One JVM with `Peer.java`. `messages` grows as its consumers receive; not for several threads."""
+    """One JVM with `Peer.java`; not for several threads.
+
+    `messages` grows as its consumers receive, `notices` by all else that it tells unasked (see Peer.java).
+    """
 
     def __init__(
         self, version: str, folder: Path, *, java_options: Sequence[str] = _QUICK_START
     ) -> None:
         self.version = version
         self.messages: list[dict[str, Any]] = []
+        self.notices: list[dict[str, Any]] = []
         self._answers: queue.Queue[dict[str, Any]] = queue.Queue()
         (folder / "conf").mkdir(exist_ok=True)
         (folder / "conf" / "logback_tools.xml").write_text(
@@ -201,17 +222,21 @@ class Peer:
             event = json.loads(line)
             if event["event"] == "message":
                 self.messages.append(event)
-            else:
+            elif event["event"] in ("done", "failed"):
                 self._answers.put(event)
+            else:
+                self.notices.append(event)
         self._answers.put({"event": "failed", "error": "the JVM has ended"})
 
-    def ask(self, *words: object, timeout_s: float = 60) -> dict[str, Any]:
+    def ask(self, *words: object, **options: object) -> dict[str, Any]:
         """Send a command (see Peer.java), return its answer; AssertionError when it failed."""
-        line = " ".join(str(word) for word in words)
+        line = "\t".join(
+            [*map(str, words), *(f"--{name}={text}" for name, text in options.items())]
+        )
         assert self.process.stdin is not None
         self.process.stdin.write(f"{line}\n".encode())
         self.process.stdin.flush()
-        return self._answer(line, timeout_s)
+        return self._answer(line, 60)
 
     def _answer(self, line: str, timeout_s: float) -> dict[str, Any]:
         try:
@@ -221,12 +246,20 @@ class Peer:
         assert answer["event"] == "done", f"{line}: {answer['error']}"
         return answer
 
-    def mqadmin(self, *words: object) -> str:
+    def mqadmin(self, *words: object, **options: object) -> str:
         """What mqadmin prints for these arguments; AssertionError with its words when it fails."""
-        answer = self.ask("mqadmin", *words)
+        answer = self.ask("mqadmin", *words, **options)
         assert "Exception" not in answer["errors"], answer["errors"]
         text: str = answer["text"]
         return text
+
+    def received(self, consumer: str) -> list[dict[str, Any]]:
+        """What a push consumer's listener got so far."""
+        return [event for event in self.messages if event["consumer"] == consumer]
+
+    def numbers(self, consumer: str) -> list[int]:
+        """The numbers of the messages, which are of a series, that a push consumer's listener got so far."""
+        return [int(event["properties"]["number"]) for event in self.received(consumer)]
 
     def held(self, consumer: str, topic: str) -> list[tuple[str, int]]:
         """(broker, queue id) that a consumer holds of a topic."""
@@ -262,62 +295,80 @@ class Peer:
 
 
 class Cluster:
-    """An Apache nameserver and one broker, `broker-a`, in a folder of their own."""
+    """An Apache nameserver and brokers, in a folder of their own. `brokers` has the addresses by name."""
 
     def __init__(
         self,
         folder: Path,
+        version: str = NEW_SERVER,
         *,
+        names: Sequence[str] = ("broker-a",),
         java_options: Sequence[str] = _SERVER_HEAP,
         commit_log_bytes: int = 64 * 1024 * 1024,
-        settings: dict[str, object] | None = None,
+        settings: Mapping[str, object] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self.version = version
         self._options = list(java_options)
+        self._commit_log_bytes = commit_log_bytes
+        self._more_settings = settings or {}
         self.nameserver = f"127.0.0.1:{free_port()}"
-        port = free_port(around=(-2, 0, 1))  # the VIP port and the replication port
-        self.broker = f"127.0.0.1:{port}"
-        store = folder / "store"
-        self._settings = {
+        # With the VIP port and the replication port beside each broker's own.
+        self.brokers = {name: f"127.0.0.1:{free_port(around=(-2, 0, 1))}" for name in names}
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def broker(self) -> str:
+        """The address of the only broker."""
+        (address,) = self.brokers.values()
+        return address
+
+    def start(self) -> Cluster:
+        """Start all; they are ready when `wait_ready` returns."""
+        (self.folder / "conf").mkdir(exist_ok=True)
+        for name in ("namesrv", "broker"):  # 4.x insists on a file, 5.x brings its own
+            (self.folder / "conf" / f"logback_{name}.xml").write_text("<configuration/>")
+        self._write("namesrv", {"listenPort": self.nameserver.rpartition(":")[2]})
+        self._spawn("namesrv", "org.apache.rocketmq.namesrv.NamesrvStartup")
+        for name in self.brokers:
+            self.start_broker(name)
+        return self
+
+    def start_broker(self, name: str) -> None:
+        self._write(name, self._settings(name))
+        self._spawn(name, "org.apache.rocketmq.broker.BrokerStartup")
+
+    def _settings(self, name: str) -> dict[str, object]:
+        store = self.folder / f"store-{name}"
+        return {
             "brokerClusterName": "DefaultCluster",
-            "brokerName": "broker-a",
+            "brokerName": name,
             "brokerId": 0,
             "brokerIP1": "127.0.0.1",
-            "listenPort": port,
+            "listenPort": self.brokers[name].rpartition(":")[2],
             "namesrvAddr": self.nameserver,
             "storePathRootDir": store,
             "storePathCommitLog": store / "commitlog",
-            "mappedFileSizeCommitLog": commit_log_bytes,
+            "mappedFileSizeCommitLog": self._commit_log_bytes,
             "autoCreateTopicEnable": "true",
             "timerWheelEnable": "false",
             "diskMaxUsedSpaceRatio": 95,
-            **(settings or {}),
+            **self._more_settings,
         }
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self) -> Cluster:
-        """Start both; they are ready when `wait_ready` returns."""
-        port = self.nameserver.rpartition(":")[2]
-        home = f"-Drocketmq.home.dir={self.folder}"
-        namesrv = "org.apache.rocketmq.namesrv.NamesrvStartup"
-        self._write("namesrv.properties", {"listenPort": port})
-        self._spawn("namesrv", [home, namesrv, "-c", str(self.folder / "namesrv.properties")])
-        self._write("broker.properties", self._settings)
-        broker = "org.apache.rocketmq.broker.BrokerStartup"
-        self._spawn("broker", [home, broker, "-c", str(self.folder / "broker.properties")])
-        return self
-
-    def _write(self, name: str, settings: dict[str, object]) -> None:
+    def _write(self, name: str, settings: Mapping[str, object]) -> None:
         text = "".join(f"{key}={value}\n" for key, value in settings.items())
-        (self.folder / name).write_text(text)
+        (self.folder / f"{name}.properties").write_text(text)
 
-    def _spawn(self, name: str, arguments: list[str]) -> None:
+    def _spawn(self, name: str, program: str) -> None:
+        jars = prepare_servers(self.version) / "servers"
         with (self.folder / f"{name}.out").open("wb") as log:
             self.processes[name] = subprocess.Popen(
                 [
                     *("java", *self._options, *_OPEN, f"-Duser.home={self.folder}"),
-                    *("-cp", f"{prepare(SERVERS, servers=True) / 'servers'}/*", *arguments),
+                    *(f"-Drocketmq.home.dir={self.folder}", "-cp", f"{jars}/*", program),
+                    *("-c", str(self.folder / f"{name}.properties")),
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -326,22 +377,24 @@ class Cluster:
             )
 
     def wait_ready(self, deadline_s: float = 90) -> Cluster:
-        """Wait until the broker's default topic has a route."""
+        """Wait until the default topic has a route to every broker."""
 
         def ready() -> bool:
             for name, process in self.processes.items():
                 if process.poll() is not None:
                     output = (self.folder / f"{name}.out").read_text()[-2000:]
                     raise AssertionError(f"the Apache {name} has ended: {output}")
-            return has_route(self.nameserver, "TBW102")
+            return brokers_of(self.nameserver, "TBW102") == set(self.brokers)
 
         eventually(ready, "route of TBW102 on the Apache cluster", deadline_s)
         return self
 
+    def stop_broker(self, name: str) -> None:
+        """Kill it: nobody needs its store afterwards, and a clean stop takes Apache's broker 20 s."""
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
+
     def stop(self) -> None:
-        """Kill both: nobody needs their store afterwards, and a clean stop takes Apache's broker 20 s."""
-        for process in self.processes.values():
-            process.kill()
-        for process in self.processes.values():
-            process.wait()
-        self.processes.clear()
+        for name in list(self.processes):
+            self.stop_broker(name)

@@ -36,24 +36,44 @@ class Running(NamedTuple):
 
 @pytest.fixture(scope="session")
 def maven() -> None:
-    """The jars of both client versions are there; skips, with the reason, when they cannot be had."""
+    """The jars of all versions are there; skips, with the reason, when they cannot be had."""
     try:
-        apache.prepare(apache.OLD)
-        apache.prepare(apache.NEW)
-        apache.prepare(apache.SERVERS, servers=True)
+        for client in (apache.OLD, apache.NEW):
+            apache.prepare(client)
+        for server in (apache.OLD_SERVER, apache.NEW_SERVER):
+            apache.prepare_servers(server)
     except apache.Missing as reason:
         pytest.skip(f"no foreign peers: {reason}")
+
+
+SETTINGS = {
+    "enablePropertyFilter": "true",  # SQL92
+    "transactionTimeOut": 3000,  # ms; a half message is asked after when it is so old,
+    "transactionCheckInterval": 1000,  # and looked at so often
+    "transactionOpBatchInterval": 100,  # 5.x notes the end of transactions so late
+}
+"""What the Apache brokers are told beyond their defaults."""
+
+
+def run_apache(folder: Path, version: str) -> Iterator[Running]:
+    cluster = apache.Cluster(folder, version, settings=SETTINGS)
+    try:
+        cluster.start().wait_ready()
+        yield Running(f"apache-{version}", cluster.nameserver, cluster.brokers)
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def apache_old_cluster(maven: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The last servers of RocketMQ 4.x: a nameserver and a broker."""
+    yield from run_apache(tmp_path_factory.mktemp("apache"), apache.OLD_SERVER)
 
 
 @pytest.fixture(scope="session")
 def apache_cluster(maven: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Apache RocketMQ 5.3.3: a nameserver and a broker."""
-    cluster = apache.Cluster(tmp_path_factory.mktemp("apache"))
-    try:
-        cluster.start().wait_ready()
-        yield Running("apache", cluster.nameserver, {"broker-a": cluster.broker})
-    finally:
-        cluster.stop()
+    yield from run_apache(tmp_path_factory.mktemp("apache"), apache.NEW_SERVER)
 
 
 @pytest.fixture(scope="session")
@@ -92,6 +112,13 @@ def cluster(request: pytest.FixtureRequest) -> Running:
     return running
 
 
+@pytest.fixture(params=["apache_old", "apache", "steelyard"])
+def any_cluster(request: pytest.FixtureRequest) -> Running:
+    """Each kind of cluster, and Apache's of both lines: what our client must work with."""
+    running: Running = request.getfixturevalue(f"{request.param}_cluster")
+    return running
+
+
 @pytest.fixture(scope="session")
 def peers(
     maven: None, tmp_path_factory: pytest.TempPathFactory
@@ -106,6 +133,16 @@ def peers(
 def peer(request: pytest.FixtureRequest, peers: dict[str, apache.Peer]) -> apache.Peer:
     """The Java client of each version in turn."""
     return peers[request.param]
+
+
+def create_topic(cluster: Running, peer: apache.Peer, topic: str, *, queues: int = 4) -> None:
+    """Make a topic with so many queues on every broker, where sends alone would make it on some."""
+    words = ("updateTopic", "-n", cluster.nameserver, "-c", "DefaultCluster", "-t", topic)
+    peer.mqadmin(*words, "-r", queues, "-w", queues)
+    apache.eventually(
+        lambda: apache.brokers_of(cluster.nameserver, topic) == set(cluster.brokers),
+        f"route of {topic} to all brokers",
+    )
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from steelyard import Message, MessageView
@@ -55,3 +56,8 @@ def seen_by_steelyard(view: MessageView) -> Seen:
     """A message as the listener of a Steelyard consumer got it."""
     md5 = hashlib.md5(view.body).hexdigest()
     return Seen(md5, view.tags, view.keys, view.properties["colour"], view.properties["number"])
+
+
+def numbers(views: Iterable[MessageView]) -> list[int]:
+    """The numbers of messages of a series."""
+    return [int(view.properties["number"]) for view in views]

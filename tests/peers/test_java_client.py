@@ -15,18 +15,14 @@ from steelyard import ConsumeFrom, ConsumerConfig, MessageView, PushConsumer
 pytestmark = pytest.mark.peer
 
 
-def received(peer: Peer, consumer: str) -> list[dict[str, Any]]:
-    return [event for event in peer.messages if event["consumer"] == consumer]
-
-
 def wait_for(peer: Peer, consumer: str, number: int) -> list[dict[str, Any]]:
     """The messages of a consumer once it has `number` of them, by place in the queues; it is stopped, so no more come."""
     eventually(
-        lambda: len(received(peer, consumer)) >= number,
-        f"{number} messages at {consumer}; {len(received(peer, consumer))} came",
+        lambda: len(peer.received(consumer)) >= number,
+        f"{number} messages at {consumer}; {len(peer.received(consumer))} came",
     )
     peer.ask("stop", consumer)
-    return sorted(received(peer, consumer), key=place)
+    return sorted(peer.received(consumer), key=place)
 
 
 def place(event: dict[str, Any]) -> tuple[str, int, int]:
@@ -87,13 +83,12 @@ def test_a_group_goes_on_where_it_stopped(cluster: Running, peer: Peer, name: st
     peer.ask("send", f"{name}p", name, "s", 10, 10, 60)
     peer.ask("consumer", f"{name}d", cluster.nameserver, f"{name}g", name, "*")
 
-    def numbers() -> list[int]:
-        return [int(event["properties"]["number"]) for event in received(peer, f"{name}d")]
-
-    eventually(lambda: set(numbers()) >= set(range(10, 20)), "what was sent meanwhile")
+    eventually(
+        lambda: set(peer.numbers(f"{name}d")) >= set(range(10, 20)), "what was sent meanwhile"
+    )
     peer.ask("stop", f"{name}d")
     # Java's stop does not wait for its four threads to note what the listener is just done with.
-    assert len([number for number in numbers() if number < 10]) <= 4
+    assert len([number for number in peer.numbers(f"{name}d") if number < 10]) <= 4
     peer.ask("stop", f"{name}p")
 
 
@@ -102,10 +97,10 @@ def test_a_waiting_consumer_gets_messages_at_once(cluster: Running, peer: Peer, 
     peer.ask("producer", f"{name}p", cluster.nameserver, f"{name}pg")
     peer.ask("send", f"{name}p", name, "s", 0, 8, 60)
     peer.ask("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*")
-    eventually(lambda: len(received(peer, f"{name}c")) == 8, "the first messages")
+    eventually(lambda: len(peer.received(f"{name}c")) == 8, "the first messages")
     peer.ask("send", f"{name}p", name, "s", 8, 8, 60)
     eventually(
-        lambda: len(received(peer, f"{name}c")) == 16, "the messages after a wait", deadline_s=10
+        lambda: len(peer.received(f"{name}c")) == 16, "the messages after a wait", deadline_s=10
     )
     peer.ask("stop", f"{name}c")
     peer.ask("stop", f"{name}p")
@@ -116,9 +111,9 @@ def test_a_failed_message_comes_again(cluster: Running, peers: dict[str, Peer], 
     peer = peers[NEW]
     peer.ask("producer", f"{name}p", cluster.nameserver, f"{name}pg")
     peer.ask("send", f"{name}p", name, "s", 0, 3, 60)
-    peer.ask("flaky", f"{name}c", cluster.nameserver, f"{name}g", name, "*")
-    eventually(lambda: len(received(peer, f"{name}c")) == 6, "each message twice")
-    events = received(peer, f"{name}c")
+    peer.ask("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*", answer="once")
+    eventually(lambda: len(peer.received(f"{name}c")) == 6, "each message twice")
+    events = peer.received(f"{name}c")
     peer.ask("stop", f"{name}c")
     peer.ask("stop", f"{name}p")
     assert sorted((event["times"], event["keys"]) for event in events) == [
@@ -182,7 +177,7 @@ def test_versions_share_a_topic_and_a_group(
 
 def received_keys(peers: dict[str, Peer], names: dict[str, str]) -> set[str]:
     return {
-        event["keys"] for version, peer in peers.items() for event in received(peer, names[version])
+        event["keys"] for version, peer in peers.items() for event in peer.received(names[version])
     }
 
 

@@ -28,7 +28,7 @@ class Scene(NamedTuple):
 
 
 def play(cluster: Running, java: Peer) -> Scene:
-    name = f"scene{next(_serial)}{cluster.kind}"
+    name = f"scene{next(_serial)}{cluster.kind.replace('.', '_')}"
     java.mqadmin(
         "updateTopic",
         "-n",

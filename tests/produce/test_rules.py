@@ -38,6 +38,7 @@ def test_topics_that_may_not(topic: str, words: str) -> None:
         (Message("T", b"x", delay_level=-1), "0 to 18"),
         (Message("T", b"x", tags="a\x01b"), "tag contains a separator"),
         (Message("T", b"x", keys=("a", "b\x02")), "key contains a separator"),
+        (Message("T", b"x", sharding_key="a\x02"), "sharding key contains a separator"),
         (Message("T", b"x", properties={"TAGS": "x"}), "taken by the system"),
         (Message("T", b"x", properties={"": "x"}), "empty names or values"),
         (Message("T", b"x", properties={"x": ""}), "empty names or values"),

@@ -38,7 +38,9 @@ def test_the_seeds_draw_every_fault_and_every_size() -> None:
     assert {fault.kind for s in scenarios for fault in s.faults} == set(FAULT_KINDS)
     assert {s.brokers for s in scenarios} == {1, 2, 3}
     assert {s.members for s in scenarios} == {1, 2, 3, 4, 5}
-    assert {s.strategy for s in scenarios} == {"AVG", "AVG_BY_CIRCLE"}
+    assert {s.strategy for s in scenarios} == {"AVG", "AVG_BY_CIRCLE", "EVEN"}
+    assert {s.thread_ms_max for s in scenarios} == {0, 5, 30}
+    assert {s.clean_handover for s in scenarios} == {True, False}
     assert {s.flush for s in scenarios} == {"async", "sync"}
 
 

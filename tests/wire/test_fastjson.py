@@ -45,6 +45,11 @@ CANONICAL: list[tuple[str, Body]] = [
             "CONSUME_FROM_LAST_OFFSET",
         ),
     ),
+    ("ResetOffsetBody", bodies.ResetOffsetBody({QUEUE_3: 100})),
+    (
+        "ConsumeMessageDirectlyResult",
+        bodies.ConsumeMessageDirectlyResult(order=False, consume_result="CR_SUCCESS"),
+    ),
 ]
 
 
@@ -94,6 +99,18 @@ READ: list[tuple[str, Body]] = [
         "SubscriptionGroupWrapper",
         bodies.SubscriptionGroupTable(
             {"cg": bodies.SubscriptionGroupConfig("cg")}, bodies.DataVersion(1, 0)
+        ),
+    ),
+    ("GetConsumerStatusBody", bodies.ConsumerStatusBody({QUEUE_3: 100}, {"cid": {QUEUE_3: 100}})),
+    (
+        "ConsumerRunningInfo",
+        bodies.ConsumerRunningInfo(
+            {"PROP_CONSUME_TYPE": "CONSUME_PASSIVELY"},
+            (SUBSCRIPTION,),
+            {QUEUE_3: bodies.ProcessQueueInfo(commit_offset=3, locked=True)},
+            {"TopicA": bodies.ConsumeStatusInfo()},
+            {},
+            "js",
         ),
     ),
 ]

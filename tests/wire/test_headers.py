@@ -17,7 +17,9 @@ REQUESTS: dict[int, type[Header]] = {
     30: headers.QueueRequestHeader,
     33: headers.ViewMessageRequestHeader,
     35: headers.UnregisterClientRequestHeader,
+    37: headers.EndTransactionRequestHeader,
     38: headers.ConsumerGroupHeader,
+    39: headers.CheckTransactionStateRequestHeader,
     40: headers.ConsumerGroupHeader,
     100: headers.KVConfigHeader,
     103: headers.RegisterBrokerRequestHeader,
@@ -55,7 +57,7 @@ def test_captured_headers_are_read_and_written(captures: list[Any]) -> None:
         for name in written.keys() & frame.ext.keys():
             assert written[name] == frame.ext[name]
         met.add(frame.request)
-    assert met >= {11, 14, 15, 17, 33, 35, 38, 103, 105, 208, 310}
+    assert met >= {11, 14, 15, 17, 33, 35, 37, 38, 39, 103, 105, 208, 310}
 
 
 @pytest.mark.parametrize(

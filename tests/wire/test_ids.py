@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from steelyard.errors import ConfigError
 from steelyard.wire.remoting.ids import (
+    born_after,
     UniqueIds,
     host_address,
     host_bytes,
@@ -84,6 +85,23 @@ def test_the_time_in_an_id_counts_from_the_month(moment: datetime) -> None:
     now = int(moment.timestamp() * 1000)
     text = UniqueIds(b"\x7f\0\0\1", 1, 2).next(now)
     assert int(text[20:28], 16) == now - milliseconds(moment.year, moment.month)
+
+
+@given(
+    st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC)),
+    st.integers(0, 25 * 86_400_000),
+    st.integers(-14 * 3_600_000, 14 * 3_600_000),
+)
+def test_ids_tell_when_they_were_made(moment: datetime, age: int, zone: int) -> None:
+    """Whatever the producer's time zone, and whether or not a month has begun since."""
+    now = int(moment.timestamp() * 1000)
+    text = UniqueIds(b"\x7f\0\0\1", 1, 2).next(now - age + zone)
+    assert now - age - 30 * 3_600_000 <= born_after(text, now) <= now - age
+
+
+@pytest.mark.parametrize("text", ["", "key", "7F" * 15, "7F" * 17, "x" * 32])
+def test_keys_tell_no_time(text: str) -> None:
+    assert born_after(text, 1_700_000_000_000) == 0
 
 
 def test_ids_follow_the_time_into_the_next_month_and_back() -> None:

@@ -1,16 +1,27 @@
-"""What the commands that ask a cluster share: the option -n, and a loop around an `Administrator`."""
+"""What the commands that talk to a cluster share: options, credentials, and a loop around an `Admin`."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from steelyard.config import ClientConfig
 
 if TYPE_CHECKING:
-    from steelyard.live.administrator import Administrator
+    from steelyard.live.aio.admin import Admin
 
-Asking = Callable[["Administrator", argparse.Namespace], Awaitable[str]]
+C = TypeVar("C", bound=ClientConfig)
+
+Asking = Callable[["Admin", argparse.Namespace], Awaitable[str]]
 """A command: asks, and returns what to print, with its last line feed."""
+
+
+ACCESS_KEY_VARIABLE = "STEELYARD_ACCESS_KEY"
+SECRET_KEY_VARIABLE = "STEELYARD_SECRET_KEY"
+SECURITY_TOKEN_VARIABLE = "STEELYARD_SECURITY_TOKEN"
 
 
 def add_nameserver_option(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +31,9 @@ def add_nameserver_option(parser: argparse.ArgumentParser) -> None:
         dest="nameservers",
         metavar="HOST:PORT[;HOST:PORT]",
         help="nameservers; default: the variable NAMESRV_ADDR, or 127.0.0.1:9876",
+    )
+    parser.add_argument(
+        "--tls", action="store_true", help="encrypt; believes the certificates in SSL_CERT_FILE"
     )
 
 
@@ -36,6 +50,47 @@ def add_asking_command(
     return parser
 
 
+def new_admin(options: argparse.Namespace) -> Admin:
+    """An administrator with the credentials in the environment."""
+    from steelyard.live.aio.admin import Admin
+
+    access_key, secret_key, security_token = _credentials()
+    return Admin(
+        options.nameservers,
+        access_key=access_key,
+        secret_key=secret_key,
+        security_token=security_token,
+        tls=options.tls,
+    )
+
+
+def with_credentials(config: C) -> C:
+    """The configuration of a client with the credentials in the environment."""
+    access_key, secret_key, security_token = _credentials()
+    return replace(
+        config, access_key=access_key, secret_key=secret_key, security_token=security_token
+    )
+
+
+def _credentials() -> tuple[str, str, str]:
+    """A secret on a command line could be read by everybody on the machine."""
+    names = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, SECURITY_TOKEN_VARIABLE)
+    access_key, secret_key, security_token = (os.environ.get(name, "") for name in names)
+    return access_key, secret_key, security_token
+
+
+def add_where_options(parser: argparse.ArgumentParser, what: str) -> None:
+    """-b or -c: one broker, or all masters of a cluster."""
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("-b", "--brokerAddr", help=f"{what} this broker")
+    where.add_argument("-c", "--clusterName", help=f"{what} this cluster's brokers")
+
+
+def given(text: str | None) -> str | None:
+    """An option's value without spaces around it, None for one that was not given or is empty."""
+    return (text or "").strip() or None
+
+
 def log_to_stderr(level: str) -> None:
     """Log on standard error, from this level on. Commands that end with an error say it themselves."""
     import logging
@@ -44,14 +99,13 @@ def log_to_stderr(level: str) -> None:
 
 
 def _run(asking: Asking, options: argparse.Namespace) -> int:
-    from steelyard.live.administrator import Administrator
     from steelyard.live.loops import run
 
     log_to_stderr("CRITICAL")
 
     async def ask() -> str:
-        async with Administrator(options.nameservers) as administrator:
-            return await asking(administrator, options)
+        async with new_admin(options) as admin:
+            return await asking(admin, options)
 
     print(run(ask()), end="")
     return 0

@@ -1,6 +1,6 @@
-"""mqadmin's cluster commands: clusterList, brokerStatus.
+"""mqadmin's cluster commands: clusterList, brokerStatus, getBrokerConfig, wipeWritePerm, addWritePerm.
 
-Source: tools/command/cluster/ClusterListSubCommand.java, broker/BrokerStatusSubCommand.java of 4.9.8.
+Source: tools/command/{cluster,broker,namesrv}/*.java of 4.9.8.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from steelyard.admin.asking import add_asking_command
+from steelyard.admin.asking import add_asking_command, add_where_options
 from steelyard.admin.printing import fixed
 from steelyard.errors import SteelyardError
 
 if TYPE_CHECKING:
-    from steelyard.live.administrator import Administrator
+    from steelyard.live.aio.admin import Admin
     from steelyard.wire.remoting.bodies import ClusterInfo
 
 ClusterRow = tuple[str, str, int, str]
@@ -27,14 +27,24 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     listing.add_argument("-m", "--moreStats", action="store_true", help="message totals")
 
     status = add_asking_command(commands, "brokerStatus", broker_status, "Fetch a broker's figures")
-    where = status.add_mutually_exclusive_group(required=True)
-    where.add_argument("-b", "--brokerAddr", help="this broker")
-    where.add_argument("-c", "--clusterName", help="all brokers of this cluster")
+    add_where_options(status, "figures of")
+
+    config = add_asking_command(
+        commands, "getBrokerConfig", broker_config, "Get the settings of brokers"
+    )
+    add_where_options(config, "settings of")
+
+    for name, changing, text in (
+        ("wipeWritePerm", wipe_write_permission, "Let nobody write to a broker's topics"),
+        ("addWritePerm", add_write_permission, "Let everybody write to a broker's topics again"),
+    ):
+        parser = add_asking_command(commands, name, changing, text)
+        parser.add_argument("-b", "--brokerName", required=True, help="the broker's name")
 
 
-async def cluster_list(administrator: Administrator, options: argparse.Namespace) -> str:
-    rows = cluster_rows(await administrator.cluster())
-    figures = [await _figures(administrator, address) for _, _, _, address in rows]
+async def cluster_list(admin: Admin, options: argparse.Namespace) -> str:
+    rows = cluster_rows(await admin.clusters())
+    figures = [await _figures(admin, address) for _, _, _, address in rows]
     if options.moreStats:
         text = totals_row(
             "#Cluster Name",
@@ -76,10 +86,10 @@ def cluster_rows(info: ClusterInfo) -> list[ClusterRow]:
     ]
 
 
-async def _figures(administrator: Administrator, address: str) -> dict[str, str]:
+async def _figures(admin: Admin, address: str) -> dict[str, str]:
     """A broker's figures; none where it does not answer, so that the others are still shown."""
     try:
-        return await administrator.runtime(address)
+        return await admin.runtime(address)
     except SteelyardError:
         return {}
 
@@ -132,13 +142,13 @@ def totals_line(row: ClusterRow, table: Mapping[str, str]) -> str:
     )
 
 
-async def broker_status(administrator: Administrator, options: argparse.Namespace) -> str:
+async def broker_status(admin: Admin, options: argparse.Namespace) -> str:
     if options.brokerAddr:
         address = options.brokerAddr.strip()
-        return status_lines(None, await administrator.runtime(address))
+        return status_lines(None, await admin.runtime(address))
     text = ""
-    for address in await administrator.masters(options.clusterName.strip()):
-        text += status_lines(address, await administrator.runtime(address))
+    for address in await admin.masters(options.clusterName.strip()):
+        text += status_lines(address, await admin.runtime(address))
     return text
 
 
@@ -146,3 +156,38 @@ def status_lines(address: str | None, table: Mapping[str, str]) -> str:
     """Sorted figures; each line begins with the address when a whole cluster is shown."""
     begin = "" if address is None else f"{address:<24} "
     return "".join(f"{begin}{name:<32}: {table[name]}\n" for name in sorted(table))
+
+
+# -- getBrokerConfig, wipeWritePerm, addWritePerm ------------------------------------------------------
+
+
+async def broker_config(admin: Admin, options: argparse.Namespace) -> str:
+    if options.brokerAddr:
+        address = options.brokerAddr.strip()
+        return config_lines(address, await admin.broker_config(address))
+    text = ""
+    for address in await admin.masters(options.clusterName.strip()):
+        text += config_lines(f"Master: {address}", await admin.broker_config(address))
+    return text
+
+
+def config_lines(heading: str, settings: Mapping[str, str]) -> str:
+    lines = (f"{name:<50}=  {settings[name]}\n" for name in sorted(settings))
+    return f"============{heading}============\n" + "".join(lines) + "\n"
+
+
+async def wipe_write_permission(admin: Admin, options: argparse.Namespace) -> str:
+    name = options.brokerName.strip()
+    return _changed("wipe", name, await admin.wipe_write_permission(name))
+
+
+async def add_write_permission(admin: Admin, options: argparse.Namespace) -> str:
+    name = options.brokerName.strip()
+    return _changed("add", name, await admin.add_write_permission(name))
+
+
+def _changed(verb: str, broker_name: str, counts: Mapping[str, int]) -> str:
+    return "".join(
+        f"{verb} write perm of broker[{broker_name}] in name server[{address}] OK, {count}\n"
+        for address, count in counts.items()
+    )

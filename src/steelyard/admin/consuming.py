@@ -6,7 +6,12 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from steelyard.admin.asking import add_nameserver_option, log_to_stderr
+from steelyard.admin.asking import (
+    add_nameserver_option,
+    log_to_stderr,
+    new_admin,
+    with_credentials,
+)
 from steelyard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -50,10 +55,9 @@ async def _consume(options: argparse.Namespace) -> int:
     import asyncio
     import signal
 
-    from steelyard.live.administrator import Administrator
     from steelyard.live.aio.push import PushConsumer
 
-    config = _config(options)
+    config = with_credentials(_config(options))
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -72,9 +76,11 @@ async def _consume(options: argparse.Namespace) -> int:
             stop.set()
         return True
 
-    async with Administrator(options.nameservers) as administrator:
-        await administrator.cluster()  # a consumer waits for its nameserver; a person wants to know
-    consumer = PushConsumer(options.group, options.nameservers, show, config=config)
+    async with new_admin(options) as admin:
+        await admin.clusters()  # a consumer waits for its nameserver; a person wants to know
+    consumer = PushConsumer(
+        options.group, options.nameservers, show, config=config, tls=options.tls
+    )
     async with consumer.subscribe(options.topic, options.tags):
         try:
             async with asyncio.timeout(options.timeout):

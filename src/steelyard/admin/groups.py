@@ -1,4 +1,4 @@
-"""mqadmin's group commands: consumerConnection, consumerProgress, allocateMQ.
+"""mqadmin's group commands: consumerConnection, consumerProgress, allocateMQ, updateSubGroup, deleteSubGroup.
 
 Source: tools/command/{connection,consumer,topic}/*SubCommand.java of 4.9.8, for flags and columns.
 """
@@ -6,17 +6,22 @@ Source: tools/command/{connection,consumer,topic}/*SubCommand.java of 4.9.8, for
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from steelyard.admin.asking import add_asking_command
-from steelyard.admin.printing import date_seconds, fixed, front, version_name
+from steelyard.admin.asking import add_asking_command, add_where_options, given
+from steelyard.admin.printing import date_seconds, fixed, front, java_fields, version_name
+from steelyard.admin.topics import deleted_topic
 from steelyard.errors import ConfigError, RouteError, SteelyardError
 
 if TYPE_CHECKING:
-    from steelyard.live.administrator import Administrator
-    from steelyard.types import MessageQueue
-    from steelyard.wire.remoting.bodies import ConsumerConnection, ConsumeStats, TopicRouteData
+    from steelyard.groups.overview import GroupProgress
+    from steelyard.live.aio.admin import Admin
+    from steelyard.wire.remoting.bodies import (
+        ConsumerConnection,
+        SubscriptionGroupConfig,
+        TopicRouteData,
+    )
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -49,14 +54,39 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     allocate.add_argument("-t", "--topic", required=True, help="topic name")
     allocate.add_argument("-i", "--ipList", required=True, help="client ids, separated by commas")
 
+    update = add_asking_command(
+        commands, "updateSubGroup", update_group, "Update or create a subscription group"
+    )
+    add_where_options(update, "create the group on")
+    update.add_argument("-g", "--groupName", required=True, help="consumer group")
+    for letter, name, default in (
+        ("-s", "consumeEnable", "true"),
+        ("-m", "consumeFromMinEnable", "false"),
+        ("-d", "consumeBroadcastEnable", "false"),
+        ("-a", "notifyConsumerIdsChanged", "true"),
+    ):
+        update.add_argument(letter, f"--{name}", choices=("true", "false"), default=default)
+    update.add_argument("-q", "--retryQueueNums", type=int, default=1)
+    update.add_argument("-r", "--retryMaxTimes", type=int, default=16)
+    update.add_argument("-i", "--brokerId", type=int, default=0)
+    update.add_argument("-w", "--whichBrokerWhenConsumeSlowly", type=int, default=1)
+
+    delete = add_asking_command(
+        commands, "deleteSubGroup", delete_group, "Delete a subscription group from brokers"
+    )
+    add_where_options(delete, "delete the group from")
+    delete.add_argument("-g", "--groupName", required=True, help="consumer group")
+    delete.add_argument(
+        "-r", "--removeOffset", choices=("true", "false"), default="false", help="offsets, too"
+    )
+
 
 # -- consumerConnection ------------------------------------------------------------------------------
 
 
-async def consumer_connection(administrator: Administrator, options: argparse.Namespace) -> str:
+async def consumer_connection(admin: Admin, options: argparse.Namespace) -> str:
     group = options.consumerGroup.strip()
-    address = options.brokerAddr.strip() if options.brokerAddr else None
-    connection = await administrator.consumer_connection(group, address)
+    connection = await admin.members(group, given(options.brokerAddr))
     if not connection.connection_set:
         raise RouteError(f"group {group} has no member online")
     return connection_table(connection)
@@ -83,63 +113,39 @@ def connection_table(connection: ConsumerConnection) -> str:
 # -- consumerProgress --------------------------------------------------------------------------------
 
 
-async def consumer_progress(administrator: Administrator, options: argparse.Namespace) -> str:
+async def consumer_progress(admin: Admin, options: argparse.Namespace) -> str:
     if not options.groupName:
-        return await _all_groups(administrator)
+        return await _all_groups(admin)
     group = options.groupName.strip()
-    topic = options.topicName.strip() if options.topicName else None
-    stats = await administrator.consume_stats(group, topic)
-    if options.showClientIP != "true":
-        return progress_table(stats)
-    return progress_table(stats, await _holders(administrator, group))
+    show = options.showClientIP == "true"
+    progress = await admin.consumer_progress(group, given(options.topicName), holders=show)
+    return progress_table(progress, show_client_ip=show)
 
 
-def progress_table(stats: ConsumeStats, holders: Mapping[MessageQueue, str] | None = None) -> str:
-    """Offsets per queue. With `holders` also the client ip per queue."""
-    client = "{:<20} " if holders is not None else ""
+def progress_table(progress: GroupProgress, *, show_client_ip: bool = False) -> str:
+    """Offsets per queue, on request with the client ip per queue."""
+    client = "{:<20} " if show_client_ip else ""
     row = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  " + client + "{:<20}  {}\n"
     names = ["#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset"]
-    text = row.format(
-        *names, *(["#Client IP"] if holders is not None else []), "#Diff", "#LastTime"
-    )
-    total = 0
-    for queue in sorted(stats.offset_table):
-        offsets = stats.offset_table[queue]
-        diff = offsets.broker_offset - offsets.consumer_offset
-        total += diff
+    text = row.format(*names, *(["#Client IP"] if show_client_ip else []), "#Diff", "#LastTime")
+    for line in progress.queues:
         text += row.format(
-            front(queue.topic, 64),
-            front(queue.broker_name, 32),
-            queue.queue_id,
-            offsets.broker_offset,
-            offsets.consumer_offset,
-            *([holders.get(queue, "N/A")] if holders is not None else []),
-            diff,
-            date_seconds(offsets.last_timestamp) if offsets.last_timestamp else "N/A",
+            front(line.queue.topic, 64),
+            front(line.queue.broker_name, 32),
+            line.queue.queue_id,
+            line.broker_offset,
+            line.consumer_offset,
+            *([line.client_id.split("@")[0] or "N/A"] if show_client_ip else []),
+            line.lag,
+            date_seconds(line.last_consumed_at) if line.last_consumed_at else "N/A",
         )
-    return text + f"\nConsume TPS: {fixed(stats.consume_tps, 2)}\nDiff Total: {total}\n"
+    return text + f"\nConsume TPS: {fixed(progress.consume_tps, 2)}\nDiff Total: {progress.lag}\n"
 
 
-async def _holders(administrator: Administrator, group: str) -> dict[MessageQueue, str]:
-    """Client ip per queue, from the members themselves; empty where they do not answer, as in mqadmin."""
-    holders: dict[MessageQueue, str] = {}
-    try:
-        connection = await administrator.consumer_connection(group)
-        for member in connection.connection_set:
-            for queue in await administrator.queues_held(group, member.client_id):
-                holders[queue] = member.client_id.split("@")[0]
-    except SteelyardError:
-        pass
-    return holders
-
-
-async def _all_groups(administrator: Administrator) -> str:
-    from steelyard.live.administrator import RETRY_PREFIX
-
+async def _all_groups(admin: Admin) -> str:
     text = group_row("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
-    for topic in await administrator.topics():
-        if topic.startswith(RETRY_PREFIX):
-            text += await _group_line(administrator, topic.removeprefix(RETRY_PREFIX))
+    for group in await admin.groups():
+        text += await _group_line(admin, group)
     return text
 
 
@@ -147,16 +153,15 @@ def group_row(*cells: object) -> str:
     return "{:<64}  {:<6}  {:<24} {:<5}  {:<14}  {:<7}  {}\n".format(*cells)
 
 
-async def _group_line(administrator: Administrator, group: str) -> str:
+async def _group_line(admin: Admin, group: str) -> str:
     rate, diff = 0, 0
     try:
-        stats = await administrator.consume_stats(group)
-        rate = int(stats.consume_tps)
-        diff = sum(o.broker_offset - o.consumer_offset for o in stats.offset_table.values())
+        progress = await admin.consumer_progress(group, holders=False)
+        rate, diff = int(progress.consume_tps), progress.lag
     except SteelyardError:
         pass  # a group that has consumed nothing is shown with zeros
     try:
-        connection = await administrator.consumer_connection(group)
+        connection = await admin.members(group)
     except SteelyardError:
         return group_row(front(group, 64), 0, "OFFLINE", "", "", rate, diff)
     members = connection.connection_set
@@ -177,12 +182,12 @@ async def _group_line(administrator: Administrator, group: str) -> str:
 # -- allocateMQ --------------------------------------------------------------------------------------
 
 
-async def allocate_queues(administrator: Administrator, options: argparse.Namespace) -> str:
+async def allocate_queues(admin: Admin, options: argparse.Namespace) -> str:
     clients = [client.strip() for client in options.ipList.split(",") if client.strip()]
     if not clients:
         raise ConfigError("-i names no client")
     topic = options.topic.strip()
-    return allocation_json(topic, await administrator.route(topic), clients)
+    return allocation_json(topic, await admin.route(topic), clients)
 
 
 def allocation_json(topic: str, route: TopicRouteData, clients: Sequence[str]) -> str:
@@ -215,3 +220,65 @@ def allocation_json(topic: str, route: TopicRouteData, clients: Sequence[str]) -
     }
     text = json.dumps({"result": result}, ensure_ascii=False, separators=(",", ":"))
     return text + "\n"
+
+
+# -- updateSubGroup, deleteSubGroup ------------------------------------------------------------------
+
+
+async def update_group(admin: Admin, options: argparse.Namespace) -> str:
+    from steelyard.wire.remoting.bodies import SubscriptionGroupConfig
+
+    for name in ("retryQueueNums", "retryMaxTimes", "brokerId", "whichBrokerWhenConsumeSlowly"):
+        if getattr(options, name) < 0:
+            raise ConfigError(f"{name} is {getattr(options, name)}; it must be 0 or more")
+    config = SubscriptionGroupConfig(
+        group_name=options.groupName.strip(),
+        consume_enable=options.consumeEnable == "true",
+        consume_from_min_enable=options.consumeFromMinEnable == "true",
+        consume_broadcast_enable=options.consumeBroadcastEnable == "true",
+        retry_queue_nums=options.retryQueueNums,
+        retry_max_times=options.retryMaxTimes,
+        broker_id=options.brokerId,
+        which_broker_when_consume_slowly=options.whichBrokerWhenConsumeSlowly,
+        notify_consumer_ids_changed_enable=options.notifyConsumerIdsChanged == "true",
+    )
+    addresses = await admin.update_group(
+        config, cluster=given(options.clusterName), broker=given(options.brokerAddr)
+    )
+    text = "".join(f"create subscription group to {address} success.\n" for address in addresses)
+    return text + group_config_line(config) + "\n"
+
+
+def group_config_line(config: SubscriptionGroupConfig) -> str:
+    """SubscriptionGroupConfig.toString."""
+    values = {
+        "groupName": config.group_name,
+        "consumeEnable": config.consume_enable,
+        "consumeFromMinEnable": config.consume_from_min_enable,
+        "consumeBroadcastEnable": config.consume_broadcast_enable,
+        "retryQueueNums": config.retry_queue_nums,
+        "retryMaxTimes": config.retry_max_times,
+        "brokerId": config.broker_id,
+        "whichBrokerWhenConsumeSlowly": config.which_broker_when_consume_slowly,
+        "notifyConsumerIdsChangedEnable": config.notify_consumer_ids_changed_enable,
+    }
+    return f"SubscriptionGroupConfig [{java_fields(values)}]"
+
+
+async def delete_group(admin: Admin, options: argparse.Namespace) -> str:
+    group, cluster = options.groupName.strip(), given(options.clusterName)
+    addresses = await admin.delete_group(
+        group,
+        cluster=cluster,
+        broker=given(options.brokerAddr),
+        clean_offsets=options.removeOffset == "true",
+    )
+    where = f" in cluster [{cluster}]" if cluster else ""
+    text = "".join(
+        f"delete subscription group [{group}] from broker [{address}]{where} success.\n"
+        for address in addresses
+    )
+    if cluster:
+        for prefix in ("%RETRY%", "%DLQ%"):
+            text += deleted_topic(prefix + group, cluster)
+    return text

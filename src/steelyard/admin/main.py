@@ -44,7 +44,18 @@ class Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """All commands; each leaves a function in `run` that takes the options and returns an exit code."""
     from steelyard import __version__
-    from steelyard.admin import clusters, consuming, groups, producing, serving, topics
+    from steelyard.admin import (
+        clusters,
+        consuming,
+        groups,
+        members,
+        messages,
+        offsets,
+        producing,
+        rates,
+        serving,
+        topics,
+    )
 
     parser: argparse.ArgumentParser = Parser(
         prog="steelyard",
@@ -58,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
     consuming.add_commands(commands)
     admin = commands.add_parser("admin", help="mqadmin's commands, flags and columns")
     admin_commands = admin.add_subparsers(metavar="COMMAND", required=True)
-    for module in (topics, groups, clusters):
+    for module in (topics, groups, members, offsets, messages, clusters, rates):
         module.add_commands(admin_commands)
     return parser
 

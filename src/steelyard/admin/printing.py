@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 
@@ -24,6 +25,23 @@ def date_seconds(timestamp: int) -> str:
 def date_milliseconds(timestamp: int) -> str:
     """`2026-11-21 02:16:25,348` in local time."""
     return f"{date_seconds(timestamp)},{timestamp % 1000:03d}"
+
+
+def date_digits(timestamp: int) -> str:
+    """`20261121021625348` in local time: UtilAll.timeMillisToHumanString3."""
+    seconds = time.strftime("%Y%m%d%H%M%S", time.localtime(timestamp // 1000))
+    return f"{seconds}{timestamp % 1000:03d}"
+
+
+def java_fields(values: Mapping[str, object]) -> str:
+    """`name=value, name=value`, as toString methods write them."""
+    return ", ".join(f"{name}={_java(value)}" for name, value in values.items())
+
+
+def _java(value: object) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def fixed(value: float, digits: int) -> str:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
-from steelyard.admin.asking import add_nameserver_option, log_to_stderr
+from steelyard.admin.asking import add_nameserver_option, log_to_stderr, with_credentials
 from steelyard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--tag", default="", help="tag of every message")
     parser.add_argument("--key", default="", help="key of every message")
+    parser.add_argument(
+        "--sharding-key", default="", metavar="KEY", help="send all to the one queue of this key"
+    )
     parser.add_argument("--json", action="store_true", help="print the result of each send as JSON")
     parser.set_defaults(run=run_produce)
 
@@ -83,20 +86,28 @@ async def _produce(options: argparse.Namespace) -> tuple[int, float]:
     """Send everything; how many messages, and how long it took. The first error ends it."""
     import asyncio
 
+    from steelyard.config import ProducerConfig
     from steelyard.live.aio.producer import Producer
 
     loop = asyncio.get_running_loop()
     begun = loop.time()
     sent = 0
     source = bodies(options)
-    async with Producer(options.group, options.nameservers) as producer:
+    config = with_credentials(ProducerConfig())
+    async with Producer(
+        options.group, options.nameservers, config=config, tls=options.tls
+    ) as producer:
 
         async def work() -> None:
             # A line that is slow to come holds up the loop; nothing else is waiting for it then.
             nonlocal sent
             for body in source:
                 result = await producer.send(
-                    options.topic, body, tags=options.tag, keys=options.key
+                    options.topic,
+                    body,
+                    tags=options.tag,
+                    keys=options.key,
+                    sharding_key=options.sharding_key,
                 )
                 sent += 1
                 if options.json:

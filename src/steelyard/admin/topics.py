@@ -1,4 +1,4 @@
-"""mqadmin's topic commands: topicRoute, topicStatus, topicList, updateTopic, deleteTopic.
+"""mqadmin's topic commands: topicRoute, topicStatus, topicList, topicClusterList, updateTopic, deleteTopic, updateOrderConf.
 
 Source: tools/command/topic/*SubCommand.java of 4.9.8, for flags and columns.
 """
@@ -9,12 +9,12 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from steelyard.admin.asking import add_asking_command
+from steelyard.admin.asking import add_asking_command, add_where_options, given
 from steelyard.admin.printing import date_milliseconds, front, permission, pretty
 from steelyard.errors import ConfigError, RouteError, SteelyardError
 
 if TYPE_CHECKING:
-    from steelyard.live.administrator import Administrator
+    from steelyard.live.aio.admin import Admin
     from steelyard.types import MessageQueue
     from steelyard.wire.remoting.bodies import ClusterInfo, TopicConfig, TopicOffset, TopicRouteData
 
@@ -33,9 +33,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
 
     update = add_asking_command(commands, "updateTopic", update_topic, "Update or create a topic")
-    where = update.add_mutually_exclusive_group(required=True)
-    where.add_argument("-b", "--brokerAddr", help="create the topic on this broker")
-    where.add_argument("-c", "--clusterName", help="create the topic on this cluster's brokers")
+    add_where_options(update, "create the topic on")
     update.add_argument("-t", "--topic", required=True, help="topic name")
     update.add_argument("-r", "--readQueueNums", type=int, default=8, help="queues to read")
     update.add_argument("-w", "--writeQueueNums", type=int, default=8, help="queues to write")
@@ -48,12 +46,27 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     delete.add_argument("-t", "--topic", required=True, help="topic name")
     delete.add_argument("-c", "--clusterName", required=True, help="the cluster to delete it from")
 
+    clusters = add_asking_command(
+        commands, "topicClusterList", topic_clusters, "Clusters that have a topic"
+    )
+    clusters.add_argument("-t", "--topic", required=True, help="topic name")
+
+    order = add_asking_command(
+        commands,
+        "updateOrderConf",
+        update_order_conf,
+        "Get, set or delete an ordered topic's queues",
+    )
+    order.add_argument("-t", "--topic", required=True, help="topic name")
+    order.add_argument("-m", "--method", required=True, choices=("get", "put", "delete"))
+    order.add_argument("-v", "--orderConf", help="brokerName:queues;brokerName:queues")
+
 
 # -- topicRoute ------------------------------------------------------------------------------------
 
 
-async def topic_route(administrator: Administrator, options: argparse.Namespace) -> str:
-    route = await administrator.route(options.topic.strip())
+async def topic_route(admin: Admin, options: argparse.Namespace) -> str:
+    route = await admin.route(options.topic.strip())
     return route_table(route) if options.list else route_json(route)
 
 
@@ -101,8 +114,8 @@ def route_table(route: TopicRouteData) -> str:
 # -- topicStatus -----------------------------------------------------------------------------------
 
 
-async def topic_status(administrator: Administrator, options: argparse.Namespace) -> str:
-    table = await administrator.topic_stats(options.topic.strip())
+async def topic_status(admin: Admin, options: argparse.Namespace) -> str:
+    table = await admin.topic_stats(options.topic.strip())
     if not table:
         raise RouteError(f"no queue of topic {options.topic} is known to its brokers")
     return status_table(table)
@@ -127,30 +140,30 @@ def status_table(table: Mapping[MessageQueue, TopicOffset]) -> str:
 # -- topicList -------------------------------------------------------------------------------------
 
 
-async def topic_list(administrator: Administrator, options: argparse.Namespace) -> str:
-    topics = await administrator.topics()
+async def topic_list(admin: Admin, options: argparse.Namespace) -> str:
+    topics = await admin.topics()
     if not options.clusterModel:
         return "".join(f"{topic}\n" for topic in topics)
     text = "{:<20}  {:<48}  {:<48}\n".format("#Cluster Name", "#Topic", "#Consumer Group")
-    clusters = await administrator.cluster()
+    clusters = await admin.clusters()
     for topic in topics:
         if topic.startswith(("%RETRY%", "%DLQ%")):
             continue
-        cluster, groups = await _consumers_of(administrator, clusters, topic)
+        cluster, groups = await _consumers_of(admin, clusters, topic)
         for group in groups or ("",):
             text += f"{front(cluster, 20):<20}  {front(topic, 64):<64}  {front(group, 64):<64}\n"
     return text
 
 
 async def _consumers_of(
-    administrator: Administrator, clusters: ClusterInfo, topic: str
+    admin: Admin, clusters: ClusterInfo, topic: str
 ) -> tuple[str, tuple[str, ...]]:
     """Cluster and groups of a topic; empty where a broker does not answer, as in mqadmin."""
     try:
-        route = await administrator.route(topic)
+        route = await admin.route(topic)
         broker = route.broker_datas[0].broker_name
         names = [name for name, held in clusters.cluster_addr_table.items() if broker in held]
-        return names[0] if names else "", await administrator.groups_of(topic)
+        return names[0] if names else "", await admin.groups_of(topic)
     except (SteelyardError, IndexError):
         return "", ()
 
@@ -158,7 +171,7 @@ async def _consumers_of(
 # -- updateTopic, deleteTopic ------------------------------------------------------------------------
 
 
-async def update_topic(administrator: Administrator, options: argparse.Namespace) -> str:
+async def update_topic(admin: Admin, options: argparse.Namespace) -> str:
     from steelyard.wire.remoting.bodies import TopicConfig
 
     if options.perm not in (2, 4, 6):
@@ -173,14 +186,16 @@ async def update_topic(administrator: Administrator, options: argparse.Namespace
         perm=options.perm,
         order=options.order == "true",
     )
-    if options.brokerAddr:
-        addresses = [options.brokerAddr.strip()]
-    else:
-        addresses = await administrator.masters(options.clusterName.strip())
-    text = ""
-    for address in addresses:
-        await administrator.create_topic(address, config)
-        text += f"create topic to {address} success.\n"
+    addresses = await admin.create_topic(
+        config.topic_name,
+        cluster=given(options.clusterName),
+        broker=given(options.brokerAddr),
+        queues=config.read_queue_nums,
+        write_queues=config.write_queue_nums,
+        perm=config.perm,
+        order=config.order,
+    )
+    text = "".join(f"create topic to {address} success.\n" for address in addresses)
     return text + topic_config_line(config) + "\n"
 
 
@@ -194,11 +209,40 @@ def topic_config_line(config: TopicConfig) -> str:
     )
 
 
-async def delete_topic(administrator: Administrator, options: argparse.Namespace) -> str:
+async def delete_topic(admin: Admin, options: argparse.Namespace) -> str:
     topic, cluster = options.topic.strip(), options.clusterName.strip()
-    await administrator.delete_topic_on_brokers(cluster, topic)
-    await administrator.delete_topic_on_nameservers(cluster, topic)
+    await admin.delete_topic(topic, cluster)
+    return deleted_topic(topic, cluster)
+
+
+def deleted_topic(topic: str, cluster: str) -> str:
     return (
         f"delete topic [{topic}] from cluster [{cluster}] success.\n"
         f"delete topic [{topic}] from NameServer success.\n"
     )
+
+
+# -- topicClusterList, updateOrderConf ---------------------------------------------------------------
+
+
+async def topic_clusters(admin: Admin, options: argparse.Namespace) -> str:
+    route = await admin.route(options.topic.strip())
+    return "".join(f"{name}\n" for name in sorted({b.cluster for b in route.broker_datas}))
+
+
+async def update_order_conf(admin: Admin, options: argparse.Namespace) -> str:
+    topic = options.topic.strip()
+    match options.method:
+        case "get":
+            found = await admin.order_conf(topic)
+            if found is None:
+                raise RouteError(f"topic {topic} has no order conf")
+            return f"get orderConf success. topic=[{topic}], orderConf=[{found}] \n"
+        case "delete":
+            await admin.delete_order_conf(topic)
+            return f"delete orderConf success. topic=[{topic}]\n"
+    value = given(options.orderConf)
+    if value is None:
+        raise ConfigError("updateOrderConf -m put needs the queues: -v brokerName:queues;...")
+    await admin.put_order_conf(topic, value)
+    return f"update orderConf success. topic=[{topic}], orderConf=[{value}]\n"

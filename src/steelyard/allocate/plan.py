@@ -12,6 +12,8 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from steelyard.types import MessageQueue
+
 Q = TypeVar("Q")
 
 
@@ -40,6 +42,14 @@ class Plan(msgspec.Struct, Generic[Q], frozen=True):
 
 
 class Strategy(Protocol):
-    """Laws of every strategy: each queue is in exactly one share, and equal input gives an equal plan."""
+    """How the members of a RocketMQ group allocate the queues of one topic.
 
-    def __call__(self, claims: Sequence[Claim[Q]], queues: Sequence[Q]) -> Plan[Q]: ...
+    Equal input gives an equal plan, in every process. No queue is in two shares. Each module states which
+    laws else its strategy has: complete (each queue is in a share), fair (sizes differ by at most one).
+    Anything callable like this can be given to a consumer as `allocate=`; what does not look into a queue
+    is generic, for the groups of other protocols.
+    """
+
+    def __call__(
+        self, claims: Sequence[Claim[MessageQueue]], queues: Sequence[MessageQueue], /
+    ) -> Plan[MessageQueue]: ...

@@ -1,6 +1,7 @@
-"""When a client stops pulling a queue because it holds too much of it.
+"""When a client stops pulling a queue because it holds too much of it, or of its topic.
 
-Source: client/impl/consumer/DefaultMQPushConsumerImpl.java `pullMessage`.
+Source: client/impl/consumer/DefaultMQPushConsumerImpl.java `pullMessage`, RebalancePushImpl.java
+`messageQueueChanged`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ class Limits(msgspec.Struct, frozen=True):
 
     messages_max: int
     bytes_max: int
-    span_max: int
+    span_max: int | None
+    """None where offsets may be any distance apart: an ordered queue has no message that others overtake."""
 
 
 class Reason(Enum):
@@ -32,6 +34,20 @@ def blocked(queue: ProcessQueue, limits: Limits) -> Reason | None:
         return Reason.MESSAGES
     if queue.size_bytes > limits.bytes_max:
         return Reason.BYTES
-    if queue.span > limits.span_max:
+    if limits.span_max is not None and queue.span > limits.span_max:
         return Reason.SPAN
     return None
+
+
+def shared(limits: Limits, topic_messages_max: int, topic_bytes_max: int, queues: int) -> Limits:
+    """The limits of each of the `queues` of one topic that this client holds.
+
+    A limit of the topic (0: there is none) replaces that of the queue by an equal share, at least 1.
+    Java divides by the queues of all topics together; here each topic has what it says.
+    """
+    held = max(queues, 1)
+    return Limits(
+        max(1, topic_messages_max // held) if topic_messages_max else limits.messages_max,
+        max(1, topic_bytes_max // held) if topic_bytes_max else limits.bytes_max,
+        limits.span_max,
+    )

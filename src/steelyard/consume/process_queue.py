@@ -84,6 +84,14 @@ class ProcessQueue:
         while runs and runs[0].finished:
             runs.popleft()
 
+    def put_back(self, run: Run) -> None:
+        """The newest run taken was finished and then not wanted: it is the next to take again."""
+        assert run.finished
+        assert not self._waiting or run.messages[-1].queue_offset < self._waiting[0].queue_offset
+        self._waiting.extendleft(reversed(run.messages))
+        self.count += len(run.messages)
+        self.size_bytes += run.size_bytes
+
     def discard_waiting(self) -> int:
         """Forget what no listener has seen; it is pulled again by the next owner. Returns how many."""
         discarded = len(self._waiting)
@@ -98,6 +106,11 @@ class ProcessQueue:
     def waiting(self) -> bool:
         """There is something to `take`."""
         return bool(self._waiting)
+
+    @property
+    def head(self) -> Run | None:
+        """The run that everything else waits for: the oldest one taken and not finished."""
+        return self._runs[0] if self._runs else None
 
     @property
     def committable(self) -> int:

@@ -1,15 +1,27 @@
 """Who holds which queue: the last metre that every rebalance ends in, in any dialect.
 
 `diff` turns a new target into what is to be given up and what is to be taken. A `Holding` is the
-life of one queue at one member, from the moment it is its own to the moment it is not:
+life of one queue at one member, from the moment the plan gives it to the moment another may have it:
 
-- ACQUIRING: the start offset is being asked for. Nothing is read yet.
-- PULLING: messages are fetched and handed to the listener; offsets are committed.
-- DRAINING: no more fetching, no more handing; messages at the listener may finish, and are committed.
-- GONE: what was finished has been committed; whatever still happens counts for nothing.
+- LOCKING: the broker's lock of the queue is being waited for. The one who had the queue keeps the lock
+  until it has committed what its listener finished. Left when the lock is granted, or when the member
+  decides to do without it.
+- ACQUIRING: the start offset is being asked for. Nothing is read yet. Left with the offset.
+- PULLING: messages are fetched and handed to the application; offsets are committed now and then.
+- DRAINING: the queue is given up. No more fetching, no more handing; what the application has may finish.
+  Left when it has finished, or its time is over.
+- RELEASING: the last commit is on its way, and after its reply the lock is let go. What the application
+  still says of the queue counts for nothing from here on.
+- GONE: another member may hold the queue.
+
+A plan that takes the queue away finds it in any state: while LOCKING or ACQUIRING there is nothing to
+finish, so only the lock is let go (RELEASING); a queue whose broker is gone is GONE at once, for nobody is
+there to be told. A queue that is planned for this member again while it is DRAINING or RELEASING is let go
+to the end and taken anew: what was discarded is read again that way.
 
 RocketMQ gives a queue up without draining, so that messages at its listener are read again by the
-next owner (RebalancePushImpl.removeUnnecessaryMessageQueue); it drains at a stop only.
+next owner (RebalancePushImpl.removeUnnecessaryMessageQueue); it drains at a stop only. Its ordered
+consumers lock as ours do.
 """
 
 from __future__ import annotations
@@ -44,20 +56,33 @@ def diff(
 
 
 class State(Enum):
+    LOCKING = "locking"
     ACQUIRING = "acquiring"
     PULLING = "pulling"
     DRAINING = "draining"
+    RELEASING = "releasing"
     GONE = "gone"
 
 
 MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
     {
-        State.ACQUIRING: frozenset({State.PULLING, State.GONE}),
-        State.PULLING: frozenset({State.DRAINING, State.GONE}),
-        State.DRAINING: frozenset({State.GONE}),
+        State.LOCKING: frozenset({State.ACQUIRING, State.RELEASING, State.GONE}),
+        State.ACQUIRING: frozenset({State.PULLING, State.RELEASING, State.GONE}),
+        State.PULLING: frozenset({State.DRAINING, State.RELEASING, State.GONE}),
+        State.DRAINING: frozenset({State.RELEASING, State.GONE}),
+        State.RELEASING: frozenset({State.GONE}),
         State.GONE: frozenset(),
     }
 )
+
+COMING = frozenset({State.LOCKING, State.ACQUIRING})
+"""On the way to this member: nothing has been read yet."""
+
+READ = frozenset({State.PULLING, State.DRAINING})
+"""Has an offset of its own here, and what the application says of it counts."""
+
+LEAVING = frozenset({State.DRAINING, State.RELEASING})
+"""On the way to somebody else."""
 
 
 class Holding:
@@ -66,7 +91,7 @@ class Holding:
     __slots__ = ("_state", "since")
 
     def __init__(self, now: int) -> None:
-        self._state = State.ACQUIRING
+        self._state = State.LOCKING
         self.since = now
 
     @property

@@ -67,6 +67,12 @@ class QueueLocks:
         if not locks:
             del self._locks[group]
 
+    def unlock_all(self, group: str, client_id: str) -> None:
+        """Give up all that the client holds in the group."""
+        locks = self._locks.get(group, {})
+        mine = [queue for queue, lock in locks.items() if lock.client_id == client_id]
+        self.unlock(group, client_id, mine)
+
     def owner(self, group: str, queue: MessageQueue, now: int) -> str | None:
         """The client id that holds the lock, None if nobody does."""
         lock = self._locks.get(group, {}).get(queue)

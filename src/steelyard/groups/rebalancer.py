@@ -5,23 +5,41 @@ the plan that all members come to alike. Views are best effort: two members may 
 for a while, so a run is repeated by a timer even when nothing seems to have happened.
 
 When it runs
-- `wake`: at the start, on a notification (40), on a change of routes, when a broker came back. Runs
-  begin at least `retry_ms` apart; the first one begins at once. What wakes it during a run counts
-  for the next one.
+- `wake`: at the start, on a notification (40), on a change of routes, when a broker came back. The first
+  run begins at once; after that they are apart by GAP_MS, and twice as long after each one, up to
+  `retry_ms`, until a run that could have begun was not asked for during QUIET_MS. So a single change is acted on at once, and when many
+  clients start together each of them asks its brokers a few times, then once a second (issues 9115 and
+  client-cpp 137; RocketMQ 5 has a floor of a second from the first run on, 4 has none). What wakes it
+  during a run counts for the next one.
 - by itself `interval_ms` after a balanced run, `retry_ms` after any other. RocketMQ waits the whole
   interval when a member list or a route was missing; we do not.
+
+With quotas (`even`) it is decided only how many queues of all topics together a member is to hold. Which
+ones is settled among the members by the brokers' locks, since nobody knows what the others hold. The
+group's retry topic stays out of that: it is shared out like any topic.
 Source: client/impl/consumer/RebalanceService.java, RebalanceImpl.java (5.3.3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
 from steelyard.allocate.plan import Claim, Strategy
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.flags import java_string_key
+
+
+GAP_MS = 20
+"""Between the beginnings of the first two runs."""
+
+QUIET_MS = 1_000
+"""So long after the gap ended without a run, it is small again."""
+
+
+Quotas = Callable[[int, int], tuple[int, ...]]
+"""(members, queues) -> how many queues each member is to hold, in the order of the members."""
 
 
 class View(msgspec.Struct, frozen=True):
@@ -38,25 +56,41 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What to hold from now on, sorted, and when to run next. `absent`: topics whose member list lacks this member."""
+    """What to hold from now on, sorted, and when to run next. `absent`: topics whose member list lacks this member.
+
+    With quotas: hold `quota` queues of `pool` besides; None means that it is not known.
+    """
 
     target: tuple[MessageQueue, ...]
     balanced: bool
     absent: tuple[str, ...]
     next_at: int
+    quota: int | None = None
+    pool: tuple[MessageQueue, ...] = ()
 
 
 class Rebalancer:
-    """Decides when to run, and what a run comes to. Times are ms since the epoch."""
+    """Decides when to run, and what a run comes to. Times are ms since the epoch.
+
+    `quotas`: for the topics that are not optional, in place of the strategy.
+    """
 
     def __init__(
-        self, client_id: str, strategy: Strategy, *, interval_ms: int, retry_ms: int
+        self,
+        client_id: str,
+        strategy: Strategy,
+        *,
+        interval_ms: int,
+        retry_ms: int,
+        quotas: Quotas | None = None,
     ) -> None:
         self._client_id = client_id
         self._strategy = strategy
+        self._quotas = quotas
         self._interval_ms = interval_ms
         self._retry_ms = retry_ms
         self._began_at: int | None = None
+        self._gap_ms = GAP_MS
         self._next_at: int | None = None
         self._running = False
         self._woken = False
@@ -80,6 +114,10 @@ class Rebalancer:
         assert not self._running
         self._running = True
         self._woken = False
+        if self._began_at is None or now - self._earliest(0) > QUIET_MS:
+            self._gap_ms = min(GAP_MS, self._retry_ms)
+        else:
+            self._gap_ms = min(2 * self._gap_ms, self._retry_ms)
         self._began_at = now
         self._next_at = None
 
@@ -87,6 +125,8 @@ class Rebalancer:
         """The run ends. A topic without a view stays as it is; one that leaves this member out is given up."""
         assert self._running
         target: list[MessageQueue] = []
+        pool: list[MessageQueue] = []
+        everybody: set[str] = set()
         absent: list[str] = []
         balanced = True
         for view in views:
@@ -94,16 +134,33 @@ class Rebalancer:
                 target += [queue for queue in held if queue.topic == view.topic]
                 balanced = balanced and view.optional and view.queues is None
                 continue
-            target += self.share(view.members, view.queues)
+            if self._quotas is None or view.optional:
+                target += self.share(view.members, view.queues)
+            else:
+                pool += view.queues
+                everybody.update(view.members)
             if self._client_id not in view.members:
                 absent.append(view.topic)
                 balanced = False
         self._running = False
-        if self._woken or not balanced:
+        if self._woken:
             self._next_at = self._earliest(now)
+        elif not balanced:
+            self._next_at = max(now, self._began() + self._retry_ms)
         else:
             self._next_at = now + self._interval_ms
-        return Decision(tuple(sorted(target)), balanced, tuple(absent), self._next_at)
+        quota = self._quota(everybody, len(pool)) if everybody else None
+        return Decision(
+            tuple(sorted(target)), balanced, tuple(absent), self._next_at, quota, tuple(pool)
+        )
+
+    def _quota(self, members: Collection[str], queue_count: int) -> int:
+        """This member's share of the pool, in queues."""
+        assert self._quotas is not None
+        ranked = sorted(members, key=java_string_key)
+        if self._client_id not in ranked:
+            return 0
+        return self._quotas(len(ranked), queue_count)[ranked.index(self._client_id)]
 
     def share(
         self, members: Collection[str], queues: Collection[MessageQueue]
@@ -116,7 +173,11 @@ class Rebalancer:
         return self._strategy(claims, ordered).share(self._client_id)
 
     def _earliest(self, now: int) -> int:
-        return now if self._began_at is None else max(now, self._began_at + self._retry_ms)
+        return now if self._began_at is None else max(now, self._began_at + self._gap_ms)
+
+    def _began(self) -> int:
+        assert self._began_at is not None
+        return self._began_at
 
     def check(self) -> None:
         """Assert that a run is either under way or planned, once the first was asked for."""

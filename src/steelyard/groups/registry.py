@@ -90,6 +90,8 @@ class Registry:
     def __init__(self) -> None:
         self._consumers: dict[str, dict[int, Member]] = {}
         self._producers: dict[str, dict[int, _Producer]] = {}
+        self._producer_groups: dict[str, dict[int, set[str]]] = {}
+        """By client id and connection, the groups of producers there."""
         self._count = 0
         self._warned: set[tuple[str, str]] = set()
 
@@ -203,12 +205,22 @@ class Registry:
 
     def producer_heard(self, client: Client, group: str, now: int) -> None:
         producers = self._producers.get(group, {})
-        if client.link not in producers:
+        known = producers.get(client.link)
+        if known is None:
             self._count_one_more()
+        elif known.client.client_id != client.client_id:
+            self._forget_producer(known.client, group)
         self._producers.setdefault(group, {})[client.link] = _Producer(client, now)
+        links = self._producer_groups.setdefault(client.client_id, {})
+        links.setdefault(client.link, set()).add(group)
 
     def producers(self, group: str) -> tuple[Client, ...]:
         return tuple(p.client for p in self._producers.get(group, {}).values())
+
+    def producer_link(self, client_id: str) -> int | None:
+        """The newest connection of a client that has producers, None where it has none."""
+        links = self._producer_groups.get(client_id)
+        return None if links is None else next(reversed(links))
 
     def producer_unregister(self, link: int, client_id: str, group: str) -> None:
         producer = self._producers.get(group, {}).get(link)
@@ -216,10 +228,19 @@ class Registry:
             self._drop_producer(group, link)
 
     def _drop_producer(self, group: str, link: int) -> None:
-        del self._producers[group][link]
+        producer = self._producers[group].pop(link)
+        self._forget_producer(producer.client, group)
         self._count -= 1
         if not self._producers[group]:
             del self._producers[group]
+
+    def _forget_producer(self, client: Client, group: str) -> None:
+        links = self._producer_groups[client.client_id]
+        links[client.link].discard(group)
+        if not links[client.link]:
+            del links[client.link]
+        if not links:
+            del self._producer_groups[client.client_id]
 
     # -- leaving ---------------------------------------------------------------------------------
 
@@ -279,5 +300,16 @@ class Registry:
             assert producers, group
             count += len(producers)
         assert count == self._count <= MEMBERSHIPS_MAX
+        places = {
+            (client_id, link, group)
+            for client_id, links in self._producer_groups.items()
+            for link, groups in links.items()
+            for group in groups
+        }
+        assert places == {
+            (producer.client.client_id, link, group)
+            for group, producers in self._producers.items()
+            for link, producer in producers.items()
+        }
         for group, client_id in self._warned:
             assert client_id in self.members(group)

@@ -1,8 +1,9 @@
-"""Which messages of a topic a consumer wants: tag expressions, by the hash codes of the tags.
+"""Which messages of a topic a consumer wants: tags, or an SQL92 condition over the properties.
 
-`*`, nothing, or tags joined by `||`. The broker compares Java hash codes only, as RocketMQ's does: two tags
-may share a code, so clients look at the tags themselves once more.
-Source: remoting/protocol/filter/FilterAPI.java, store/DefaultMessageFilter (by ConsumeQueue tags code).
+Tags: `*`, nothing, or tags joined by `||`. The broker compares Java hash codes only, as RocketMQ's does: two tags
+may share a code, so clients look at the tags themselves once more. A condition is decided by the broker alone.
+Source: remoting/protocol/filter/FilterAPI.java, store/DefaultMessageFilter (by ConsumeQueue tags code),
+broker/filter/ConsumerFilterManager.java.
 """
 
 from __future__ import annotations
@@ -10,21 +11,39 @@ from __future__ import annotations
 import msgspec
 
 from steelyard.errors import ProtocolError
+from steelyard.groups.sql92 import parser
+from steelyard.groups.sql92.expressions import Condition
 from steelyard.wire.remoting.bodies import SubscriptionData
 from steelyard.wire.remoting.flags import tag_code
 
 TAG = "TAG"
-"""The only expression type served; SQL92 and class filters are refused."""
+SQL92 = "SQL92"
 
 EXPRESSION_CHARACTERS_MAX = 64 * 1024
-"""Longest tag expression taken."""
+"""Longest expression taken."""
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """What passes: messages with one of the tag codes, or for which the condition is true; all where both are None."""
+
+    codes: frozenset[int] | None = None
+    condition: Condition | None = None
+
+
+ALL = Filter()
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """One topic of one consumer. `codes` None: all messages."""
+    """One topic of one consumer. `fault`: why its expression cannot be used; pulls are refused with it then."""
 
     data: SubscriptionData
-    codes: frozenset[int] | None
+    filter: Filter = ALL
+    fault: str = ""
+
+
+def is_tag(expression_type: str | None) -> bool:
+    """Tags are what is meant where nothing is said."""
+    return expression_type in (None, "", TAG)
 
 
 def parse_tags(expression: str | None) -> frozenset[int] | None:
@@ -39,8 +58,28 @@ def parse_tags(expression: str | None) -> frozenset[int] | None:
     return frozenset(tag_code(tag) for tag in tags)
 
 
+def parse(expression: str | None, expression_type: str | None) -> Filter:
+    """What an expression lets through. Raises ProtocolError where it is wrong, or of another type than TAG and SQL92."""
+    if is_tag(expression_type):
+        return Filter(codes=parse_tags(expression))
+    if expression_type != SQL92:
+        raise ProtocolError(f"expressions are of type {TAG} or {SQL92}, not {expression_type!r}")
+    if not expression:
+        raise ProtocolError("an SQL92 expression must not be empty")
+    return Filter(condition=parser.parse(expression))
+
+
 def subscribe(data: SubscriptionData) -> Subscription:
-    """What a heartbeat's subscription means. Class filters pass everything: the client filters again."""
-    if data.class_filter_mode or data.expression_type not in (TAG, "", None):
-        return Subscription(data, None)
-    return Subscription(data, parse_tags(data.sub_string))
+    """What a heartbeat's subscription means. Class filters pass everything: the client filters again.
+
+    Raises ProtocolError for wrong tags. Other expressions are kept with their fault: RocketMQ takes the
+    heartbeat, so that the rest of the client works, and refuses the pulls.
+    """
+    if data.class_filter_mode:
+        return Subscription(data)
+    try:
+        return Subscription(data, parse(data.sub_string, data.expression_type))
+    except ProtocolError as error:
+        if is_tag(data.expression_type):
+            raise
+        return Subscription(data, fault=str(error))

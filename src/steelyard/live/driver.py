@@ -52,6 +52,7 @@ from steelyard.wire.remoting import frame
 
 if TYPE_CHECKING:
     import socket
+    import ssl
     from concurrent.futures import ThreadPoolExecutor
 
 DRAIN_MAX = 4096
@@ -59,7 +60,10 @@ DRAIN_MAX = 4096
 
 
 class Driver:
-    """See the module's text. Build it in the loop's thread, then `start`, then `listen`."""
+    """See the module's text. Build it in the loop's thread, then `start`, then `listen`.
+
+    `tls`: links that are dialed are encrypted with it; those that are accepted never are.
+    """
 
     def __init__(
         self,
@@ -70,6 +74,7 @@ class Driver:
         on_keep: Callable[[bytes], None] | None = None,
         prepare_flush: Callable[[], Callable[[], None]] | None = None,
         limits: LinkLimits | None = None,
+        tls: ssl.SSLContext | None = None,
         encode: Callable[[object], bytes] = frame.encode,  # type: ignore[assignment]  # of the dialect's messages
         decoder: Callable[[], Decoding] = frame.Decoder,
     ) -> None:
@@ -85,6 +90,7 @@ class Driver:
         self._prepare_flush = prepare_flush
         self._encode = encode
         self._decoder = decoder
+        self._tls = tls
         self._stopped = False
         self._time_last = 0
         self._time_skew = 0
@@ -446,7 +452,10 @@ class Driver:
             host, _, port = address.rpartition(":")
             async with asyncio.timeout(self.limits.dial_timeout_ms / 1000):
                 await self._loop.create_connection(
-                    lambda: Wire(self, self._decoder(), address), host.strip("[]"), int(port)
+                    lambda: Wire(self, self._decoder(), address),
+                    host.strip("[]"),
+                    int(port),
+                    ssl=self._tls,
                 )
         except TimeoutError:
             self.handle(Refused(address, f"no connection in {self.limits.dial_timeout_ms} ms"))

@@ -38,6 +38,11 @@ def new_client_id() -> str:
     return f"{local_ip()}@{os.getpid()}#{moment ^ secrets.randbits(40)}"
 
 
+def stable_client_id() -> str:
+    """`ip@DEFAULT`: the same after each start, as Java's broadcasting consumers have it (ClientConfig.buildMQClientId)."""
+    return f"{local_ip()}@DEFAULT"
+
+
 def new_ids() -> UniqueIds:
     """A source of message ids of its own: the salt stands for Java's class loader hash."""
     return UniqueIds(socket.inet_aton(local_ip()), os.getpid(), secrets.randbits(32))

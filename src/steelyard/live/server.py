@@ -110,12 +110,12 @@ async def serve_broker(
 
 async def registered(name: str, address: str, nameservers: tuple[str, ...]) -> None:
     """Wait until the first nameserver that answers lists the broker under its address."""
-    from steelyard.live.administrator import Administrator
+    from steelyard.live.aio.admin import Admin
 
-    async with Administrator(nameservers) as administrator:
+    async with Admin(nameservers) as admin:
         while True:
             try:
-                broker = (await administrator.cluster()).broker_addr_table.get(name)
+                broker = (await admin.clusters()).broker_addr_table.get(name)
             except SteelyardError:
                 broker = None
             if broker is not None and address in broker.broker_addrs.values():

@@ -4,16 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Self, TypeVar
 
+from steelyard.allocate.plan import Strategy
 from steelyard.config import ConsumerConfig
 from steelyard.errors import ConfigError
 from steelyard.live.settings import client_config
 from steelyard.types import ExpressionType, Subscription
 
+C = TypeVar("C", bound=ConsumerConfig)
+
 HANDED_PER_LISTENER = 4
 """Batches handed over per listener: one to work on and some to go on with, so that a quick listener does
 not wait for the event loop after each message. What waits is consumed even if its queue is given up."""
+
+
+def wish(topic: str, expression: str, sql: str | None) -> Subscription:
+    """What a user wants of a topic, by tags or by a condition. Raises ConfigError."""
+    if not topic:
+        raise ConfigError("the topic has no name")
+    if sql is None:
+        return Subscription(topic, expression)
+    if expression != "*":
+        raise ConfigError("give either tags or sql, not both")
+    return Subscription(topic, sql, ExpressionType.SQL92)
+
+
+def subscribed(config: C, wanted: Subscription) -> C:
+    """The configuration with this subscription, in place of one for the same topic."""
+    kept = tuple(other for other in config.subscriptions if other.topic != wanted.topic)
+    return replace(config, subscriptions=(*kept, wanted))
+
+
+def check_strategy(allocate: Strategy | None) -> None:
+    """Raise ConfigError unless it can be one."""
+    if allocate is not None and not callable(allocate):
+        raise ConfigError(
+            f"allocate is {allocate!r}; it must be a strategy, a function (claims, queues) -> Plan;"
+            " the name of a strategy goes into config.strategy"
+        )
 
 
 class Subscriptions:
@@ -27,7 +56,11 @@ class Subscriptions:
         config: ConsumerConfig | None,
         listeners: int,
     ) -> None:
-        template = replace(config or ConsumerConfig(), handed_max=HANDED_PER_LISTENER * listeners)
+        template = replace(
+            config or ConsumerConfig(),
+            consume_threads=listeners,
+            handed_max=HANDED_PER_LISTENER * listeners,
+        )
         self.config = client_config(template, group, nameservers, client_id)
         self.started = False
 
@@ -40,24 +73,8 @@ class Subscriptions:
         """
         if self.started:
             raise ConfigError("subscribe before the consumer starts")
-        if not topic:
-            raise ConfigError("the topic has no name")
-        if sql is None:
-            wanted = Subscription(topic, expression)
-        elif expression == "*":
-            wanted = Subscription(topic, sql, ExpressionType.SQL92)
-        else:
-            raise ConfigError("give either tags or sql, not both")
-        kept = tuple(other for other in self.config.subscriptions if other.topic != topic)
-        self.config = replace(self.config, subscriptions=(*kept, wanted))
+        self.config = subscribed(self.config, wish(topic, expression, sql))
         return self
-
-    def check_listeners(self, listener: object, batch_listener: object) -> None:
-        """Raise ConfigError unless at most one of them is given, and it fits `consume_batch`."""
-        if listener is not None and batch_listener is not None:
-            raise ConfigError("give either listener or batch_listener, not both")
-        if listener is not None and self.config.consume_batch != 1:
-            raise ConfigError("consume_batch needs a batch_listener")
 
     def ready(self, listener: object) -> None:
         """Raise ConfigError where something is missing for a start."""

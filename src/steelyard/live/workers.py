@@ -23,21 +23,41 @@ class Workers(Generic[T]):
 
     def __init__(self, count: int, work: Callable[[T], None], name: str) -> None:
         self._work = work
+        self._name = name
         self._items: deque[T] = deque()
         self._idle: deque[threading.Lock] = deque()
         self._waking = False
         self._closed = False
-        self.threads = [
-            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True)
-            for number in range(count)
-        ]
-        for thread in self.threads:
-            thread.start()
+        self._sizing = threading.Lock()
+        self._started = 0
+        self._surplus = 0
+        """Threads that are to end when they are done with what they have."""
+        self.threads: list[threading.Thread] = []
+        self.resize(count)
 
     def put(self, item: T) -> None:
         """Have `work` called with the item soon; from one thread only."""
         self._items.append(item)
         if not self._waking:
+            self._wake()
+
+    def resize(self, count: int) -> None:
+        """Have so many threads; those that are too many end when they are done. Returns at once."""
+        with self._sizing:
+            if self._closed:
+                return
+            missing = count - len(self.threads)
+            self._surplus = max(0, -missing)
+            started = range(self._started, self._started + max(0, missing))
+            fresh = [
+                threading.Thread(target=self._run, name=f"{self._name}-{number}", daemon=True)
+                for number in started
+            ]
+            self._started = started.stop
+            self.threads += fresh
+        for thread in fresh:
+            thread.start()
+        for _ in range(self._surplus):
             self._wake()
 
     def close(self) -> None:
@@ -54,18 +74,31 @@ class Workers(Generic[T]):
         self._waking = True
         lock.release()
 
+    def _leaves(self) -> bool:
+        """This thread is one too many and ends now."""
+        with self._sizing:
+            if not self._surplus:
+                return False
+            self._surplus -= 1
+            self.threads.remove(threading.current_thread())
+            return True
+
     def _run(self) -> None:
         items, idle, work = self._items, self._idle, self._work
         lock = threading.Lock()
         lock.acquire()
         while True:
+            if self._surplus and self._leaves():
+                if items and not self._waking:  # it may have been woken for one of them
+                    self._wake()
+                return
             try:
                 item = items.popleft()
             except IndexError:
                 if self._closed:
                     return
                 idle.append(lock)
-                if items or self._closed:
+                if items or self._closed or self._surplus:
                     try:
                         idle.remove(lock)
                     except ValueError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from steelyard.config import ClientConfig
 from steelyard.errors import ClosedError, RemotingError
 from steelyard.nodes.calls import CALLS_TIMER, Calls, Outcome
 from steelyard.nodes.seam import (
@@ -22,6 +23,7 @@ from steelyard.nodes.seam import (
     Received,
     Refused,
 )
+from steelyard.wire.remoting.acl import signer_of
 from steelyard.wire.remoting.command import Command, is_response
 
 
@@ -36,8 +38,8 @@ class Invoke(msgspec.Struct, frozen=True):
 class AdminNode:
     """See the module's text. The purpose of a call is the number of the `Asked` it answers."""
 
-    def __init__(self) -> None:
-        self._calls: Calls[int] = Calls()
+    def __init__(self, config: ClientConfig | None = None) -> None:
+        self._calls: Calls[int] = Calls(signer=signer_of(config or ClientConfig()))
 
     def start(self, now: int) -> list[Effect]:
         return []

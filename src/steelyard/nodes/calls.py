@@ -29,6 +29,7 @@ from steelyard.nodes.seam import (
     Send,
     SetTimer,
 )
+from steelyard.wire.remoting.acl import Signer
 from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
 
 P = TypeVar("P")
@@ -56,10 +57,11 @@ class _Pending(msgspec.Struct, Generic[P]):
 
 
 class Calls(Generic[P]):
-    """See the module's text. Not for more than one node."""
+    """See the module's text. Not for more than one node. `signer`: signs every request that goes out."""
 
-    def __init__(self, *, in_flight_max: int = IN_FLIGHT_MAX) -> None:
+    def __init__(self, *, in_flight_max: int = IN_FLIGHT_MAX, signer: Signer | None = None) -> None:
         self._in_flight_max = in_flight_max
+        self._signer = signer
         self._opaque = 0
         self._pending: dict[int, _Pending[P]] = {}
         self._links: dict[Address, Link] = {}
@@ -97,6 +99,8 @@ class Calls(Generic[P]):
         return self._ship(address, msgspec.structs.replace(request, opaque=self._opaque, flag=flag))
 
     def _ship(self, address: Address, request: Command) -> list[Effect]:
+        if self._signer is not None:
+            request = self._signer(request)
         link = self._links.get(address)
         if link is not None:
             return [Send(link, request)]

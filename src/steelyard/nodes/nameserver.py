@@ -9,6 +9,7 @@
 | 205, 327 | take or give the write permission of a broker's topics | how many topics |
 | 206, 224 | all topics, those of a cluster | |
 | 216 | forget a topic | |
+| 304 | topics named after clusters and brokers | and a broker that knows of more (305) |
 | 322 | did the broker's topics change since it registered? | also counts as a sign of life |
 
 - A broker's routes vanish the moment its connection closes, or when it was silent for too long.
@@ -75,6 +76,7 @@ class NameserverNode:
             RequestCode.GET_BROKER_CLUSTER_INFO: self._cluster_info,
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._topics,
             RequestCode.GET_TOPICS_BY_CLUSTER: self._topics_of_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._system_topics,
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_permission,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_permission,
@@ -216,6 +218,20 @@ class NameserverNode:
     def _topics_of_cluster(self, request: Command, link: Link, now: int) -> Command:
         header = headers.read(headers.ClusterRequestHeader, request.ext)
         return _reply(body=fastjson.write(TopicList(self._table.topics_of(header.cluster))))
+
+    def _system_topics(self, request: Command, link: Link, now: int) -> Command:
+        info = self._table.cluster_info()
+        names = [
+            name
+            for cluster, brokers in info.cluster_addr_table.items()
+            for name in (cluster, *brokers)
+        ]
+        addresses = [
+            address
+            for broker in info.broker_addr_table.values()
+            for address in broker.broker_addrs.values()
+        ]
+        return _reply(body=fastjson.write(TopicList(tuple(names), next(iter(addresses), None))))
 
     def _delete_topic(self, request: Command, link: Link, now: int) -> Command:
         header = headers.read(headers.DeleteTopicFromNamesrvRequestHeader, request.ext)

@@ -125,6 +125,11 @@ class RouteCache:
         self._routes.setdefault(topic, None)
         return [] if self._routes[topic] is not None else self._ask([topic])
 
+    def renew(self, topic: str) -> list[RouteAsked]:
+        """Know this topic from now on, and ask for it even if its route is known."""
+        self._routes.setdefault(topic, None)
+        return self._ask([topic])
+
     def forget(self, topic: str) -> None:
         """Do not ask for this topic any more."""
         self._routes.pop(topic, None)
@@ -197,6 +202,14 @@ class RouteCache:
     def masters(self) -> list[Address]:
         """Addresses of all masters in the routes, sorted."""
         return sorted({a for r in self._routes.values() if r for a in r.masters.values()})
+
+    def broker_name(self, address: Address) -> str:
+        """The broker whose master listens at the address, "" where no route has it."""
+        for route in self._routes.values():
+            for name, master in route.masters.items() if route else ():
+                if master == address:
+                    return name
+        return ""
 
     def readers(self) -> list[Address]:
         """Addresses to read from in the routes, sorted."""

@@ -34,8 +34,9 @@ Address = str
 """`host:port`."""
 
 
-Verdict = ConsumeStatus | ConsumeOrderlyStatus | TransactionState | None
-"""What the application says of what it was handed; None where there is nothing to decide."""
+Verdict = ConsumeStatus | ConsumeOrderlyStatus | TransactionState | str | None
+"""What the application says of what it was handed; None where there is nothing to decide, a text where it was
+asked for one or where it must say how it failed."""
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):

@@ -1,37 +1,88 @@
-"""Which queue a message goes to: round robin per topic, from a random start.
+"""Which queue a message goes to.
 
-A retry avoids the broker that failed last, unless there is no other. Source:
-client/impl/producer/TopicPublishInfo.java `selectOneMessageQueue`, ThreadLocalIndex.java.
+- Without more to go by: round robin per topic, from a random start; a retry avoids the broker that failed last,
+  unless there is no other.
+- With latency fault tolerance (`faults`) a broker that is available comes first, as each version has it:
+  4.x: available > one of the least bad > any.
+  5.x: available and not the last > reachable and not the last > any.
+- A sharding key always leads to the same queue, as long as the topic has as many.
+
+Source: client/impl/producer/TopicPublishInfo.java, client/latency/MQFaultStrategy.java
+`selectOneMessageQueue`, ThreadLocalIndex.java, client/producer/selector/SelectMessageQueueByHash.java.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from steelyard.produce.faults import Faults
 from steelyard.types import MessageQueue, Random
+from steelyard.wire.remoting.flags import tag_code
 
 
 class QueueChoice:
     """One turn per topic. The random start keeps producers that begin together from moving in step."""
 
-    def __init__(self, rng: Random) -> None:
+    def __init__(self, rng: Random, faults: Faults | None = None) -> None:
         self._rng = rng
+        self._faults = faults
         self._turns: dict[str, int] = {}
 
     def choose(
-        self, topic: str, queues: Sequence[MessageQueue], avoid_broker: str = ""
+        self, topic: str, queues: Sequence[MessageQueue], now: int, avoid_broker: str = ""
     ) -> MessageQueue:
-        """The next queue of the topic. `queues` is not empty."""
+        """The next queue of the topic. `queues` is not empty; `avoid_broker` failed just before."""
         turn = self._turns.get(topic)
         if turn is None:
             turn = self._rng.randrange(1 << 31)
-        chosen = queues[turn % len(queues)]
-        if avoid_broker:
-            for step in range(len(queues)):
-                queue = queues[(turn + step) % len(queues)]
-                if queue.broker_name != avoid_broker:
-                    turn += step
-                    chosen = queue
-                    break
+        faults = self._faults
+        if faults is not None:
+            if avoid_broker and faults.table.pauses_are_kept:
+                turn = self._rng.randrange(1 << 31)
+            step = self._healthy(faults, queues, turn, now, avoid_broker)
+        elif avoid_broker:
+            step = _steps_to(queues, turn, lambda broker: broker != avoid_broker)
+        else:
+            step = 0
+        turn += step or 0
         self._turns[topic] = turn + 1
-        return chosen
+        return queues[turn % len(queues)]
+
+    def _healthy(
+        self, faults: Faults, queues: Sequence[MessageQueue], turn: int, now: int, avoid_broker: str
+    ) -> int | None:
+        """How many queues to pass over, None where no broker is any good."""
+        if faults.table.pauses_are_kept:
+            step = _steps_to(
+                queues,
+                turn,
+                lambda broker: broker != avoid_broker and faults.available(broker, now),
+            )
+            if step is not None:
+                return step
+            return _steps_to(
+                queues, turn, lambda broker: broker != avoid_broker and faults.reachable(broker)
+            )
+        step = _steps_to(queues, turn, lambda broker: faults.available(broker, now))
+        if step is not None:
+            return step
+        least_bad = faults.pick_one_at_least(now)
+        step = _steps_to(queues, turn, lambda broker: broker == least_bad)
+        if step is None and least_bad is not None:
+            faults.forget(least_bad)  # it has no queue of this topic that can be written
+        return step
+
+
+def _steps_to(
+    queues: Sequence[MessageQueue], turn: int, is_good: Callable[[str], bool]
+) -> int | None:
+    """How far the next queue is whose broker is good, None where there is none."""
+    for step in range(len(queues)):
+        if is_good(queues[(turn + step) % len(queues)].broker_name):
+            return step
+    return None
+
+
+def queue_of_key(queues: Sequence[MessageQueue], sharding_key: str) -> MessageQueue:
+    """The queue that Java clients choose for the key. `queues` is not empty, in the order of the route."""
+    return queues[abs(tag_code(sharding_key)) % len(queues)]

@@ -1,11 +1,17 @@
 """From what an application wants sent to what goes over the wire: bodies, properties, the request.
 
-Source: client/impl/producer/DefaultMQProducerImpl.java `sendKernelImpl`, DefaultMQProducer.java `batch`.
+- A half message says so in its system flag and with TRAN_MSG; PGROUP is the group whose members the broker may
+  ask what became of the transaction. It has no delay.
+- A request carries whom to reply to, and for how long that makes sense; a reply carries both back.
+
+Source: client/impl/producer/DefaultMQProducerImpl.java `sendKernelImpl`, `sendMessageInTransaction`,
+`prepareSendRequest`; DefaultMQProducer.java `batch`; client/utils/MessageUtil.java `createReplyMessage`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -18,31 +24,51 @@ from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import SysFlag, compress
 from steelyard.wire.remoting.ids import UniqueIds
-from steelyard.wire.remoting.message import BatchEntry, encode_batch
+from steelyard.wire.remoting.message import BatchEntry, MessageView, encode_batch
 from steelyard.wire.remoting.properties import (
+    CLUSTER,
+    CORRELATION_ID,
     DELAY,
     KEY_SEPARATOR,
     KEYS,
+    MSG_TYPE,
+    PGROUP,
     PROPERTIES_BYTES_MAX,
+    REPLY_TO_CLIENT,
+    SHARDING_KEY,
     TAGS,
+    TRAN_MSG,
+    TTL,
     UNIQ_KEY,
     WAIT,
     encode_properties,
 )
 
-_COMPRESSED = SysFlag.COMPRESSED | SysFlag.ZLIB
+REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
+"""Of the topic that every broker of a cluster has for replies, after the cluster's name."""
+
+_COMPRESSIONS: Mapping[str, int] = MappingProxyType(
+    {
+        "zlib": SysFlag.COMPRESSED | SysFlag.ZLIB,
+        "lz4": SysFlag.COMPRESSED | SysFlag.LZ4,
+        "zstd": SysFlag.COMPRESSED | SysFlag.ZSTD,
+    }
+)
+"""By the values of `ProducerConfig.compress_type`."""
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Outgoing(msgspec.Struct, frozen=True):
     """A send, ready for any queue of `topic`. `message_id`: UNIQ_KEY, comma-joined for a batch."""
 
+    code: RequestCode
     topic: str
     body: bytes
     properties: str
     sys_flag: int
     flag: int
     message_id: str
-    batch: bool
     born_timestamp: int
 
 
@@ -64,21 +90,94 @@ def prepare(
         raise MessageError(
             f"the batch has {len(body)} bytes; at most {config.message_bytes_max} are allowed"
         )
-    wait = "true" if messages[0].wait_store_ok else "false"
-    properties = encode_properties({WAIT: wait})
-    return Outgoing(messages[0].topic, body, properties, 0, 0, ",".join(unique), True, now)
+    return Outgoing(
+        code=RequestCode.SEND_BATCH_MESSAGE,
+        topic=messages[0].topic,
+        body=body,
+        properties=encode_properties({WAIT: "true" if messages[0].wait_store_ok else "false"}),
+        sys_flag=0,
+        flag=0,
+        message_id=",".join(unique),
+        born_timestamp=now,
+    )
 
 
-def _single(message: Message, identity: str, config: ProducerConfig, now: int) -> Outgoing:
-    properties = _properties(message, identity)
+def prepare_half(message: Message, ids: UniqueIds, config: ProducerConfig, now: int) -> Outgoing:
+    """The half message of a transaction; its `message_id` is the transaction's id. Raises MessageError."""
+    half = msgspec.structs.replace(message, delay_level=0)
+    rules.check_message(half, config.message_bytes_max)
+    system = {TRAN_MSG: "true", PGROUP: config.group}
+    prepared = _single(half, ids.next(now), config, now, system)
+    sys_flag = prepared.sys_flag | SysFlag.TRANSACTION_PREPARED
+    return msgspec.structs.replace(prepared, sys_flag=sys_flag)
+
+
+def prepare_request(
+    message: Message,
+    correlation_id: str,
+    timeout_ms: int,
+    ids: UniqueIds,
+    config: ProducerConfig,
+    now: int,
+) -> Outgoing:
+    """A message that asks for a reply within `timeout_ms`. Raises MessageError."""
+    rules.check_message(message, config.message_bytes_max)
+    system = {
+        CORRELATION_ID: correlation_id,
+        REPLY_TO_CLIENT: config.client_id,
+        TTL: str(timeout_ms),
+    }
+    return _single(message, ids.next(now), config, now, system)
+
+
+def reply_topic(request: MessageView) -> str:
+    """Where a reply to the request goes. Raises MessageError where the message asks for none."""
+    cluster = request.property_of(CLUSTER)
+    if not cluster:
+        raise MessageError(f"message {request.message_id} names no cluster to reply in")
+    return cluster + REPLY_TOPIC_SUFFIX
+
+
+def prepare_reply(
+    message: Message, request: MessageView, ids: UniqueIds, config: ProducerConfig, now: int
+) -> Outgoing:
+    """The reply to a request; the topic of `message` is the `reply_topic`. Raises MessageError."""
+    rules.check_message(message, config.message_bytes_max)
+    system = {MSG_TYPE: "reply"}
+    for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL):
+        value = request.property_of(name)
+        if value is None:
+            raise MessageError(f"message {request.message_id} is no request: it has no {name}")
+        system[name] = value
+    prepared = _single(message, ids.next(now), config, now, system)
+    return msgspec.structs.replace(prepared, code=RequestCode.SEND_REPLY_MESSAGE_V2)
+
+
+def _single(
+    message: Message,
+    identity: str,
+    config: ProducerConfig,
+    now: int,
+    system: Mapping[str, str] = _NOTHING,
+) -> Outgoing:
+    properties = _properties(message, identity, system)
     body, sys_flag = message.body, 0
     if 0 < config.compress_above_bytes < len(body):
-        sys_flag = _COMPRESSED
-        body = compress(body, sys_flag)
-    return Outgoing(message.topic, body, properties, sys_flag, message.flag, identity, False, now)
+        sys_flag = _COMPRESSIONS[config.compress_type]
+        body = compress(body, sys_flag, config.compress_level)
+    return Outgoing(
+        RequestCode.SEND_MESSAGE_V2,
+        message.topic,
+        body,
+        properties,
+        sys_flag,
+        message.flag,
+        identity,
+        now,
+    )
 
 
-def _properties(message: Message, identity: str) -> str:
+def _properties(message: Message, identity: str, system: Mapping[str, str] = _NOTHING) -> str:
     properties = dict(message.properties)
     if message.keys:
         keys = message.keys
@@ -89,6 +188,10 @@ def _properties(message: Message, identity: str) -> str:
     properties[WAIT] = "true" if message.wait_store_ok else "false"
     if message.delay_level:
         properties[DELAY] = str(message.delay_level)
+    if message.sharding_key:
+        properties[SHARDING_KEY] = message.sharding_key
+    if system:
+        properties.update(system)
     text = encode_properties(properties)
     try:
         size = len(text) if text.isascii() else len(text.encode())
@@ -101,20 +204,38 @@ def _properties(message: Message, identity: str) -> str:
     return text
 
 
-def request(outgoing: Outgoing, queue: MessageQueue, config: ProducerConfig) -> Command:
-    """The SEND_MESSAGE_V2 or SEND_BATCH_MESSAGE for one queue."""
+def header_template(config: ProducerConfig) -> dict[str, str]:
+    """The ext fields that all sends of a producer share, for `command`; the others are still empty."""
     header = headers.SendMessageRequestHeaderV2(
         producer_group=config.group,
-        topic=outgoing.topic,
+        topic="",
         default_topic=config.default_topic,
         default_topic_queue_nums=config.default_topic_queues,
-        queue_id=queue.queue_id,
-        sys_flag=outgoing.sys_flag,
-        born_timestamp=outgoing.born_timestamp,
-        flag=outgoing.flag,
-        properties=outgoing.properties,
-        batch=outgoing.batch,
-        broker_name=queue.broker_name,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=0,
+        flag=0,
+        broker_name="",
     )
-    code = RequestCode.SEND_BATCH_MESSAGE if outgoing.batch else RequestCode.SEND_MESSAGE_V2
-    return Command(code=code, ext=headers.write(header), body=outgoing.body)
+    return headers.write(header)
+
+
+def command(outgoing: Outgoing, queue: MessageQueue, template: dict[str, str]) -> Command:
+    """What asks a broker to store it in one queue: SEND_MESSAGE_V2, SEND_BATCH_MESSAGE or SEND_REPLY_MESSAGE_V2.
+
+    The fields are filled in by their letters, see SendMessageRequestHeaderV2: writing the whole header anew would
+    take 2 µs of the 11 that a send takes in all.
+    """
+    ext = template.copy()
+    ext["b"] = outgoing.topic
+    ext["e"] = str(queue.queue_id)
+    if outgoing.sys_flag:
+        ext["f"] = str(outgoing.sys_flag)
+    ext["g"] = str(outgoing.born_timestamp)
+    if outgoing.flag:
+        ext["h"] = str(outgoing.flag)
+    ext["i"] = outgoing.properties
+    if outgoing.code is RequestCode.SEND_BATCH_MESSAGE:
+        ext["m"] = "true"
+    ext["n"] = queue.broker_name
+    return Command(code=outgoing.code, ext=ext, body=outgoing.body)

@@ -72,6 +72,8 @@ def check_message(message: Message, body_bytes_max: int) -> None:
         )
     if _SEPARATORS.search(message.tags):
         raise MessageError("the tag contains a separator, U+0001 or U+0002")
+    if message.sharding_key and _SEPARATORS.search(message.sharding_key):
+        raise MessageError("the sharding key contains a separator, U+0001 or U+0002")
     for key in (message.keys,) if isinstance(message.keys, str) else message.keys:
         if _SEPARATORS.search(key):
             raise MessageError("a key contains a separator, U+0001 or U+0002")

@@ -1,7 +1,7 @@
 """What a broker's answer to a send means: stored, worth another try, or final.
 
 Source: client/impl/MQClientAPIImpl.java `processSendResponse` and DefaultMQProducer.java
-`retryResponseCodes` of 4.9.8.
+`retryResponseCodes` of 4.9.8 and 5.3.3.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STORED: Mapping[int, SendStatus] = MappingProxyType(
 _NO_BUYER_ID = 204
 _NOT_IN_CURRENT_UNIT = 205
 
-RETRIED: frozenset[int] = frozenset(
+_RETRIED_4 = frozenset(
     {
         ResponseCode.TOPIC_NOT_EXIST,
         ResponseCode.SERVICE_NOT_AVAILABLE,
@@ -35,4 +35,11 @@ RETRIED: frozenset[int] = frozenset(
         _NOT_IN_CURRENT_UNIT,
     }
 )
-"""Codes after which another broker is tried. 5.x adds SYSTEM_BUSY (2)."""
+
+RETRIED: Mapping[str, frozenset[int]] = MappingProxyType(
+    {
+        "4.x": _RETRIED_4,
+        "5.x": _RETRIED_4 | {ResponseCode.SYSTEM_BUSY, ResponseCode.GO_AWAY},
+    }
+)
+"""Codes after which another broker is tried, by the values of `ProducerConfig.retry_codes`."""

@@ -12,7 +12,7 @@ every acknowledged message is in its log and was finished, and every readable qu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from steelyard.sim.world import Violation
 from steelyard.types import Message, MessageQueue
@@ -67,6 +67,7 @@ class Witness:
         self.deliveries = 0
         self.duplicates = 0
         """Deliveries of a position after its first."""
+        self.first_duplicate: Position | None = None
         self.slowest_ms = 0
         """Longest time from an acknowledgement to the first delivery of its position."""
         self.commits = 0
@@ -113,6 +114,7 @@ class Witness:
             position = (queue, offset)
             if position in self._delivered:
                 self.duplicates += 1
+                self.first_duplicate = self.first_duplicate or position
             else:
                 self.slowest_ms = max(self.slowest_ms, now - self._waits_since.get(position, now))
             self._delivered.add(position)
@@ -206,6 +208,15 @@ class Witness:
         known = self._numbers.setdefault((queue, offset), number)
         if known != number:
             raise Violation(f"{queue} offset {offset} held message {known}, now {number}")
+
+
+def uneven(topics: Collection[str], held: Mapping[str, Sequence[MessageQueue]]) -> str | None:
+    """None if no member holds two queues more than another, of all these topics together; else the counts."""
+    counts = {
+        member: sum(queue.topic in topics for queue in held[member]) for member in sorted(held)
+    }
+    spread = max(counts.values(), default=0) - min(counts.values(), default=0)
+    return f"queues are held unevenly: {counts}" if spread > 1 else None
 
 
 def one_owner_each(

@@ -25,6 +25,7 @@ from steelyard.sim.clock import Clock
 from steelyard.sim.disk import Mount, SimDisk
 from steelyard.sim.network import TcpNetwork
 from steelyard.sim.scenario import Scenario
+from steelyard.sim.threads import Threaded
 from steelyard.sim.workload import Listener, Publisher, commit_in, topic_name
 from steelyard.sim.world import Host, Process, World
 from steelyard.store.disk import Disk
@@ -177,7 +178,11 @@ class Cluster:
 
         def build(now: int) -> Node:
             seat.store = self._open(mount, config.store, now)
-            return self._parts.broker(config, seat.store, rng)
+            broker = self._parts.broker(config, seat.store, rng)
+            if not scenario.thread_ms_max:
+                return broker
+            pool_rng = self.world.rng(f"threads {seat.name} {seat.runs}")
+            return Threaded(broker, scenario.thread_ms_max, pool_rng)
 
         try:
             self._run(seat, BROKER_PORT, build, take_dirty)
@@ -231,6 +236,7 @@ class Cluster:
             consume_batch=scenario.consume_batch,
             pull_batch=scenario.pull_batch,
             queue_messages_max=scenario.queue_messages_max,
+            clean_handover=scenario.clean_handover,
         )
         rng = self.world.rng(f"{seat.name} {seat.runs}")
         self._run(seat, 0, lambda now: self._parts.consumer(config, rng))

@@ -12,7 +12,7 @@ from steelyard.nodes.admin import Invoke
 from steelyard.nodes.broker.node import Stop as StopBroker
 from steelyard.nodes.consumer.contract import ConsumerState, Describe, Stop
 from steelyard.nodes.producer import Stop as StopProducer
-from steelyard.sim.checkers import RETRY_PREFIX, Witness, number_of, one_owner_each
+from steelyard.sim.checkers import RETRY_PREFIX, Witness, number_of, one_owner_each, uneven
 from steelyard.sim.cluster import BROKER_PORT, GROUP, Cluster, Seat
 from steelyard.sim.world import Violation
 from steelyard.types import MessageQueue
@@ -100,7 +100,7 @@ class Judge:
                 complaint = one_owner_each(queues, held)
                 if complaint is not None:
                     return complaint
-        return None
+        return uneven(self._topics, held) if self._cluster.scenario.strategy == "EVEN" else None
 
     def _invoke(self, address: str, command: Command, key: str) -> None:
         invoke = Invoke(address, command, ASK_MS - 500)

@@ -94,6 +94,7 @@ class _Show:
         self._settle()
         self.judge.read_logs()
         self.judge.stop_members()
+        self._check_duplicates()
         self.judge.restart_brokers()
 
     def _raise_curtain(self) -> None:
@@ -137,6 +138,11 @@ class _Show:
                 raise Violation(
                     f"not well {self._scenario.settle_ms} ms after the faults: {complaint}"
                 )
+
+    def _check_duplicates(self) -> None:
+        allowed, found = self._scenario.duplicates_max, self._witness.duplicates
+        if 0 <= allowed < found:
+            raise Violation(f"{found} duplicates, first {self._witness.first_duplicate}")
 
     def counts(self) -> dict[str, int]:
         """Figures for people, all exact."""

@@ -86,6 +86,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pull_batch: int = 32
     queue_messages_max: int = 1_000
     """Of one queue in a member."""
+    clean_handover: bool = True
+    """Members let a queue go when its listener is done with it; otherwise as RocketMQ does."""
+    thread_ms_max: int = 0
+    """Brokers take in each request of a member up to so much later than it came (`sim.threads`)."""
     pull_bytes_max: int = 1024 * 1024
     """Of one pull reply."""
     hold_waiting_max: int = 100_000
@@ -95,6 +99,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Batches that take up to a hundred times as long."""
     later_of_100: int = 0
     """Deliveries that the application answers with RECONSUME_LATER (at most twice a message)."""
+    duplicates_max: int = -1
+    """Most deliveries of a position after its first; -1: any number. 0 is what planned changes owe."""
     # what goes wrong, and how long it may take to be right again
     faults: tuple[Fault, ...] = ()
     settle_ms: int = 240_000

@@ -64,7 +64,9 @@ def draw(seed: int) -> Scenario:
         weather=_weather(rng),
         producers=rng.choice((1, 1, 2)),
         members=rng.randrange(1, 6),
-        strategy=rng.choice(("AVG", "AVG", "AVG_BY_CIRCLE")),
+        strategy=rng.choice(("AVG", "AVG", "AVG_BY_CIRCLE", "EVEN")),
+        clean_handover=rng.random() < 0.8,
+        thread_ms_max=rng.choice((0, 0, 5, 30)),
         tags=rng.choice(("*", "*", "*", "a || b", "c")),
         messages=messages,
         interval_ms=interval_ms,
@@ -184,7 +186,7 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     for field in ("topics", "producers", "nameservers", "tags", "weather", "skew_ms_max"):
         if getattr(scenario, field) != getattr(plain, field):
             yield replace(scenario, **{field: getattr(plain, field)})
-    for field in ("drift_ppm_max", "later_of_100", "slow_of_100", "batch_of_100", "oneway_of_100"):
+    for field in ("thread_ms_max", "drift_ppm_max", "later_of_100", "slow_of_100", "batch_of_100", "oneway_of_100"):
         if getattr(scenario, field):
             yield replace(scenario, **{field: 0})
     for field in ("binary_headers_of_100", "consume_batch", "segment_bytes", "index_flush_rows"):

@@ -65,10 +65,11 @@ class Rig:
         config: BrokerConfig | None = None,
         disk: MemoryDisk | None = None,
         nameservers: Mapping[str, Answering] | None = None,
+        now: int = START,
     ) -> None:
         self.config = config or BrokerConfig()
         self.disk = disk or MemoryDisk()
-        self.now = START
+        self.now = now
         self.link = 0
         self.dialed = 1000
         self.opaque = 0

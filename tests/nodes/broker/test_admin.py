@@ -1,4 +1,4 @@
-"""Operators' requests: topics, groups, statistics."""
+"""Operators' requests: topics, groups, the broker itself."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.nodes.broker.conftest import GROUP, START, TOPIC, Rig
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import (
-    ConsumeStats,
-    GroupList,
+    GroupConfigList,
     KVTable,
-    OffsetWrapper,
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
     TopicConfig,
+    TopicConfigList,
     TopicConfigTable,
+    TopicList,
     TopicOffset,
     TopicStatsTable,
 )
@@ -119,45 +119,6 @@ def test_the_reach_of_a_topics_queues(rig: Rig) -> None:
     }
 
 
-def test_how_far_a_group_has_come(rig: Rig) -> None:
-    link = rig.connect()
-    rig.ask(link, CREATE, HEADER)
-    for _ in range(3):
-        rig.send(link)
-        rig.advance(10)
-    commit = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "commitOffset": 2}
-    rig.ask(link, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
-
-    def progress(**more: object) -> dict[MessageQueue, OffsetWrapper]:
-        ext = {"consumerGroup": GROUP} | more
-        body = rig.ask(link, RequestCode.GET_CONSUME_STATS, ext).body
-        return fastjson.read(ConsumeStats, body).offset_table
-
-    queue = [MessageQueue(TOPIC, "broker-a", number) for number in range(3)]
-    untouched = OffsetWrapper(0, 0)
-    offline = {
-        queue[0]: OffsetWrapper(3, 2, START + 10, 2),
-        queue[1]: untouched,
-        queue[2]: untouched,
-    }
-    assert progress() == progress(topic=TOPIC) == offline
-    assert progress(topic="nowhere") == {}
-    rig.beat(link, "c", TOPIC, f"%RETRY%{GROUP}")
-    assert progress() == {MessageQueue(f"%RETRY%{GROUP}", "broker-a", 0): untouched} | offline
-    rig.beat(link, "c", "other")
-    assert progress() == {}
-
-
-def test_who_reads_a_topic(rig: Rig) -> None:
-    link = rig.connect()
-    rig.send(link)
-    rig.beat(link, "c", TOPIC, group="online")
-    commit = {"consumerGroup": "offline", "topic": TOPIC, "queueId": 0, "commitOffset": 1}
-    rig.ask(link, RequestCode.UPDATE_CONSUMER_OFFSET, commit)
-    body = rig.ask(link, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": TOPIC}).body
-    assert fastjson.read(GroupList, body).group_list == ("offline", "online")
-
-
 def test_groups_are_configured_kept_and_forgotten(rig: Rig) -> None:
     link = rig.connect()
     config = SubscriptionGroupConfig("g", retry_max_times=3)
@@ -211,3 +172,26 @@ def test_settings_are_told_as_properties(rig: Rig) -> None:
     lines = rig.ask(rig.connect(), RequestCode.GET_BROKER_CONFIG).body.decode().splitlines()
     assert "brokerName=broker-a" in lines
     assert "flushDiskType=ASYNC_FLUSH" in lines
+
+
+def test_several_topics_and_groups_at_once(rig: Rig) -> None:
+    link = rig.connect()
+    some = (TopicConfig("T1", 1, 1), TopicConfig("T2", 2, 2))
+    update = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
+    assert rig.ask(link, update, body=TopicConfigList(some)).code == 0
+    assert [topics(rig, link)[name] for name in ("T1", "T2")] == list(some)
+    mixed = TopicConfigList((TopicConfig("T3"), TopicConfig("TBW102")))
+    assert rig.ask(link, update, body=mixed).code == ResponseCode.INVALID_PARAMETER
+    assert "T3" not in topics(rig, link)
+    groups = GroupConfigList(tuple(SubscriptionGroupConfig(name) for name in ("g", "h")))
+    update = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
+    assert rig.ask(link, update, body=groups).code == 0
+    body = rig.ask(link, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body
+    assert list(fastjson.read(SubscriptionGroupTable, body).subscription_group_table) == ["g", "h"]
+
+
+def test_topics_of_the_system(rig: Rig) -> None:
+    body = rig.ask(rig.connect(), RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).body
+    names = fastjson.read(TopicList, body).topic_list
+    assert {"TBW102", "DefaultCluster", "broker-a", "SCHEDULE_TOPIC_XXXX"} <= set(names)
+    assert names == tuple(sorted(names))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 from tests.nodes.broker.conftest import GROUP, TOPIC, Rig
 
 from steelyard.config import BrokerConfig
 from steelyard.nodes.broker import clients
-from steelyard.nodes.seam import Closed, Received
+from steelyard.nodes.seam import Closed
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import (
@@ -18,7 +17,6 @@ from steelyard.wire.remoting.bodies import (
     SubscriptionGroupConfig,
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
 
 HEARTBEAT = RequestCode.HEART_BEAT
 RETRY = f"%RETRY%{GROUP}"
@@ -226,46 +224,28 @@ def test_a_queue_is_locked_by_one_client_until_it_lets_go_or_forgets(rig: Rig) -
     assert lock(rig, link, "a", one, two) == (one, two)
 
 
-# -- relays ----------------------------------------------------------------------------------------
-
-INFO = RequestCode.GET_CONSUMER_RUNNING_INFO
-WHO = {"consumerGroup": GROUP, "clientId": "c"}
-
-
-def relay(rig: Rig) -> tuple[int, int, int, Command]:
-    """Asker and client connected, the question on its way: links, the asker's opaque, what the client got."""
-    asker, client = rig.connect(), rig.connect()
-    rig.beat(client, "c", TOPIC)
-    opaque = rig.post(asker, INFO, WHO)
-    (passed,) = (message for link, message in rig.sent if link == client and message.code == INFO)
-    return asker, client, opaque, passed
-
-
-def test_a_question_to_a_client_is_passed_on_and_its_answer_back(rig: Rig) -> None:
-    asker, client, opaque, passed = relay(rig)
-    assert passed.ext == WHO
-    assert rig.reply_to(asker, opaque) is None
-    rig.event(Received(client, Command(0, passed.opaque, RESPONSE_FLAG, body=b"info")))
-    answer = rig.reply_to(asker, opaque)
-    assert answer is not None
-    assert (answer.code, answer.body) == (0, b"info")
-    rig.event(Received(client, Command(0, passed.opaque, RESPONSE_FLAG, body=b"again")))
+def test_a_client_that_says_good_bye_leaves_no_lock_behind_one_that_is_cut_off_does(
+    rig: Rig,
+) -> None:
+    a, b, c = rig.connect(), rig.connect(), rig.connect()
+    for link, client in ((a, "a"), (b, "b"), (c, "c")):
+        rig.beat(link, client, TOPIC)
+    queues = tuple(MessageQueue(TOPIC, "broker-a", n) for n in (0, 1))
+    assert lock(rig, a, "a", queues[0]) == (queues[0],)
+    assert lock(rig, b, "b", queues[1]) == (queues[1],)
+    rig.event(Closed(b, "cut off"))
+    assert lock(rig, c, "c", *queues) == ()
+    rig.ask(a, RequestCode.UNREGISTER_CLIENT, {"clientID": "a", "consumerGroup": "other"})
+    assert lock(rig, c, "c", *queues) == ()
+    rig.ask(a, RequestCode.UNREGISTER_CLIENT, {"clientID": "a", "consumerGroup": GROUP})
+    assert lock(rig, c, "c", *queues) == (queues[0],)
 
 
-def test_a_client_that_is_not_here_goes_or_stays_silent_is_not_online(rig: Rig) -> None:
-    answer = rig.ask(rig.connect(), INFO, WHO)
-    assert (answer.code, answer.remark) == (1, f"The Consumer <{GROUP}> <c> not online")
-    asker, client, opaque, _ = relay(rig)
-    rig.event(Closed(client, "gone"))
-    assert rig.reply_to(asker, opaque)
-    asker, client, opaque, _ = relay(rig)
-    rig.event(Closed(asker, "gone"))
-    asker, client, opaque, _ = relay(rig)
-    rig.advance(20_000)
-    assert rig.reply_to(asker, opaque)
-
-
-def test_answers_nobody_asked_for_are_ignored(rig: Rig) -> None:
-    link = rig.connect()
-    stray = replace(Command(0, 99, RESPONSE_FLAG), body=b"?")
-    assert rig.event(Received(link, stray)) == []
+def test_a_client_that_is_there_on_another_connection_keeps_its_locks(rig: Rig) -> None:
+    old, new = rig.connect(), rig.connect()
+    rig.beat(old, "a", TOPIC)
+    rig.beat(new, "a", TOPIC)
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    lock(rig, new, "a", queue)
+    rig.ask(old, RequestCode.UNREGISTER_CLIENT, {"clientID": "a", "consumerGroup": GROUP})
+    assert lock(rig, new, "b", queue) == ()

@@ -73,6 +73,10 @@ def test_all_nameservers_are_told_all_topics_at_the_start_and_every_30_seconds()
             "SELF_TEST_TOPIC": 6,
             "OFFSET_MOVED_EVENT": 6,
             "SCHEDULE_TOPIC_XXXX": 6,
+            "RMQ_SYS_TRANS_HALF_TOPIC": 6,
+            "RMQ_SYS_TRANS_OP_HALF_TOPIC": 6,
+            "TRANS_CHECK_MAX_TIME_TOPIC": 6,
+            "DefaultCluster_REPLY_TOPIC": 6,
             LEDGER_TOPIC: 6,
         }
     rig.advance(90_000)

@@ -95,7 +95,7 @@ def test_a_topic_is_made_after_the_default_topic_at_most_as_wide(rig: Rig) -> No
         ({"e": 8}, ResponseCode.INVALID_PARAMETER),
         ({"b": "SCHEDULE_TOPIC_XXXX"}, ResponseCode.NO_PERMISSION),
         ({"b": "SELF_TEST_TOPIC"}, ResponseCode.NO_PERMISSION),
-        ({"i": "TRAN_MSG\x01true"}, ResponseCode.NO_PERMISSION),
+        ({"i": "TRAN_MSG\x01true\x02TIMER_DELAY_MS\x0110"}, ResponseCode.MESSAGE_ILLEGAL),
         ({"i": "TIMER_DELAY_SEC\x0110"}, ResponseCode.MESSAGE_ILLEGAL),
         ({"i": "TIMER_DELIVER_MS\x0110"}, ResponseCode.MESSAGE_ILLEGAL),
         ({"i": "A\x01" + "x" * 32767}, ResponseCode.MESSAGE_ILLEGAL),

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 
 from steelyard.config import ConsumerConfig
+from steelyard.groups.queue_locks import QueueLocks
 from steelyard.nodes.consumer.contract import ConsumeBatch, ConsumerState, Describe
 from steelyard.nodes.consumer.node import ConsumerNode
 from steelyard.nodes.seam import (
@@ -36,6 +37,8 @@ from steelyard.wire.remoting.bodies import (
     BrokerData,
     ConsumerListBody,
     HeartbeatData,
+    LockBatchBody,
+    LockBatchResponseBody,
     QueueData,
     TopicRouteData,
 )
@@ -94,7 +97,8 @@ class Nameserver(Peer):
 
 
 class Broker(Peer):
-    """A broker in a few lines: queues in memory, members as heartbeats say, pulls held until `publish`."""
+    """A broker in a few lines: queues in memory, members as heartbeats say, pulls held until `publish`, and
+    the locks of a real one."""
 
     def __init__(self, name: str, address: str) -> None:
         super().__init__(address)
@@ -104,6 +108,8 @@ class Broker(Peer):
         self.offsets: dict[tuple[str, int], int] = {}
         self.held: list[Command] = []
         self.sent_back: list[int] = []
+        self.locks = QueueLocks(60_000)
+        self.clock: Callable[[], int] = lambda: START
         self.script = {
             RequestCode.HEART_BEAT: self._heartbeat,
             RequestCode.UNREGISTER_CLIENT: self._unregister,
@@ -115,6 +121,8 @@ class Broker(Peer):
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: lambda c: reply(offset=1),
             RequestCode.PULL_MESSAGE: self._pull,
             RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back,
+            RequestCode.LOCK_BATCH_MQ: self._lock,
+            RequestCode.UNLOCK_BATCH_MQ: self._unlock,
             RequestCode.SEND_MESSAGE_V2: self._send,
             RequestCode.SEND_BATCH_MESSAGE: self._send,
         }
@@ -164,6 +172,24 @@ class Broker(Peer):
             return None
         following = first + len(messages)
         return pulled(messages, following)
+
+    def _lock(self, command: Command) -> Command:
+        body = fastjson.read(LockBatchBody, command.body)
+        held = self.locks.lock(body.consumer_group, body.client_id, body.mq_set, self.clock())
+        return reply(body=LockBatchResponseBody(tuple(held)))
+
+    def _unlock(self, command: Command) -> Command:
+        body = fastjson.read(LockBatchBody, command.body)
+        self.locks.unlock(body.consumer_group, body.client_id, body.mq_set)
+        return reply()
+
+    def owner(self, topic: str, queue_id: int) -> str | None:
+        """Who of group g has the queue's lock."""
+        return self.locks.owner("g", MessageQueue(topic, self.name, queue_id), self.clock())
+
+    def occupy(self, client_id: str, *queues: MessageQueue) -> None:
+        """Somebody else of group g locks these queues."""
+        assert self.locks.lock("g", client_id, queues, self.clock()) == list(queues)
 
     def _send_back(self, command: Command) -> Command:
         self.sent_back.append(int(command.ext["offset"]))
@@ -217,6 +243,9 @@ class Rig:
         self.node = node
         self.peers = {peer.address: peer for peer in peers}
         self.now = START
+        for peer in peers:
+            if isinstance(peer, Broker):
+                peer.clock = lambda: self.now
         self.sent: list[tuple[str, Command]] = []
         self.answers: dict[int, object] = {}
         self.hands: list[Hand] = []
@@ -345,6 +374,7 @@ class Rig:
         if isinstance(peer, Broker):
             peer.held.clear()
             peer.members.clear()
+            peer.locks = QueueLocks(60_000)
         for link in [link for link, address in self.links.items() if address == peer.address]:
             del self.links[link]
             self._queue.append(Closed(link, "reset by peer"))

@@ -5,20 +5,12 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.ArrayList;
-import java.util.Arrays;
+import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.TreeSet;
-import java.util.concurrent.atomic.AtomicLong;
-import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
-import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
-import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
-import org.apache.rocketmq.client.producer.DefaultMQProducer;
-import org.apache.rocketmq.client.producer.SendResult;
-import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
-import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
@@ -26,30 +18,38 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 /**
  * Apache RocketMQ's own client and mqadmin, driven over stdin and stdout.
  *
- * <p>Each line in is a command, words parted by spaces; each gets exactly one JSON line back, with
- * "event" done or failed. Messages that consumers receive come in between, as lines with "event"
- * message. The commands:
+ * <p>Each line in is a command: words parted by tabs, then options like --name=value. Each gets exactly
+ * one JSON line back, with "event" done or failed. What happens meanwhile comes in between as lines
+ * with another "event": message (a listener is done with it), check (the broker asks after a
+ * transaction), queues (a MessageQueueListener was told). The commands:
  *
  * <pre>
- * producer NAME NAMESERVER GROUP
- * send|batch|oneway PRODUCER TOPIC PREFIX FIRST COUNT SIZE   messages FIRST..FIRST+COUNT-1 of message()
- * consumer NAME NAMESERVER GROUP TOPIC EXPRESSION            from the first offset; gives client_id
- * flaky NAME NAMESERVER GROUP TOPIC EXPRESSION               the same, but wants each message again once
- * counter NAME NAMESERVER GROUP TOPIC EXPRESSION             the same as consumer, but counts and prints nothing
+ * producer NAME NAMESERVER GROUP                             --access --secret --tls --transactions --faults
+ * send|async|batch|oneway PRODUCER TOPIC PREFIX FIRST COUNT SIZE
+ *                                                            messages FIRST..FIRST+COUNT-1 of Senders.message();
+ *                                                            --level (delay)  --keys=N (N ordering keys in turn)
+ * transact PRODUCER TOPIC PREFIX FIRST COUNT SIZE            --executed --checked (a LocalTransactionState each)
+ * request PRODUCER TOPIC BODY TIMEOUT_MS                     gives the reply
+ * consumer NAME NAMESERVER GROUP TOPIC EXPRESSION            a push consumer; gives client_id; options: see Consumers
+ * counter NAME NAMESERVER GROUP TOPIC EXPRESSION             the same, but counts and prints nothing
  * count NAME                                                 messages that a counter has seen
- * held NAME                                                  the queues that a consumer holds
+ * pause|resume NAME                                          of a push consumer
+ * lite NAME NAMESERVER GROUP TOPIC EXPRESSION                a lite pull consumer; options: see Pullers
+ * assign|poll|seek|commit|committed|fetch NAME ...           of a lite pull consumer: see Pullers
+ * held NAME                                                  the queues that a consumer of either kind holds
+ * allocate STRATEGY CLIENTS QUEUES                           each client's queues; words joined by commas, BROKER:ID
  * stop NAME
- * mqadmin WORD...                                            what mqadmin printed: text and errors
+ * mqadmin WORD...                                            what mqadmin printed: text and errors; --access --secret
  * quit
  * </pre>
  *
- * The source compiles against client 4.9.x and 5.x.
+ * The sources compile against client 4.9.x and 5.x.
  */
 public final class Peer {
     private final PrintStream out;
-    private final Map<String, DefaultMQProducer> producers = new LinkedHashMap<>();
-    private final Map<String, DefaultMQPushConsumer> consumers = new LinkedHashMap<>();
-    private final Map<String, AtomicLong> counts = new LinkedHashMap<>();
+    private final Senders senders = new Senders(this);
+    private final Consumers consumers = new Consumers(this, senders);
+    private final Pullers pullers = new Pullers(this);
 
     private Peer(PrintStream out) {
         this.out = out;
@@ -65,144 +65,131 @@ public final class Peer {
         while ((line = in.readLine()) != null && !line.equals("quit")) {
             Map<String, Object> fields = new LinkedHashMap<>();
             try {
-                peer.obey(Arrays.asList(line.split(" ")), fields);
+                peer.obey(new Command(line), fields);
                 peer.emit("done", fields);
             } catch (Exception error) {
                 fields.put("error", error.toString());
                 peer.emit("failed", fields);
             }
         }
-        peer.consumers.values().forEach(DefaultMQPushConsumer::shutdown);
-        peer.producers.values().forEach(DefaultMQProducer::shutdown);
+        peer.consumers.stopAll();
+        peer.pullers.stopAll();
+        peer.senders.stopAll();
         System.exit(0);
     }
 
-    private void obey(List<String> words, Map<String, Object> fields) throws Exception {
-        String name = words.size() > 1 ? words.get(1) : "";
-        switch (words.get(0)) {
+    private void obey(Command command, Map<String, Object> fields) throws Exception {
+        String name = command.word(1);
+        switch (command.word(0)) {
             case "producer":
-                startProducer(name, words.get(2), words.get(3));
+                senders.start(command);
                 break;
             case "send":
+            case "async":
             case "batch":
             case "oneway":
-                fields.put("results", send(words));
+                fields.put("results", senders.send(command));
+                break;
+            case "transact":
+                fields.put("results", senders.transact(command));
+                break;
+            case "request":
+                fields.put("reply", senders.request(command));
                 break;
             case "consumer":
-            case "flaky":
             case "counter":
-                fields.put("client_id", startConsumer(words));
+                fields.put("client_id", consumers.start(command));
                 break;
             case "count":
-                fields.put("count", counts.get(name).get());
+                fields.put("count", consumers.count(name));
+                break;
+            case "pause":
+                consumers.pause(name);
+                break;
+            case "resume":
+                consumers.resume(name);
+                break;
+            case "lite":
+                fields.put("client_id", pullers.start(command));
+                break;
+            case "assign":
+            case "poll":
+            case "seek":
+            case "commit":
+            case "committed":
+            case "fetch":
+                pullers.obey(command, fields);
                 break;
             case "held":
-                fields.put("queues", held(name));
+                fields.put("queues", queues(consumers.has(name) ? consumers.held(name) : pullers.held(name)));
+                break;
+            case "allocate":
+                fields.put("plan", Strategies.plan(command));
                 break;
             case "stop":
-                stop(name);
+                if (!consumers.stop(name) && !pullers.stop(name)) {
+                    senders.stop(name);
+                }
                 break;
             case "mqadmin":
-                mqadmin(words.subList(1, words.size()), fields);
+                mqadmin(command, fields);
                 break;
             default:
-                throw new IllegalArgumentException("no such command: " + words.get(0));
+                throw new IllegalArgumentException("no such command: " + command.word(0));
         }
     }
 
-    // -- producing ---------------------------------------------------------------------------------
-
-    private void startProducer(String name, String nameserver, String group) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(group);
-        producer.setNamesrvAddr(nameserver);
-        producer.setInstanceName(name);
-        producer.setSendMsgTimeout(10_000);
-        producer.start();
-        producers.put(name, producer);
+    private static void mqadmin(Command command, Map<String, Object> fields) throws Exception {
+        ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        ByteArrayOutputStream errors = new ByteArrayOutputStream();
+        PrintStream out = System.out;
+        PrintStream err = System.err;
+        System.setOut(new PrintStream(printed, true, "UTF-8"));
+        System.setErr(new PrintStream(errors, true, "UTF-8"));
+        try {
+            MQAdminStartup.main0(command.wordsFrom(1).toArray(new String[0]), command.credentials());
+        } finally {
+            System.setOut(out);
+            System.setErr(err);
+        }
+        fields.put("text", printed.toString("UTF-8"));
+        fields.put("errors", errors.toString("UTF-8")); // a command that fails prints its stack here
     }
 
-    /** Message number `index` of a series; the Python side makes the same one. */
-    private static Message message(String topic, String prefix, int index, int size) throws Exception {
-        byte[] head = (prefix + "-" + index + "|").getBytes(StandardCharsets.UTF_8);
-        byte[] body = Arrays.copyOf(head, Math.max(size, head.length));
-        for (int position = head.length; position < body.length; position++) {
-            body[position] = (byte) (index + 7 * position);
+    // -- what is told -------------------------------------------------------------------------------
+
+    void emit(String event, Map<String, Object> fields) {
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("event", event);
+        line.putAll(fields);
+        String text = Json.of(line);
+        synchronized (out) {
+            out.println(text);
         }
-        Message message = new Message(topic, "tag" + index % 3, prefix + "-key-" + index, body);
-        message.putUserProperty("colour", "gr\u00fcn-\u4e2d-" + index);
-        message.putUserProperty("number", Integer.toString(index));
-        return message;
     }
 
-    private List<Object> send(List<String> words) throws Exception {
-        DefaultMQProducer producer = producers.get(words.get(1));
-        int first = Integer.parseInt(words.get(4));
-        int count = Integer.parseInt(words.get(5));
-        int size = Integer.parseInt(words.get(6));
-        List<Message> messages = new ArrayList<>();
-        for (int index = first; index < first + count; index++) {
-            messages.add(message(words.get(2), words.get(3), index, size));
-        }
-        List<Object> results = new ArrayList<>();
-        if (words.get(0).equals("batch")) {
-            results.add(result(producer.send(messages)));
-            return results;
-        }
-        for (Message message : messages) {
-            if (words.get(0).equals("oneway")) {
-                producer.sendOneway(message);
-            } else {
-                results.add(result(producer.send(message)));
-            }
-        }
-        return results;
-    }
-
-    private static Map<String, Object> result(SendResult sent) {
-        Map<String, Object> fields = queue(sent.getMessageQueue());
-        fields.put("status", sent.getSendStatus().name());
-        fields.put("offset", sent.getQueueOffset());
-        fields.put("id", sent.getMsgId());
-        fields.put("offset_id", sent.getOffsetMsgId());
+    static Map<String, Object> queue(MessageQueue queue) {
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("topic", queue.getTopic());
+        fields.put("broker", queue.getBrokerName());
+        fields.put("queue", queue.getQueueId());
         return fields;
     }
 
-    // -- consuming ---------------------------------------------------------------------------------
-
-    private String startConsumer(List<String> words) throws Exception {
-        String name = words.get(1);
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(words.get(3));
-        consumer.setNamesrvAddr(words.get(2));
-        consumer.setInstanceName(name);
-        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.setConsumeThreadMin(4);
-        consumer.setConsumeThreadMax(4);
-        consumer.subscribe(words.get(4), words.get(5));
-        if (words.get(0).equals("counter")) {
-            AtomicLong seen = new AtomicLong();
-            counts.put(name, seen);
-            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                seen.addAndGet(messages.size());
-                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-            });
-        } else {
-            boolean flaky = words.get(0).equals("flaky");
-            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                for (MessageExt message : messages) {
-                    emit("message", received(name, context.getMessageQueue(), message));
-                }
-                return flaky && messages.get(0).getReconsumeTimes() == 0
-                    ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
-            });
+    static List<Object> queues(Collection<MessageQueue> queues) {
+        List<Object> items = new ArrayList<>();
+        for (MessageQueue queue : new TreeSet<>(queues)) {
+            items.add(queue(queue));
         }
-        consumer.start();
-        consumers.put(name, consumer);
-        return consumer.buildMQClientId();
+        return items;
     }
 
-    private static Map<String, Object> received(String name, MessageQueue queue, MessageExt message) {
-        Map<String, Object> fields = queue(queue);
-        fields.put("consumer", name);
+    static Map<String, Object> received(String consumer, MessageExt message) {
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("consumer", consumer);
+        fields.put("topic", message.getTopic());
+        fields.put("broker", message.getBrokerName());
+        fields.put("queue", message.getQueueId());
         fields.put("offset", message.getQueueOffset());
         fields.put("id", message.getMsgId());
         fields.put("keys", message.getKeys());
@@ -210,35 +197,11 @@ public final class Peer {
         fields.put("flag", message.getFlag());
         fields.put("times", message.getReconsumeTimes());
         fields.put("born_host", message.getBornHostString());
+        fields.put("born", message.getBornTimestamp());
+        fields.put("stored", message.getStoreTimestamp());
         fields.put("properties", new TreeMap<>(message.getProperties()));
         fields.put("size", message.getBody().length);
         fields.put("md5", md5(message.getBody()));
-        return fields;
-    }
-
-    private List<Object> held(String name) {
-        List<Object> queues = new ArrayList<>();
-        for (MessageQueue queue : new TreeSet<>(consumers.get(name).getDefaultMQPushConsumerImpl()
-            .getRebalanceImpl().getProcessQueueTable().keySet())) {
-            queues.add(queue(queue));
-        }
-        return queues;
-    }
-
-    private void stop(String name) {
-        DefaultMQPushConsumer consumer = consumers.remove(name);
-        if (consumer != null) {
-            consumer.shutdown();
-        } else {
-            producers.remove(name).shutdown();
-        }
-    }
-
-    private static Map<String, Object> queue(MessageQueue queue) {
-        Map<String, Object> fields = new LinkedHashMap<>();
-        fields.put("topic", queue.getTopic());
-        fields.put("broker", queue.getBrokerName());
-        fields.put("queue", queue.getQueueId());
         return fields;
     }
 
@@ -251,74 +214,6 @@ public final class Peer {
             return text.toString();
         } catch (java.security.NoSuchAlgorithmException error) {
             throw new IllegalStateException(error);
-        }
-    }
-
-    // -- administration ----------------------------------------------------------------------------
-
-    private static void mqadmin(List<String> words, Map<String, Object> fields) throws Exception {
-        ByteArrayOutputStream printed = new ByteArrayOutputStream();
-        ByteArrayOutputStream errors = new ByteArrayOutputStream();
-        PrintStream out = System.out;
-        PrintStream err = System.err;
-        System.setOut(new PrintStream(printed, true, "UTF-8"));
-        System.setErr(new PrintStream(errors, true, "UTF-8"));
-        try {
-            MQAdminStartup.main0(words.toArray(new String[0]), null);
-        } finally {
-            System.setOut(out);
-            System.setErr(err);
-        }
-        fields.put("text", printed.toString("UTF-8"));
-        fields.put("errors", errors.toString("UTF-8")); // a command that fails prints its stack here
-    }
-
-    // -- JSON --------------------------------------------------------------------------------------
-
-    private void emit(String event, Map<String, Object> fields) {
-        Map<String, Object> line = new LinkedHashMap<>();
-        line.put("event", event);
-        line.putAll(fields);
-        StringBuilder text = new StringBuilder();
-        write(text, line);
-        synchronized (out) {
-            out.println(text);
-        }
-    }
-
-    private static void write(StringBuilder text, Object value) {
-        if (value instanceof Map) {
-            String comma = "";
-            text.append('{');
-            for (Map.Entry<?, ?> entry : ((Map<?, ?>) value).entrySet()) {
-                text.append(comma);
-                write(text, entry.getKey());
-                text.append(':');
-                write(text, entry.getValue());
-                comma = ",";
-            }
-            text.append('}');
-        } else if (value instanceof List) {
-            String comma = "";
-            text.append('[');
-            for (Object item : (List<?>) value) {
-                text.append(comma);
-                write(text, item);
-                comma = ",";
-            }
-            text.append(']');
-        } else if (value instanceof String) {
-            text.append('"');
-            for (char letter : ((String) value).toCharArray()) {
-                if (letter == '"' || letter == '\\' || letter < ' ') {
-                    text.append(String.format("\\u%04x", (int) letter));
-                } else {
-                    text.append(letter);
-                }
-            }
-            text.append('"');
-        } else {
-            text.append(value);
         }
     }
 }

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from random import SystemRandom
+from inspect import isawaitable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from steelyard.allocate.plan import Strategy
 from steelyard.config import ConsumerConfig
-from steelyard.errors import ClosedError, ConfigError
+from steelyard.errors import ClosedError
+from steelyard.live.application import Application, Functions, Hook
 from steelyard.live.driver import Driver
-from steelyard.live.settings import Verdict, verdict
-from steelyard.live.subscribing import Subscriptions
-from steelyard.nodes.consumer.contract import ConsumeBatch, ConsumerState, Describe, Stop
-from steelyard.nodes.consumer.node import ConsumerNode
+from steelyard.live.pushing import Pushing, resize
+from steelyard.live.settings import Verdict
+from steelyard.nodes.consumer.contract import ConsumerState, Describe, Pause, Resume, Stop
 from steelyard.nodes.seam import Handled
-from steelyard.types import ConsumeStatus
+from steelyard.nodes.seam import Verdict as Said
 from steelyard.wire.remoting.message import MessageView
+
+if TYPE_CHECKING:
+    import ssl
 
 MessageListener = Callable[[MessageView], Awaitable[Verdict]]
 BatchListener = Callable[[Sequence[MessageView]], Awaitable[Verdict]]
 
 
-class PushConsumer(Subscriptions):
+class PushConsumer(Pushing):
     """A member of a consumer group that awaits a coroutine for each message.
 
     >>> async def show(message):
@@ -37,6 +40,9 @@ class PushConsumer(Subscriptions):
     RECONSUME_LATER or an exception bring the message back later. `batch_listener` takes up to
     `config.consume_batch` messages of one queue instead, with one verdict for all. At most `concurrency`
     calls run at once.
+
+    `orderly`, the hooks (coroutine functions or plain ones), `allocate` and `tls` are those of
+    `steelyard.PushConsumer`.
     """
 
     def __init__(
@@ -46,34 +52,41 @@ class PushConsumer(Subscriptions):
         listener: MessageListener | None = None,
         *,
         batch_listener: BatchListener | None = None,
+        orderly: bool = False,
         concurrency: int = 20,
+        on_assigned: Hook | None = None,
+        on_revoked: Hook | None = None,
+        on_lost: Hook | None = None,
+        allocate: Strategy | None = None,
         client_id: str | None = None,
         config: ConsumerConfig | None = None,
+        tls: bool | ssl.SSLContext | None = None,
     ) -> None:
-        if concurrency < 1:
-            raise ConfigError(f"concurrency is {concurrency}; it must be 1 or more")
-        super().__init__(group, nameservers, client_id, config, concurrency)
-        self.check_listeners(listener, batch_listener)
-        self._listener = listener
-        self._batch_listener = batch_listener
-        self._concurrency = concurrency
+        super().__init__(
+            group,
+            nameservers,
+            Functions(listener, batch_listener, on_assigned, on_revoked, on_lost),
+            listeners=concurrency,
+            orderly=orderly,
+            allocate=allocate,
+            client_id=client_id,
+            config=config,
+            tls=tls,
+        )
         self._driver: Driver | None = None
-        self._handed: deque[tuple[int, ConsumeBatch]] = deque()
-        self._idle: deque[asyncio.Future[None]] = deque()
-        self._runners: list[asyncio.Task[None]] = []
-        self._log = logging.getLogger("steelyard.consumer")
+        self._runners: Runners | None = None
+
+    # -- life --------------------------------------------------------------------------------------
 
     async def start(self) -> Self:
         """Join the group. `async with` does it."""
-        if self.started:
-            raise ClosedError("a consumer starts once; make a new one")
-        self.ready(self._listener or self._batch_listener)
-        self.started = True
-        node = ConsumerNode(self.config, SystemRandom())
-        self._driver = Driver(node, name="consumer", on_hand=self._on_hand)
+        node, application = self.make()
+        self._driver = Driver(
+            node, name="consumer", on_hand=self._on_hand, on_keep=self.on_keep, tls=self._tls
+        )
+        self._runners = Runners(self._driver, application)
         self._driver.start()
-        loop = asyncio.get_running_loop()
-        self._runners = [loop.create_task(self._run()) for _ in range(self._concurrency)]
+        self._runners.resize(self.config.consume_threads)
         return self
 
     async def stop(self) -> None:
@@ -82,9 +95,8 @@ class PushConsumer(Subscriptions):
         if driver is None:
             return
         await driver.ask(Stop())
-        for runner in self._runners:
-            runner.cancel()
-        await asyncio.gather(*self._runners, return_exceptions=True)
+        assert self._runners is not None
+        await self._runners.cancel()
         await driver.close()
 
     async def __aenter__(self) -> Self:
@@ -98,17 +110,72 @@ class PushConsumer(Subscriptions):
     ) -> None:
         await self.stop()
 
+    # -- while it runs -----------------------------------------------------------------------------
+
     async def state(self) -> ConsumerState:
-        """Members seen, queues held and offsets next to commit, at this moment."""
-        if self._driver is None:
-            raise ClosedError("the consumer is not running")
-        result = await self._driver.ask(Describe())
+        """Members seen, queues held, offsets next to commit and recent rates, at this moment."""
+        result = await self._live().ask(Describe())
         assert isinstance(result, ConsumerState)
         return result
 
-    def _on_hand(self, ticket: int, batch: object) -> None:
-        assert isinstance(batch, ConsumeBatch)
-        self._handed.append((ticket, batch))
+    async def pause(self) -> None:
+        """Pull no more; messages that are here already still come to the listener. Queues are kept."""
+        await self._live().ask(Pause())
+
+    async def resume(self) -> None:
+        """Pull again after `pause`."""
+        await self._live().ask(Resume())
+
+    async def resize(self, concurrency: int) -> None:
+        """Run so many listeners at once from now on; calls under way end first. Raises ConfigError."""
+        call = resize(concurrency)
+        await self._live().ask(call)
+        assert self._runners is not None
+        self._runners.resize(concurrency)
+
+    def _live(self) -> Driver:
+        if self._driver is None:
+            raise ClosedError("the consumer is not running; use `async with` or start()")
+        return self._driver
+
+    def _on_hand(self, ticket: int, handed: object) -> None:
+        assert self._runners is not None
+        self._runners.put(ticket, handed)
+
+
+class Runners:
+    """Tasks that take what the node hands out, one thing after the other each."""
+
+    def __init__(self, driver: Driver, application: Application) -> None:
+        self._driver = driver
+        self._application = application
+        self._handed: deque[tuple[int, object]] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._surplus = 0
+        """Tasks that are to end when they are done with what they have."""
+
+    def put(self, ticket: int, handed: object) -> None:
+        self._handed.append((ticket, handed))
+        self._wake()
+
+    def resize(self, count: int) -> None:
+        """Have so many tasks; those that are too many end when they are done."""
+        missing = count - len(self._tasks)
+        self._surplus = max(0, -missing)
+        for _ in range(missing):
+            self._tasks.add(asyncio.get_running_loop().create_task(self._run()))
+        for _ in range(self._surplus):
+            self._wake()
+
+    async def cancel(self) -> None:
+        """End all of them, whatever they do."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _wake(self) -> None:
         while self._idle:
             waiter = self._idle.popleft()
             if not waiter.done():
@@ -116,32 +183,34 @@ class PushConsumer(Subscriptions):
                 break
 
     async def _run(self) -> None:
-        """One of the runners: takes what was handed over, one after the other."""
-        driver = self._driver
-        assert driver is not None
         loop = asyncio.get_running_loop()
-        while True:
+        while not self._surplus:
             if not self._handed:
                 waiter = loop.create_future()
                 self._idle.append(waiter)
                 await waiter
                 continue
-            ticket, batch = self._handed.popleft()
-            driver.handle(Handled(ticket, await self._call(batch)))
+            ticket, handed = self._handed.popleft()
+            said = await self._take(handed)
+            self._driver.handle(Handled(ticket, said))
+        self._surplus -= 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.discard(task)
+        if self._handed:  # this task may have been woken for it
+            self._wake()
 
-    async def _call(self, batch: ConsumeBatch) -> ConsumeStatus:
+    async def _take(self, handed: object) -> Said:
+        application = self._application
         try:
-            if self._batch_listener is not None:
-                return verdict(await self._batch_listener(batch.messages))
-            assert self._listener is not None
-            return verdict(await self._listener(batch.messages[0]))
-        except asyncio.CancelledError:
-            runner = asyncio.current_task()
-            if runner is None or runner.cancelling():
+            returned = application.call(handed)
+            if returned is not None and isawaitable(returned):
+                returned = await returned
+            return application.verdict(handed, returned)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
                 raise  # we are told to stop; otherwise it was something that the listener awaited
-            self._log.warning(
-                "the listener was cancelled on %s; the message comes again", batch.queue
-            )
-        except Exception:
-            self._log.exception("the listener failed on %s; the message comes again", batch.queue)
-        return ConsumeStatus.RECONSUME_LATER
+            return application.failure(handed, error)
+        except Exception as error:
+            return application.failure(handed, error)

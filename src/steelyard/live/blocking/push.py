@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Sequence
-from random import SystemRandom
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from steelyard.allocate.plan import Strategy
 from steelyard.config import ConsumerConfig
-from steelyard.errors import ClosedError, ConfigError
+from steelyard.errors import ClosedError
+from steelyard.live.application import Application, Functions, Hook
 from steelyard.live.blocking.running import Running
-from steelyard.live.settings import Verdict, verdict
-from steelyard.live.subscribing import Subscriptions
+from steelyard.live.pushing import Pushing, resize
+from steelyard.live.settings import Verdict
 from steelyard.live.workers import Workers
-from steelyard.nodes.consumer.contract import ConsumeBatch, ConsumerState, Describe, Stop
-from steelyard.nodes.consumer.node import ConsumerNode
+from steelyard.nodes.consumer.contract import ConsumerState, Describe, Pause, Resume, Stop
 from steelyard.nodes.seam import Handled
-from steelyard.types import ConsumeStatus
 from steelyard.wire.remoting.message import MessageView
 
-MessageListener = Callable[[MessageView], Verdict]
-BatchListener = Callable[[Sequence[MessageView]], Verdict]
+if TYPE_CHECKING:
+    import ssl
+
+MessageListener = Callable[[MessageView], Verdict | Awaitable[Verdict]]
+BatchListener = Callable[[Sequence[MessageView]], Verdict | Awaitable[Verdict]]
 
 
-class PushConsumer(Subscriptions):
+class PushConsumer(Pushing):
     """A member of a consumer group that calls a function for each message, in worker threads.
 
     >>> def show(message):
@@ -36,6 +38,18 @@ class PushConsumer(Subscriptions):
     RECONSUME_LATER or an exception bring the message back later. `batch_listener` takes up to
     `config.consume_batch` messages of one queue instead, with one verdict for all. Messages of one queue may
     be in several of the `consume_threads` at once; the committed offset never passes one under way.
+
+    - `orderly`: the messages of a queue come one after the other, each when the one before it is done. False,
+      SUSPEND_CURRENT_QUEUE_A_MOMENT or an exception hold the queue up and bring the same message again.
+    - `on_assigned(queues)` is called before the first message of queues that are now this member's,
+      `on_revoked(queues)` when they are about to go to another and their messages are done, `on_lost(queues)` when
+      another may have them already. They run in worker threads, too; what they raise is logged.
+    - `allocate`: a strategy (`steelyard.allocate`) in place of the one named in `config.strategy`; the same in
+      every member.
+    - `tls`: see `steelyard.live.settings.tls_context`.
+
+    Listener and hooks may be coroutine functions: a worker thread then waits for each call, which runs on the
+    event loop that all blocking clients share. It must not block.
     """
 
     def __init__(
@@ -45,36 +59,41 @@ class PushConsumer(Subscriptions):
         listener: MessageListener | None = None,
         *,
         batch_listener: BatchListener | None = None,
+        orderly: bool = False,
         consume_threads: int = 20,
+        on_assigned: Hook | None = None,
+        on_revoked: Hook | None = None,
+        on_lost: Hook | None = None,
+        allocate: Strategy | None = None,
         client_id: str | None = None,
         config: ConsumerConfig | None = None,
+        tls: bool | ssl.SSLContext | None = None,
     ) -> None:
-        if consume_threads < 1:
-            raise ConfigError(f"consume_threads is {consume_threads}; it must be 1 or more")
-        super().__init__(group, nameservers, client_id, config, consume_threads)
-        self.check_listeners(listener, batch_listener)
-        self._listener = listener
-        self._batch_listener = batch_listener
-        self._consume_threads = consume_threads
+        super().__init__(
+            group,
+            nameservers,
+            Functions(listener, batch_listener, on_assigned, on_revoked, on_lost),
+            listeners=consume_threads,
+            orderly=orderly,
+            allocate=allocate,
+            client_id=client_id,
+            config=config,
+            tls=tls,
+        )
         self._running: Running | None = None
-        self._workers: Workers[tuple[int, ConsumeBatch]] | None = None
-        self._log = logging.getLogger("steelyard.consumer")
+        self._workers: Workers[tuple[int, object]] | None = None
+
+    # -- life --------------------------------------------------------------------------------------
 
     def start(self) -> Self:
         """Join the group. `with` does it."""
-        if self.started:
-            raise ClosedError("a consumer starts once; make a new one")
-        self.ready(self._listener or self._batch_listener)
-        self.started = True
-        running = Running(ConsumerNode(self.config, SystemRandom()), "consumer", self._on_hand)
-        post = running.driver.post
-
-        def work(item: tuple[int, ConsumeBatch]) -> None:
-            ticket, batch = item
-            post(Handled(ticket, self._call(batch)))
-
+        node, application = self.make()
+        running = Running(
+            node, "consumer", self._on_hand, on_keep=self.on_keep, tls=self._tls
+        )
+        work = work_for(application, running)
         name = f"steelyard-{self.config.group}"
-        self._workers = Workers(self._consume_threads, work, name)
+        self._workers = Workers(self.config.consume_threads, work, name)
         self._running = running
         running.start()
         return self
@@ -99,25 +118,56 @@ class PushConsumer(Subscriptions):
     ) -> None:
         self.stop()
 
+    # -- while it runs -----------------------------------------------------------------------------
+
     def state(self) -> ConsumerState:
-        """Members seen, queues held and offsets next to commit, at this moment."""
-        if self._running is None:
-            raise ClosedError("the consumer is not running")
-        result = self._running.call(Describe())
+        """Members seen, queues held, offsets next to commit and recent rates, at this moment."""
+        result = self._live().call(Describe())
         assert isinstance(result, ConsumerState)
         return result
 
-    def _on_hand(self, ticket: int, batch: object) -> None:
-        assert isinstance(batch, ConsumeBatch)
-        assert self._workers is not None
-        self._workers.put((ticket, batch))
+    def pause(self) -> None:
+        """Pull no more; messages that are here already still come to the listener. Queues are kept."""
+        self._live().call(Pause())
 
-    def _call(self, batch: ConsumeBatch) -> ConsumeStatus:
+    def resume(self) -> None:
+        """Pull again after `pause`."""
+        self._live().call(Resume())
+
+    def resize(self, consume_threads: int) -> None:
+        """Run so many listeners at once from now on; calls under way end first. Raises ConfigError."""
+        call = resize(consume_threads)
+        self._live().call(call)
+        assert self._workers is not None
+        self._workers.resize(consume_threads)
+
+    def _live(self) -> Running:
+        if self._running is None:
+            raise ClosedError("the consumer is not running; use `with` or start()")
+        return self._running
+
+    def _on_hand(self, ticket: int, handed: object) -> None:
+        assert self._workers is not None
+        self._workers.put((ticket, handed))
+
+
+def work_for(application: Application, running: Running) -> Callable[[tuple[int, object]], None]:
+    """What a worker thread does with each thing that the node hands out."""
+    post = running.driver.post
+    wait = running.loop.wait
+
+    async def finish(awaited: Awaitable[object]) -> object:
+        return await awaited
+
+    def work(item: tuple[int, object]) -> None:
+        ticket, handed = item
         try:
-            if self._batch_listener is not None:
-                return verdict(self._batch_listener(batch.messages))
-            assert self._listener is not None
-            return verdict(self._listener(batch.messages[0]))
-        except BaseException:  # whatever a listener raises must not end the worker thread
-            self._log.exception("the listener failed on %s; the message comes again", batch.queue)
-            return ConsumeStatus.RECONSUME_LATER
+            returned = application.call(handed)
+            if returned is not None and isawaitable(returned):
+                returned = wait(finish(returned))
+            said = application.verdict(handed, returned)
+        except BaseException as error:  # whatever a user's function raises must not end the thread
+            said = application.failure(handed, error)
+        post(Handled(ticket, said))
+
+    return work

@@ -5,27 +5,41 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from steelyard.errors import ClosedError
 from steelyard.live.driver import Driver
 from steelyard.live.loops import Background, background
 from steelyard.nodes.seam import Node
 
+if TYPE_CHECKING:
+    import ssl
+
 
 class Running:
     """A node on the background loop, usable from any thread of the process that made it."""
 
     def __init__(
-        self, node: Node, name: str, on_hand: Callable[[int, object], None] | None = None
+        self,
+        node: Node,
+        name: str,
+        on_hand: Callable[[int, object], None] | None = None,
+        *,
+        on_keep: Callable[[bytes], None] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.loop: Background = background()
-        self.driver: Driver = self.loop.wait(self._build(node, name, on_hand))
+        self.driver: Driver = self.loop.wait(self._build(node, name, on_hand, on_keep, tls))
 
     @staticmethod
     async def _build(
-        node: Node, name: str, on_hand: Callable[[int, object], None] | None
+        node: Node,
+        name: str,
+        on_hand: Callable[[int, object], None] | None,
+        on_keep: Callable[[bytes], None] | None,
+        tls: ssl.SSLContext | None,
     ) -> Driver:
-        return Driver(node, name=name, on_hand=on_hand)
+        return Driver(node, name=name, on_hand=on_hand, on_keep=on_keep, tls=tls)
 
     def start(self) -> None:
         """Start the node; from here on it may hand out messages."""

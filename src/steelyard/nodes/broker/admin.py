@@ -1,24 +1,22 @@
-"""Operators' requests: topics, groups, statistics.
+"""Operators' requests: topics, groups, the broker itself. `progress` has how far groups have come.
 
 | code | request | answer |
 |---|---|---|
-| 17, 215 | create or change, delete a topic | when the nameservers know |
+| 17, 18, 215 | create or change one topic, several, delete one | when the nameservers know |
 | 21, 201 | all topics, all groups that were configured | in one piece; 5.x asks by pages and takes it |
 | 351 | one topic's configuration | 17 where there is none; without 5.x's mapping of static topics |
 | 26, 28 | settings as properties, figures of the running broker | 28: what clusterList and brokerStatus print |
-| 200, 207 | configure a group, forget it (and its offsets) | |
+| 200, 225, 207 | configure a group, several, forget one (and its offsets) | |
 | 202 | how far each queue of a topic reaches | 17 where there is none |
-| 208 | how far a group has come in its topics | |
-| 300 | groups that read a topic | |
+| 305 | topics of the system | |
 
-Ignored: topic attributes, permissions of the whole broker, the rate of consumption in 208 (always 0).
+Ignored: topic attributes, permissions of the whole broker.
 Source: broker/processor/AdminBrokerProcessor.java.
 """
 
 from __future__ import annotations
 
 from steelyard.config import BrokerConfig
-from steelyard.groups.registry import Registry
 from steelyard.nodes.broker.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.door import Peer, reply
 from steelyard.nodes.broker.offsets import Committed
@@ -31,15 +29,15 @@ from steelyard.store.store import Store
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
-    ConsumeStats,
     DataVersion,
-    GroupList,
+    GroupConfigList,
     KVTable,
-    OffsetWrapper,
     SubscriptionGroupConfig,
     SubscriptionGroupTable,
     TopicConfig,
+    TopicConfigList,
     TopicConfigTable,
+    TopicList,
     TopicOffset,
     TopicStatsTable,
 )
@@ -60,7 +58,6 @@ class Admin:
         topics: Topics,
         groups: ConsumerGroups,
         committed: Committed,
-        registry: Registry,
         pulls: Pulls,
         registration: Registration,
         statistics: Statistics,
@@ -70,7 +67,6 @@ class Admin:
         self._topics = topics
         self._groups = groups
         self._committed = committed
-        self._registry = registry
         self._pulls = pulls
         self._registration = registration
         self._statistics = statistics
@@ -81,9 +77,6 @@ class Admin:
         self, request: Command, peer: Peer, now: int, effects: list[Effect]
     ) -> Command | None:
         header = headers.read(headers.CreateTopicRequestHeader, request.ext)
-        if header.topic in self._topics.system:
-            remark = f"The topic[{header.topic}] is conflict with system topic."
-            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
         config = TopicConfig(
             header.topic,
             header.read_queue_nums,
@@ -93,8 +86,30 @@ class Admin:
             header.topic_sys_flag or 0,
             header.order,
         )
-        if config != self._topics.get(header.topic):
+        return self._put_topics(request, (config,), peer, now, effects)
+
+    def update_topics(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        configs = fastjson.read(TopicConfigList, request.body).topic_config_list
+        return self._put_topics(request, configs, peer, now, effects)
+
+    def _put_topics(
+        self,
+        request: Command,
+        configs: tuple[TopicConfig, ...],
+        peer: Peer,
+        now: int,
+        effects: list[Effect],
+    ) -> Command | None:
+        for config in configs:
+            if config.topic_name in self._topics.system:
+                remark = f"The topic[{config.topic_name}] is conflict with system topic."
+                return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+        new = [config for config in configs if config != self._topics.get(config.topic_name)]
+        for config in new:
             self._topics.put(config, now)
+        if new:
             self._registration.changed(now, effects)
         return self._registration.answer_when_known(request, reply(request), peer, effects)
 
@@ -117,6 +132,11 @@ class Admin:
     def all_topics(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
         body = TopicConfigTable(self._topics.all(), self._topics.version)
         return reply(request, body=fastjson.write(body))
+
+    def system_topics(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        return reply(request, body=fastjson.write(TopicList(tuple(sorted(self._topics.system)))))
 
     def one_topic(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
         header = headers.read(headers.TopicRequestHeader, request.ext)
@@ -169,43 +189,12 @@ class Admin:
         body = SubscriptionGroupTable(self._groups.all(), self._groups.version)
         return reply(request, body=fastjson.write(body))
 
-    def consume_stats(
+    def update_groups(
         self, request: Command, peer: Peer, now: int, effects: list[Effect]
     ) -> Command:
-        header = headers.read(headers.ConsumeStatsRequestHeader, request.ext)
-        group = header.consumer_group
-        offsets = self._committed.of_group(group)
-        subscribed = self._registry.subscriptions(group)
-        if header.topic:
-            topics = [header.topic]
-        else:
-            topics = sorted({topic for topic, _ in offsets} | subscribed.keys())
-        table: dict[MessageQueue, OffsetWrapper] = {}
-        for topic in topics:
-            config = self._topics.get(topic)
-            if config is None or (subscribed and topic not in subscribed):
-                continue
-            for queue_id in range(config.read_queue_nums):
-                queue = MessageQueue(topic, self._config.name, queue_id)
-                table[queue] = self._progress(topic, queue_id, offsets.get((topic, queue_id), 0))
-        return reply(request, body=fastjson.write(ConsumeStats(table)))
-
-    def _progress(self, topic: str, queue_id: int, offset: int) -> OffsetWrapper:
-        log = self._store.log(topic, queue_id)
-        if log is None:
-            return OffsetWrapper(0, offset, 0, offset)
-        last = offset - 1
-        consumed = log.stored_at(last) if log.min_offset <= last < log.max_offset else 0
-        return OffsetWrapper(log.max_offset, offset, consumed, offset)
-
-    def groups_of_topic(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command:
-        header = headers.read(headers.TopicRequestHeader, request.ext)
-        groups = self._committed.groups_of(header.topic) | set(
-            self._registry.groups_of(header.topic)
-        )
-        return reply(request, body=fastjson.write(GroupList(tuple(sorted(groups)))))
+        for config in fastjson.read(GroupConfigList, request.body).group_config_list:
+            self._groups.put(config, now)
+        return reply(request)
 
     # -- the broker itself -----------------------------------------------------------------------
 
@@ -223,6 +212,7 @@ class Admin:
             "flushDiskType": "SYNC_FLUSH" if config.flush == "sync" else "ASYNC_FLUSH",
             "maxMessageSize": str(config.store.message_bytes_max),
             "namesrvAddr": ";".join(config.nameservers),
+            "resetOffsetOfOneQueue": "true",  # ours: 222 takes queueId and offset, which 4.9 does not
         }
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         version = _version_text(self._topics.version)

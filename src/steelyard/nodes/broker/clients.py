@@ -1,4 +1,4 @@
-"""Heartbeats and what follows from them: membership, notifications, locks, and relays to clients.
+"""Heartbeats and what follows from them: membership, notifications, locks.
 
 | code | request | answer |
 |---|---|---|
@@ -7,7 +7,6 @@
 | 38 | the members of a group | 1 where there are none |
 | 41, 42 | lock, unlock queues for ordered consumption | 41: the queues held |
 | 203, 204 | the connections of a consumer, producer group | 206, 1 where there are none |
-| 307 | what a client is doing: passed on to it, its answer passed back | 1 where it is not here or silent |
 
 Differences from RocketMQ: see `groups.registry`.
 Source: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java, AdminBrokerProcessor.java,
@@ -17,9 +16,6 @@ broker/client/net/Broker2Client.java.
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-import msgspec
-from msgspec.structs import replace
 
 from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError
@@ -44,22 +40,11 @@ from steelyard.wire.remoting.bodies import (
     ProducerConnection,
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import ONEWAY_FLAG, Command, is_oneway
+from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
 
 CLIENT_ID_CHARACTERS_MAX = 255
 SUBSCRIPTIONS_MAX = 1_000
 """Most topics of one member."""
-
-RELAYS_MAX = 1_000
-RELAY_TIMEOUT_MS = 10_000
-
-
-class _Relay(msgspec.Struct, frozen=True):
-    """A request passed on to a client, and who wants the answer."""
-
-    request: Command
-    asker: Link
-    deadline: int
 
 
 class Clients:
@@ -81,7 +66,6 @@ class Clients:
         self._registration = registration
         self._ledger = ledger
         self._locks = QueueLocks(config.lock_expiry_ms)
-        self._relays: dict[tuple[Link, int], _Relay] = {}
         self._opaque = 0
 
     # -- membership ------------------------------------------------------------------------------
@@ -119,27 +103,23 @@ class Clients:
         if header.consumer_group:
             change = self._registry.unregister(peer.link, header.client_id, header.consumer_group)
             if change is not None:
+                # The client is gone for good. Java unlocks before this (42), other clients leave their locks behind,
+                # and nobody could read those queues for a minute. A connection that is lost frees nothing: its client
+                # may be at work still.
+                self._locks.unlock_all(header.consumer_group, header.client_id)
                 self._announce((change,), now, effects)
         return reply(request)
 
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
         """A client's connection is gone."""
         self._announce(self._registry.closed(link), now, effects)
-        for key in [k for k, relay in self._relays.items() if link in (k[0], relay.asker)]:
-            relay = self._relays.pop(key)
-            if relay.asker != link:
-                effects.append(Send(relay.asker, _not_online(relay.request)))
 
     def scan(self, now: int, effects: list[Effect]) -> None:
-        """Drop clients that fell silent, lapsed locks and relays without an answer."""
+        """Drop clients that fell silent and lapsed locks."""
         changes, links = self._registry.expire(now - self._config.client_expiry_ms)
         effects.extend(Hang(link, "no heartbeat for too long") for link in links)
         self._announce(changes, now, effects)
         self._locks.expire(now)
-        for key, relay in list(self._relays.items()):
-            if relay.deadline <= now:
-                del self._relays[key]
-                effects.append(Send(relay.asker, _not_online(relay.request)))
 
     def _announce(self, changes: Iterable[Change], now: int, effects: list[Effect]) -> None:
         """Note the changes in the ledger and notify the members that are left."""
@@ -198,28 +178,6 @@ class Clients:
         body = ProducerConnection(tuple(_connection(client) for client in producers))
         return reply(request, body=fastjson.write(body))
 
-    def running_info(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
-        """Pass the request on; the reply comes through `relayed`."""
-        header = headers.read(headers.ConsumerRunningInfoRequestHeader, request.ext)
-        member = self._registry.find(header.consumer_group, header.client_id)
-        if member is None or is_oneway(request) or len(self._relays) >= RELAYS_MAX:
-            return _not_online(request)
-        opaque = self._next_opaque()
-        link = member.client.link
-        self._relays[(link, opaque)] = _Relay(request, peer.link, now + RELAY_TIMEOUT_MS)
-        effects.append(Send(link, replace(request, opaque=opaque)))
-        return None
-
-    def relayed(self, link: Link, response: Command, effects: list[Effect]) -> bool:
-        """A client answered; False where nobody asked it."""
-        relay = self._relays.pop((link, response.opaque), None)
-        if relay is None:
-            return False
-        effects.append(Send(relay.asker, replace(response, opaque=relay.request.opaque)))
-        return True
-
     # -- locks -----------------------------------------------------------------------------------
 
     def lock(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
@@ -237,7 +195,6 @@ class Clients:
 
     def check(self) -> None:
         self._locks.check()
-        assert len(self._relays) <= RELAYS_MAX
 
 
 def _check_heartbeat(body: HeartbeatData) -> None:
@@ -260,9 +217,3 @@ def _check_consumer(data: ConsumerData) -> None:
 
 def _connection(client: Client) -> Connection:
     return Connection(client.client_id, client.address, client.language, client.version)
-
-
-def _not_online(request: Command) -> Command:
-    group, client = request.ext.get("consumerGroup"), request.ext.get("clientId")
-    remark = f"The Consumer <{group}> <{client}> not online"
-    return reply(request, ResponseCode.SYSTEM_ERROR, remark)

@@ -10,6 +10,7 @@ import heapq
 
 import msgspec
 
+from steelyard.groups.subscriptions import Filter
 from steelyard.nodes.broker.door import Peer
 from steelyard.wire.remoting.command import Command
 
@@ -21,7 +22,7 @@ Queue = tuple[str, int]
 
 class Pull(msgspec.Struct):
     """One pull request, checked. `asked` is the offset in it, from which `offset` moves past messages
-    that the filter refuses. `codes` None: no filter."""
+    that the filter refuses."""
 
     request: Command
     peer: Peer
@@ -32,7 +33,7 @@ class Pull(msgspec.Struct):
     offset: int
     count_max: int
     bytes_max: int
-    codes: frozenset[int] | None
+    filter: Filter
     hold_ms: int
     slot: int = 0
 

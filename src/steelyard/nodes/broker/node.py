@@ -7,7 +7,8 @@ other events to whom they concern:
 - `Received` request: the handler of its code; an unknown code gets 3. Response: of a nameserver, or of a client that
   a request was relayed to.
 - `Closed`: a client leaves its groups, its held pulls are forgotten; a nameserver is told again soon.
-- `Due`: registration, holds, clients, flush, retention, ledger, delayed messages.
+- `Due`: registration, holds, clients, flush, retention, ledger, delayed messages, transactions, questions and replies
+  to clients.
 - `Flushed`: replies that waited for the disk go out.
 - `Asked(Stop)`: the ledger is closed, the nameservers are told (2 s at most), the store is closed, then `Answer(None)`.
   From then on requests get 14.
@@ -29,15 +30,22 @@ from steelyard.nodes.broker.clients import Clients
 from steelyard.nodes.broker.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.door import Handler, Peer, host_of, reply
 from steelyard.nodes.broker.durability import FLUSH_TIMER, Durability
+from steelyard.nodes.broker.filters import Filters
 from steelyard.nodes.broker.ledger import Ledger
 from steelyard.nodes.broker.offsets import Committed, Offsets
+from steelyard.nodes.broker.progress import Progress
 from steelyard.nodes.broker.pull import Pulls
+from steelyard.nodes.broker.queries import QUERY_TIMER, Queries
 from steelyard.nodes.broker.registration import REGISTER_TIMER, STOP_TIMEOUT_MS, Registration
+from steelyard.nodes.broker.relays import RELAYS_TIMER, Relays
+from steelyard.nodes.broker.replies import REPLIES_TIMER, Replies
+from steelyard.nodes.broker.resets import Resets
 from steelyard.nodes.broker.retry import Retries
 from steelyard.nodes.broker.schedule import SCHEDULE_TIMER, Schedule
 from steelyard.nodes.broker.send import Sends
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.transactions import TRANSACTIONS_TIMER, Transactions
 from steelyard.nodes.broker.writer import Draft, Writer
 from steelyard.nodes.calls import CALLS_TIMER, Calls, Outcome
 from steelyard.nodes.seam import (
@@ -125,14 +133,26 @@ class BrokerNode:
         )
         self._registration = Registration(config, self._topics, self._calls)
         self._schedule = Schedule(store, store.table("schedule"), self._topics, self._writer)
+        self._transactions = Transactions(
+            config,
+            store,
+            self._topics,
+            self._registry,
+            self._writer,
+            self._schedule,
+            self._durability,
+        )
         self._clients = Clients(
             config, self._registry, self._groups, self._topics, self._registration, self._ledger
         )
+        self._relays = Relays(config, self._registry, store)
+        self._queries = Queries(store, self._durability)
         self._set_handlers(offsets)
         effects: list[Effect] = self._durability.start(now)
         effects.append(SetTimer(CLIENTS_TIMER, now + config.client_scan_interval_ms))
         effects.append(SetTimer(RETENTION_TIMER, now + RETENTION_INTERVAL_MS))
         self._schedule.start(now, effects)
+        self._transactions.start(now, effects)
         self._ledger.started(now)
         self._registration.begin(now, effects)
         self._follow_up(now, effects)
@@ -145,10 +165,13 @@ class BrokerNode:
             self._groups,
             self._writer,
             self._schedule,
+            self._transactions,
             self._registration,
             self._durability,
             self._rng,
         )
+        self._replies = Replies(self._config, self._registry, sends, self._writer)
+        filters = Filters(self._config)
         retries = Retries(
             self._store,
             self._topics,
@@ -165,10 +188,26 @@ class BrokerNode:
             self._topics,
             self._groups,
             self._committed,
-            self._registry,
             self._pulls,
             self._registration,
             self._statistics,
+        )
+        progress = Progress(
+            self._config,
+            self._store,
+            self._topics,
+            self._committed,
+            self._registry,
+            self._statistics,
+        )
+        resets = Resets(
+            self._config,
+            self._store,
+            self._topics,
+            self._committed,
+            offsets,
+            self._registry,
+            self._durability,
         )
         clients = self._clients
         code = RequestCode
@@ -176,7 +215,11 @@ class BrokerNode:
             code.SEND_MESSAGE: sends.send,
             code.SEND_MESSAGE_V2: sends.send_v2,
             code.SEND_BATCH_MESSAGE: sends.send_batch,
+            code.END_TRANSACTION: self._transactions.end,
+            code.SEND_REPLY_MESSAGE: self._replies.send,
+            code.SEND_REPLY_MESSAGE_V2: self._replies.send_v2,
             code.PULL_MESSAGE: self._pulls.pull,
+            code.CHECK_CLIENT_CONFIG: filters.check_client,
             code.QUERY_CONSUMER_OFFSET: offsets.query,
             code.UPDATE_CONSUMER_OFFSET: offsets.commit,
             code.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search,
@@ -192,17 +235,27 @@ class BrokerNode:
             code.UNLOCK_BATCH_MQ: clients.unlock,
             code.GET_CONSUMER_CONNECTION_LIST: clients.consumer_connections,
             code.GET_PRODUCER_CONNECTION_LIST: clients.producer_connections,
-            code.GET_CONSUMER_RUNNING_INFO: clients.running_info,
+            code.GET_CONSUMER_RUNNING_INFO: self._relays.running_info,
+            code.CONSUME_MESSAGE_DIRECTLY: self._relays.consume_directly,
+            code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self._relays.consumer_status,
+            code.INVOKE_BROKER_TO_RESET_OFFSET: resets.reset,
+            code.QUERY_MESSAGE: self._queries.query,
             code.UPDATE_AND_CREATE_TOPIC: admin.update_topic,
+            code.UPDATE_AND_CREATE_TOPIC_LIST: admin.update_topics,
             code.DELETE_TOPIC_IN_BROKER: admin.delete_topic,
             code.GET_ALL_TOPIC_CONFIG: admin.all_topics,
             code.GET_TOPIC_CONFIG: admin.one_topic,
+            code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: admin.system_topics,
             code.GET_TOPIC_STATS_INFO: admin.topic_stats,
             code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: admin.update_group,
+            code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: admin.update_groups,
             code.DELETE_SUBSCRIPTIONGROUP: admin.delete_group,
             code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: admin.all_groups,
-            code.GET_CONSUME_STATS: admin.consume_stats,
-            code.QUERY_TOPIC_CONSUME_BY_WHO: admin.groups_of_topic,
+            code.GET_CONSUME_STATS: progress.consume_stats,
+            code.GET_BROKER_CONSUME_STATS: progress.all_stats,
+            code.QUERY_TOPIC_CONSUME_BY_WHO: progress.groups_of_topic,
+            code.QUERY_CONSUME_TIME_SPAN: progress.time_spans,
+            code.VIEW_BROKER_STATS_DATA: progress.stats_data,
             code.GET_BROKER_CONFIG: admin.broker_config,
             code.GET_BROKER_RUNTIME_INFO: admin.runtime_info,
         }
@@ -259,7 +312,8 @@ class BrokerNode:
 
     def _responded(self, link: Link, response: Command, now: int, effects: list[Effect]) -> None:
         if self._calls.address_of(link) is None:
-            self._clients.relayed(link, response, effects)
+            if not self._replies.answered(link, response, effects):
+                self._relays.answered(link, response, effects)
             return
         outcome = self._calls.replied(response)
         if outcome is not None:
@@ -301,6 +355,9 @@ class BrokerNode:
             return
         if self._peers.pop(event.link, None) is not None:
             self._pulls.holds.closed(event.link)
+            self._relays.closed(event.link, effects)
+            self._replies.closed(event.link, effects)
+            self._queries.closed(event.link)
             self._clients.closed(event.link, now, effects)
 
     def _due(self, key: object, now: int, effects: list[Effect]) -> None:
@@ -321,6 +378,14 @@ class BrokerNode:
             outcomes, timers = self._calls.expire(now)
             effects += timers
             self._ended(outcomes, now, effects)
+        elif key == RELAYS_TIMER:
+            self._relays.due(now, effects)
+        elif key == REPLIES_TIMER:
+            self._replies.due(now, effects)
+        elif key == TRANSACTIONS_TIMER:
+            self._transactions.due(now, effects)
+        elif key == QUERY_TIMER:
+            self._queries.due(now, effects)
         elif key == CLIENTS_TIMER:
             effects.append(SetTimer(CLIENTS_TIMER, now + self._config.client_scan_interval_ms))
             self._clients.scan(now, effects)
@@ -406,6 +471,9 @@ class BrokerNode:
         self._calls.check()
         self._registration.check()
         self._clients.check()
+        self._relays.check()
+        self._replies.check()
+        self._queries.check()
         self._pulls.holds.check()
         if self._stopped:
             return
@@ -413,6 +481,7 @@ class BrokerNode:
         self._topics.check()
         self._groups.check()
         self._schedule.check()
+        self._transactions.check()
         self._store.check()
         holds_at = self._pulls.holds.next_at
         assert holds_at is None or (self._holds_at is not None and self._holds_at <= holds_at)

@@ -77,6 +77,10 @@ class Committed:
         """All offsets of a group; a copy."""
         return dict(self._groups.get(group, {}))
 
+    def groups(self) -> list[str]:
+        """Groups that committed an offset, sorted."""
+        return sorted(self._groups)
+
     def groups_of(self, topic: str) -> set[str]:
         """Groups that committed an offset of the topic."""
         return {

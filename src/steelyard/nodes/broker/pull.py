@@ -3,7 +3,8 @@
 Checks, in RocketMQ's order, with the code each gives: the group may consume (16) · the topic exists (17) and may be
 read (16) · the queue is there (29) · the subscription comes with the pull (`PullFlag.SUBSCRIPTION`), or else
 the group is known (24), may broadcast if it does (16), subscribes to the topic (24), and not with an older
-version than the pull has in mind (25) · only tag expressions (1).
+version than the pull has in mind (25), and with an expression that could be read (27) · the broker filters by such
+expressions (1). An expression that comes with the pull and cannot be read gets 23.
 
 Then, by the offset: messages found → 0; none that the filter lets through → 20; at the end, or an empty queue and
 offset 0 → 19, held first where the peer allows it (`PullFlag.SUSPEND`); elsewhere → 21 with a better offset.
@@ -18,12 +19,13 @@ from __future__ import annotations
 import struct
 
 from steelyard.config import BrokerConfig
-from steelyard.errors import StorageError
+from steelyard.errors import ProtocolError, StorageError
 from steelyard.groups.registry import BROADCASTING, Registry
-from steelyard.groups.subscriptions import TAG, parse_tags
+from steelyard.groups.subscriptions import Filter, is_tag, parse
 from steelyard.nodes.broker.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.door import FAQ, Peer, reply
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.filters import not_filtering, read_matching
 from steelyard.nodes.broker.holds import Holds, Pull
 from steelyard.nodes.broker.ledger import Delivery, Ledger
 from steelyard.nodes.broker.offsets import Offsets
@@ -145,14 +147,11 @@ class Pulls:
             )
             return reply(request, ResponseCode.INVALID_PARAMETER, remark)
         if header.sys_flag & SUBSCRIPTION:
-            if header.expression_type not in (None, "", TAG):
-                return _no_filter(request, header.expression_type)
-            codes = parse_tags(header.subscription)
+            found = self._brought(request, header)
         else:
             found = self._subscribed(request, header, peer, group_config.consume_broadcast_enable)
-            if isinstance(found, Command):
-                return found
-            codes = found or None
+        if isinstance(found, Command):
+            return found
         bytes_max = self._config.pull_bytes_max
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             bytes_max = min(bytes_max, header.max_msg_bytes)
@@ -167,9 +166,20 @@ class Pulls:
             header.queue_offset,
             max(1, min(header.max_msg_nums, self._config.pull_messages_max)),
             bytes_max,
-            codes,
+            found,
             hold_ms if header.sys_flag & SUSPEND else 0,
         )
+
+    def _brought(self, request: Command, header: PullMessageRequestHeader) -> Filter | Command:
+        """The filter that comes with the pull, or the reply that refuses it."""
+        kind = header.expression_type
+        if not is_tag(kind) and not self._config.property_filter:
+            return not_filtering(request, kind)
+        try:
+            return parse(header.subscription, kind)
+        except ProtocolError as error:
+            remark = f"parse the consumer's subscription failed: {error}"
+            return reply(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
 
     def _subscribed(
         self,
@@ -177,8 +187,8 @@ class Pulls:
         header: PullMessageRequestHeader,
         peer: Peer,
         broadcast_enabled: bool,
-    ) -> frozenset[int] | Command:
-        """The tag codes of the heartbeat's subscription (empty: all), or the reply that refuses the pull."""
+    ) -> Filter | Command:
+        """The filter of the heartbeat's subscription, or the reply that refuses the pull."""
         group, topic = header.consumer_group, header.topic
         member = self._registry.member(group, peer.link) or self._registry.newest(group)
         if member is None:
@@ -195,9 +205,15 @@ class Pulls:
             remark = "the consumer's subscription not latest"
             return reply(request, ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
         kind = subscription.data.expression_type
-        if kind not in (None, "", TAG):
-            return _no_filter(request, kind)
-        return subscription.codes or frozenset()
+        if not is_tag(kind) and not self._config.property_filter:
+            return not_filtering(request, kind)
+        if subscription.fault:
+            remark = (
+                "The broker's consumer filter data is not exist!Your expression may be wrong!"
+                f" {subscription.fault}"
+            )
+            return reply(request, ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+        return subscription.filter
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -220,7 +236,12 @@ class Pulls:
             code = ResponseCode.PULL_NOT_FOUND
             return _found_nothing(pull, code, "OFFSET_OVERFLOW_ONE", offset, low, high)
         try:
-            found = log.read(offset, pull.count_max, pull.bytes_max, pull.codes, high)
+            if pull.filter.condition is None:
+                found = log.read(offset, pull.count_max, pull.bytes_max, pull.filter.codes, high)
+            else:
+                found = read_matching(
+                    log, offset, pull.count_max, pull.bytes_max, pull.filter.condition, high
+                )
         except StorageError as error:  # the puller's bad luck, not that of a producer who woke it
             return reply(pull.request, ResponseCode.SYSTEM_ERROR, str(error))
         if found.count == 0:
@@ -239,7 +260,7 @@ class Pulls:
 
     def _note(self, pull: Pull, found: Slice, high: int, now: int) -> None:
         self._statistics.found += 1
-        self._statistics.got_messages += found.count
+        self._statistics.got(pull.group, pull.topic, found.count, now)
         data = found.data
         v6 = _SYS_FLAG.unpack_from(data, 36)[0] & BORN_HOST_V6
         stored = _STORED.unpack_from(data, 68 if v6 else 56)[0]
@@ -276,8 +297,3 @@ def _found_nothing(
 def _no_topic(request: Command, topic: str) -> Command:
     remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
     return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
-
-
-def _no_filter(request: Command, kind: str | None) -> Command:
-    remark = f"The broker does not support consumer to filter message by {kind}"
-    return reply(request, ResponseCode.SYSTEM_ERROR, remark)

@@ -42,8 +42,14 @@ class Schedule:
         self._armed: set[int] = set()
 
     def start(self, now: int, effects: list[Effect]) -> None:
-        """Set the timers of all levels that hold messages from before."""
+        """Set the timers of all levels that hold messages from before. Raises StorageError."""
         for level in _LEVELS:
+            log = self._store.log(SCHEDULE_TOPIC, level - 1)
+            end = 0 if log is None else log.max_offset
+            if self._offsets[level] > end:
+                # A power cut took messages that had been delivered; new ones get their offsets.
+                self._table.put(str(level), b"%d" % end)
+                self._offsets[level] = end
             self.arm(level, now, effects)
 
     def divert(

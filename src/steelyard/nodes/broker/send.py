@@ -1,11 +1,12 @@
 """10, 310 SEND_MESSAGE and 320 SEND_BATCH_MESSAGE: messages become records of a queue.
 
 - Refused: a wrong topic name or queue id (29), a topic that clients must not send to or that is not
-  writable (16), a message, its properties or its body too large (13), transactions (16), delays to the
-  millisecond (13), a topic that is not there and cannot be made (17).
+  writable (16), a message, its properties or its body too large (13), delays to the millisecond (13), a
+  topic that is not there and cannot be made (17), a transaction where too many are open (2).
 - A topic that is not there takes after the header's default topic; `%RETRY%` topics are made as they are.
 - A negative queue id means any queue.
 - The broker adds the property CLUSTER and takes WAIT away, as 4.9 does.
+- TRAN_MSG=true makes it a half message: see `transactions`. (Not the retry of one, as clients before 4.6.1 send it.)
 - DELAY sends the message through the schedule; a retry that was retried too often goes to `%DLQ%`.
 - A batch is stored as single messages at consecutive offsets, all or none.
 - With flush=sync the reply waits for the disk, except where the message says WAIT=false.
@@ -14,6 +15,8 @@ Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from steelyard.config import BrokerConfig
 from steelyard.nodes.broker.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.door import FAQ, Peer, reply
@@ -21,6 +24,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.registration import Registration
 from steelyard.nodes.broker.schedule import Schedule
 from steelyard.nodes.broker.topics import (
+    HALF_TOPIC,
     NO_SENDING,
     PERM_WRITE,
     RETRY_PREFIX,
@@ -29,7 +33,8 @@ from steelyard.nodes.broker.topics import (
     dlq_topic,
     topic_fault,
 )
-from steelyard.nodes.broker.writer import Draft, Writer
+from steelyard.nodes.broker.transactions import Transactions
+from steelyard.nodes.broker.writer import Draft, Place, Writer
 from steelyard.nodes.seam import Effect
 from steelyard.types import Random
 from steelyard.wire.remoting import headers
@@ -66,6 +71,7 @@ class Sends:
         groups: ConsumerGroups,
         writer: Writer,
         schedule: Schedule,
+        transactions: Transactions,
         registration: Registration,
         durability: Durability,
         rng: Random,
@@ -76,6 +82,7 @@ class Sends:
         self._groups = groups
         self._writer = writer
         self._schedule = schedule
+        self._transactions = transactions
         self._registration = registration
         self._durability = durability
         self._rng = rng
@@ -107,7 +114,7 @@ class Sends:
     ) -> Command | None:
         if header.batch:
             return self._send_batch(request, header, peer, now, effects)
-        asked = self._queue_for(request, header, now, effects)
+        asked = self.checked_queue(request, header, now, effects)
         if isinstance(asked, Command):
             return asked
         topic, queue_id = header.topic, asked
@@ -139,17 +146,17 @@ class Sends:
             header.reconsume_times,
         )
         written = self._writer.write(topic, queue_id, draft, now, effects)
-        if topic == SCHEDULE_TOPIC:
-            self._schedule.arm(queue_id + 1, now, effects)
         answer = self._stored(
             request, asked, written.offset, f"{self._id_prefix}{written.address:016X}"
         )
+        if topic is not header.topic:
+            answer = self._diverted(answer, topic, queue_id, properties, written, now, effects)
         return self._durability.acknowledge(request, answer, peer, effects) if wait else answer
 
     def _send_batch(
         self, request: Command, header: AnySend, peer: Peer, now: int, effects: list[Effect]
     ) -> Command | None:
-        queue_id = self._queue_for(request, header, now, effects)
+        queue_id = self.checked_queue(request, header, now, effects)
         if isinstance(queue_id, Command):
             return queue_id
         if header.topic.startswith(RETRY_PREFIX):
@@ -201,7 +208,7 @@ class Sends:
 
     # -- checks ----------------------------------------------------------------------------------
 
-    def _queue_for(
+    def checked_queue(
         self, request: Command, header: AnySend, now: int, effects: list[Effect]
     ) -> int | Command:
         """The queue to write to, or the reply that refuses the message."""
@@ -248,13 +255,19 @@ class Sends:
         """Topic, queue and properties of a message that is delayed or retried, or the reply that refuses it."""
         properties = props.decode_properties(header.properties)
         topic = header.topic
-        if properties.get(props.TRAN_MSG) == "true":
-            remark = "sending transaction message is forbidden: this broker has no transactions"
-            return reply(request, ResponseCode.NO_PERMISSION, remark)
+        text = properties.get(props.DELAY, "0")
+        level = int(text) if text.isdecimal() and len(text) < 10 else 0
         if any(name in properties for name in TIMER_PROPERTIES):
             return self._illegal(
                 request, "this broker delays by level (property DELAY), not by time (TIMER_*)"
             )
+        half = properties.get(props.TRAN_MSG, "").lower() == "true"
+        if half and not (header.reconsume_times > 0 and level > 0):
+            if self._transactions.full:
+                remark = "too many transactions are open on this broker"
+                return reply(request, ResponseCode.SYSTEM_BUSY, remark)
+            topic, queue_id, properties = self._transactions.divert(topic, queue_id, properties)
+            return topic, queue_id, props.encode_properties(properties)
         if topic.startswith(RETRY_PREFIX):
             group = topic.removeprefix(RETRY_PREFIX)
             tries_max = header.max_reconsume_times
@@ -262,14 +275,33 @@ class Sends:
                 tries_max = self._groups.get(group).retry_max_times
             if header.reconsume_times > tries_max:
                 properties.pop(props.DELAY, None)
+                level = 0
                 topic, queue_id = dlq_topic(group), 0
                 if self._topics.ensure(topic, DLQ_QUEUES, now)[1]:
                     self._registration.changed(now, effects)
-        text = properties.get(props.DELAY, "0")
-        level = int(text) if text.isdecimal() and len(text) < 10 else 0
         if level > 0:
             topic, queue_id, properties = self._schedule.divert(topic, queue_id, level, properties)
         return topic, queue_id, props.encode_properties(properties)
+
+    def _diverted(
+        self,
+        answer: Command,
+        topic: str,
+        queue_id: int,
+        properties: str,
+        written: Place,
+        now: int,
+        effects: list[Effect],
+    ) -> Command:
+        """The message was stored elsewhere than asked; the reply."""
+        if topic == SCHEDULE_TOPIC:
+            self._schedule.arm(queue_id + 1, now, effects)
+        elif topic == HALF_TOPIC:
+            self._transactions.began(written.offset, now, effects)
+            unique_id = props.decode_properties(properties).get(props.UNIQ_KEY)
+            if unique_id is not None:
+                return replace(answer, ext={**answer.ext, "transactionId": unique_id})
+        return answer
 
     def _illegal(self, request: Command, remark: str) -> Command:
         return reply(request, ResponseCode.MESSAGE_ILLEGAL, remark)

@@ -7,8 +7,40 @@ from __future__ import annotations
 
 from collections import deque
 
+from steelyard.wire.remoting.bodies import BrokerStatsItem
+
 SAMPLES_MAX = 61
 WINDOWS_MS = (10_000, 60_000, 600_000)
+
+METERS_MAX = 10_000
+"""Most (topic, group) counted; those that came first are forgotten."""
+
+_RINGS = ((10_000, 7), (600_000, 7), (3_600_000, 25))
+"""How often a meter is read, ms, and how many readings are kept: for a minute, an hour, a day (StatsItem.java)."""
+
+
+class Meter:
+    """A counter that remembers what it said, so that spans of up to a day can be told."""
+
+    def __init__(self, now: int) -> None:
+        self.total = 0
+        self._rings = [deque([(now, 0)], kept) for _, kept in _RINGS]
+
+    def read(self, now: int) -> None:
+        """Called every few seconds."""
+        for (interval_ms, _), ring in zip(_RINGS, self._rings, strict=True):
+            if now - ring[-1][0] >= interval_ms:
+                ring.append((now, self.total))
+
+    def of_last(self, span_ms: int, now: int) -> BrokerStatsItem:
+        """What was counted in the last `span_ms`, or since the meter began where that is later."""
+        readings = sorted(reading for ring in self._rings for reading in ring)
+        at, total = readings[0]
+        for reading_at, reading in readings:
+            if reading_at <= now - span_ms:
+                at, total = reading_at, reading
+        elapsed = max(now - at, 1)
+        return BrokerStatsItem(self.total - total, (self.total - total) * 1000 / elapsed, 0.0)
 
 
 class Statistics:
@@ -21,15 +53,33 @@ class Statistics:
         self.got_messages = 0
         self.found = 0
         self.missed = 0
+        self._meters: dict[tuple[str, str], Meter] = {}
         self._samples: deque[tuple[int, tuple[int, ...]]] = deque(maxlen=SAMPLES_MAX)
         self.sample(now)
 
     def _counts(self) -> tuple[int, ...]:
         return (self.put_messages, self.got_messages, self.found, self.missed)
 
+    def got(self, group: str, topic: str, count: int, now: int) -> None:
+        """A pull of the group was answered with messages."""
+        self.got_messages += count
+        meter = self._meters.get((topic, group))
+        if meter is None:
+            if len(self._meters) >= METERS_MAX:
+                del self._meters[next(iter(self._meters))]
+            meter = self._meters[topic, group] = Meter(now)
+        meter.total += count
+
+    def group_get(self, group: str, topic: str, now: int, span_ms: int) -> BrokerStatsItem:
+        """Messages that the group was given of the topic in the last `span_ms`, up to a day."""
+        meter = self._meters.get((topic, group))
+        return BrokerStatsItem() if meter is None else meter.of_last(span_ms, now)
+
     def sample(self, now: int) -> None:
         """Note the counters; called every few seconds."""
         self._samples.append((now, self._counts()))
+        for meter in self._meters.values():
+            meter.read(now)
 
     def rates(self, now: int) -> dict[str, str]:
         """Per second over the three windows, as RocketMQ prints them: `10s 1min 10min`."""

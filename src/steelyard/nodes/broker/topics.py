@@ -30,6 +30,9 @@ PERM_READ_WRITE = PERM_READ | PERM_WRITE
 DEFAULT_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 SCHEDULE_QUEUES = 18
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 
@@ -50,9 +53,9 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 NO_SENDING = frozenset(
     (
         SCHEDULE_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        HALF_TOPIC,
+        OP_TOPIC,
+        GIVEN_UP_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     )
@@ -64,6 +67,11 @@ _decode = msgspec.json.Decoder(TopicConfig).decode
 
 def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """Where the replies of request-reply go (MixAll.getReplyTopic)."""
+    return f"{cluster}_REPLY_TOPIC"
 
 
 def dlq_topic(group: str) -> str:
@@ -195,6 +203,10 @@ def _system_topics(config: BrokerConfig) -> tuple[TopicConfig, ...]:
         TopicConfig("SELF_TEST_TOPIC", 1, 1, PERM_READ_WRITE),
         TopicConfig("OFFSET_MOVED_EVENT", 1, 1, PERM_READ_WRITE),
         TopicConfig(SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES, PERM_READ_WRITE),
+        TopicConfig(HALF_TOPIC, 1, 1, PERM_READ_WRITE),
+        TopicConfig(OP_TOPIC, 1, 1, PERM_READ_WRITE),
+        TopicConfig(GIVEN_UP_TOPIC, 1, 1, PERM_READ_WRITE),
+        TopicConfig(reply_topic(config.cluster), 1, 1, PERM_READ_WRITE),
         TopicConfig(LEDGER_TOPIC, 1, 1, PERM_READ_WRITE),
     )
     return tuple({item.topic_name: item for item in topics}.values())

@@ -37,6 +37,7 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     flag: int = 0
     sys_flag: int = 0
     reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
@@ -63,6 +64,10 @@ class Writer:
         self._statistics = statistics
         self.host = host_of(address)
         self._host_flag = STORE_HOST_V6 if len(self.host) > 8 else 0
+
+    def next_address(self, topic: str, queue_id: int) -> int:
+        """The address that the next message of a queue will have."""
+        return self._store.create_log(topic, queue_id).next_address
 
     def write(
         self, topic: str, queue_id: int, draft: Draft, now: int, effects: list[Effect]
@@ -122,7 +127,7 @@ class Writer:
             store_timestamp=now,
             store_host=self.host,
             reconsume_times=draft.reconsume_times,
-            prepared_transaction_offset=0,
+            prepared_transaction_offset=draft.prepared_transaction_offset,
             body=draft.body,
             properties=draft.properties.encode(),
         )

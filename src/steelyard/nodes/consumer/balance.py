@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from steelyard.allocate import contiguous, even
 from steelyard.allocate.plan import Strategy
 from steelyard.errors import ProtocolError, RemotingError
 from steelyard.groups.rebalancer import Decision, Rebalancer, View
 from steelyard.nodes.consumer.peers import MembersAsked, Peers
 from steelyard.nodes.seam import Effect, SetTimer
-from steelyard.types import MessageQueue, Random
+from steelyard.types import MessageModel, MessageQueue, Random
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ConsumerListBody
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -24,20 +25,34 @@ REBALANCE_TIMER = "rebalance"
 
 
 class Balance:
-    """One run at a time; `members` is what the last answers said, by topic."""
+    """One run at a time; `members` is what the last answers said, by topic. `by_quota`: decide how many
+    queues of all topics to hold, not which (`even`).
+
+    A broadcasting consumer asks nobody: it reads everything, as the only member would.
+    """
 
     def __init__(
-        self, peers: Peers, topics: Sequence[str], strategy: Strategy, rng: Random
+        self,
+        peers: Peers,
+        topics: Sequence[str],
+        strategy: Strategy,
+        rng: Random,
+        *,
+        by_quota: bool = False,
     ) -> None:
         config = peers.config
+        self._alone = config.message_model is MessageModel.BROADCASTING
+        if self._alone:
+            strategy, by_quota = contiguous.allocate, False
         self._peers = peers
         self._topics = tuple(topics)
         self._rng = rng
         self._rebalancer = Rebalancer(
             config.client_id,
-            strategy,
+            contiguous.allocate if by_quota else strategy,
             interval_ms=config.rebalance_interval_ms,
             retry_ms=config.rebalance_retry_ms,
+            quotas=even.quotas if by_quota else None,
         )
         self._run = 0
         self._open: set[str] = set()
@@ -66,7 +81,9 @@ class Balance:
         code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
         for topic in self._topics:
             route = self._peers.routes.route(topic)
-            if route is not None and route.readers:
+            if self._alone:
+                self._seen[topic] = (self._peers.config.client_id,)
+            elif route is not None and route.readers:
                 self._open.add(topic)
                 address = route.readers[self._rng.choice(sorted(route.readers))]
                 effects += self._peers.ask(
@@ -88,7 +105,7 @@ class Balance:
         self._seen[asked.topic] = listed.consumer_id_list
 
     def decision(self, held: Collection[MessageQueue], now: int) -> Decision | None:
-        """What the run came to, None while answers are outstanding or no run is under way."""
+        """What the run came to, None while answers are outstanding or no run is under way. `held`: the plan so far."""
         if self._open or not self._rebalancer.running:
             return None
         views = []
@@ -99,6 +116,10 @@ class Balance:
             views.append(View(topic, self._seen.get(topic), queues, optional))
         self.members.update(self._seen)
         return self._rebalancer.decide(views, held, now)
+
+    def everybody(self) -> frozenset[str]:
+        """Whom the last run saw, or where it saw less those before it: members of any topic's list."""
+        return frozenset(member for listed in self.members.values() for member in listed)
 
     def check(self) -> None:
         self._rebalancer.check()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 
 import msgspec
 
-from steelyard.types import MessageQueue
+from steelyard.consume.statistics import TopicStatistics
+from steelyard.types import ExpressionType, MessageQueue
 from steelyard.wire.remoting.message import MessageView
 
 
@@ -18,6 +20,129 @@ class ConsumeBatch(msgspec.Struct, frozen=True, gc=False):
 
     queue: MessageQueue
     messages: tuple[MessageView, ...]
+
+
+class ConsumeDirectly(msgspec.Struct, frozen=True, gc=False):
+    """What `Hand` gives to the listener because an operator wants to see what it does with this message (309).
+
+    The verdict changes nothing in the queue. Handled with a text: what the listener raised.
+    """
+
+    queue: MessageQueue
+    message: MessageView
+
+
+class Assigned(msgspec.Struct, frozen=True):
+    """What `Hand` tells with `config.hooks`: these queues are this member's; they are pulled once it is handled."""
+
+    queues: tuple[MessageQueue, ...]
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    """What `Hand` tells with `config.hooks`: these queues are given up, the application has nothing of them
+    any more. They are committed and go to others once it is handled."""
+
+    queues: tuple[MessageQueue, ...]
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """What `Hand` tells with `config.hooks`: these queues were taken away; others may read them already."""
+
+    queues: tuple[MessageQueue, ...]
+
+
+class QueuesChanged(msgspec.Struct, frozen=True):
+    """What `Hand` tells with `config.hooks`: a topic has other queues, or this member another share of them
+    (MessageQueueListener.java). Clients of queues that are pulled get it."""
+
+    topic: str
+    all: tuple[MessageQueue, ...]
+    mine: tuple[MessageQueue, ...]
+
+
+class DescribeThreads(msgspec.Struct, frozen=True):
+    """What `Hand` asks for when an operator wants to see where the client's threads are (307).
+
+    Handled with that text.
+    """
+
+
+class Poll(msgspec.Struct, frozen=True):
+    """Call of an application that polls. Answer: a tuple of messages of one or several queues, those of a queue
+    in order; empty when the time is over. One at a time."""
+
+    messages_max: int
+    timeout_ms: int
+    number: int = 0
+    """For `GiveBack`: another one for each poll."""
+
+
+class GiveBack(msgspec.Struct, frozen=True):
+    """Call: the poll of this number was given up by the application. It ends, or what it returned and nobody saw
+    is returned again. Answer: None."""
+
+    number: int
+
+
+class Commit(msgspec.Struct, frozen=True):
+    """Call: commit what was polled, or these offsets of queues that are held. Answered with None once all brokers
+    have taken it, or with the first error."""
+
+    offsets: Mapping[MessageQueue, int] | None = None
+
+
+class Bound(Enum):
+    BEGIN = "BEGIN"
+    END = "END"
+
+
+class Seek(msgspec.Struct, frozen=True):
+    """Call: poll this queue, which is held, from there on. Answer: None, or a ConfigError where it has no such offset."""
+
+    queue: MessageQueue
+    to: int | Bound
+
+
+class PauseQueues(msgspec.Struct, frozen=True):
+    """Call: neither pull nor return messages of these queues until `ResumeQueues`, or until they are given up.
+    Answer: None."""
+
+    queues: tuple[MessageQueue, ...]
+
+
+class ResumeQueues(msgspec.Struct, frozen=True):
+    queues: tuple[MessageQueue, ...]
+
+
+class Assign(msgspec.Struct, frozen=True):
+    """Call: hold these queues and no others, of a consumer without subscriptions, and pull what the expression
+    wants of them. Answer: None."""
+
+    queues: tuple[MessageQueue, ...]
+    expression: str = "*"
+    expression_type: ExpressionType = ExpressionType.TAG
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """Call. Answer: the queues that are held and not being given up, sorted."""
+
+
+Polling = Poll | GiveBack | Commit | Seek | PauseQueues | ResumeQueues | Assign | Assignment
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """Call: pull no more until `Resume`. What is in the client is consumed. Answer: None."""
+
+
+class Resume(msgspec.Struct, frozen=True):
+    """Call: pull again. Answer: None."""
+
+
+class Resize(msgspec.Struct, frozen=True):
+    """Call: so many listeners run from now on, and so many batches may be with them. Answer: None."""
+
+    consume_threads: int
+    handed_max: int
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -36,3 +161,6 @@ class ConsumerState(msgspec.Struct, frozen=True):
     """By topic, as the last rebalance saw them."""
     held: tuple[MessageQueue, ...]
     offsets: Mapping[MessageQueue, int]
+    paused: bool = False
+    statistics: Mapping[str, TopicStatistics] = {}
+    """By topic: what was pulled and consumed lately."""

@@ -37,5 +37,8 @@ class Delivery(Protocol):
     def due(self, key: DeliveryTimer, now: int) -> list[Effect]:
         """A timer of this delivery."""
 
+    def resize(self, handed_max: int, now: int) -> list[Effect]:
+        """So many batches may be with the application from now on."""
+
     def check(self) -> None:
         """Assert every invariant."""

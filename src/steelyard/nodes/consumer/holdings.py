@@ -1,9 +1,14 @@
-"""The queues a consumer holds: taking one (where to start), giving one up, committing.
+"""The queues a consumer holds: where each one starts, and how far it is committed.
 
-A held queue goes through the states of `groups.ownership`. Each holding has an `epoch` of its own,
-so that an answer or a timer of an earlier holding of the same queue finds nobody.
-Source: client/impl/consumer/RebalancePushImpl.java `computePullFromWhere`,
-`removeUnnecessaryMessageQueue`; RemoteBrokerOffsetStore.java.
+A held queue goes through the states of `groups.ownership`; `handover` moves it on. Each holding has an
+`epoch` of its own, so that an answer or a timer of an earlier holding of the same queue finds nobody.
+
+Commits are one-way as in RocketMQ, by themselves (15) or riding on a pull (11), but for the last one of a
+holding. A broker with several threads may take in two that arrive one after the other the wrong way round,
+and what was sent some time apart can arrive together. So the last one waits a moment for those before it
+(`settles_at`); and if by its answer, which proves that they have arrived, one is still not known to be
+taken in (`doubtful`), it is said again after another moment.
+Source: client/impl/consumer/RebalancePushImpl.java `computePullFromWhere`; RemoteBrokerOffsetStore.java.
 """
 
 from __future__ import annotations
@@ -12,10 +17,12 @@ from typing import assert_never
 
 import msgspec
 
+from steelyard.config import LitePullConfig
 from steelyard.consume.process_queue import ProcessQueue
 from steelyard.errors import ProtocolError, RemotingError
-from steelyard.groups.ownership import Change, Holding, State
-from steelyard.nodes.consumer.peers import OffsetAsked, Peers, StartAsked
+from steelyard.groups.ownership import COMING, READ, Holding, State
+from steelyard.nodes.consumer.offsets import Offsets
+from steelyard.nodes.consumer.peers import LastCommitSent, OffsetAsked, Peers, StartAsked
 from steelyard.nodes.seam import Address, Effect, SetTimer, Tell
 from steelyard.types import ConsumeFrom, MessageQueue
 from steelyard.wire.remoting import headers
@@ -24,6 +31,12 @@ from steelyard.wire.remoting.command import Command
 
 UNKNOWN = -1
 """In place of an offset that no broker is known to have."""
+
+SETTLE_MS = 50
+"""Two commits that arrive so far apart are taken in in that order."""
+
+DOUBT_MS = 2_000
+"""Two commits that are sent so far apart arrive apart."""
 
 
 class LookAgain(msgspec.Struct, frozen=True):
@@ -40,15 +53,21 @@ class Held(msgspec.Struct, eq=False):
     epoch: int
     holding: Holding
     process: ProcessQueue
-    """Empty and at offset 0 while ACQUIRING."""
+    """Empty and at offset 0 until PULLING."""
     committed: int = UNKNOWN
     """The offset last sent to the broker and not known to be lost."""
+    committed_at: int = 0
+    """When a commit of its own, which nobody answers, was sent last."""
+    arrived: bool = True
+    """A pull that was sent after that commit has been answered."""
     address: Address | None = None
     """Where it was last read from: a commit still goes there when the broker has left the routes."""
     pulling: bool = False
     """A pull is on its way or held by the broker."""
     pulled_at: int = 0
     """When the last pull was sent."""
+    carried: int = UNKNOWN
+    """The offset that the last pull committed."""
     looked_at: int = 0
     """When pulling was last thought of, a pull sent or not."""
     in_vain: int = 0
@@ -57,17 +76,41 @@ class Held(msgspec.Struct, eq=False):
     """In the delivery's line of queues with messages to hand."""
     handed: int = 0
     """Batches that the application has, or that are on their way back to their broker."""
+    consumed_at: int = 0
+    """When the listener got something of it or was done with it last."""
+    drain_by: int = 0
+    """While DRAINING: when the time of the application is over."""
+    repeat_at: int = 0
+    """While RELEASING: when to say the last commit again."""
+    repeated: bool = False
+    """The last commit was said again."""
+    agreed: int | None = None
+    """In place of what is finished here: how far the application that polls says that it is; UNKNOWN before it
+    has said anything."""
+    paused: bool = False
+    """The application that polls wants nothing of it for a while."""
+    announced: bool = False
+    """The application was told that the queue is its own, and not yet that it is not (`config.hooks`)."""
 
     @property
     def state(self) -> State:
         return self.holding.state
 
+    @property
+    def committable(self) -> int:
+        """The offset that may be committed; UNKNOWN: none yet."""
+        return self.process.committable if self.agreed is None else self.agreed
+
 
 class Holdings:
     """All queues of this member. Pulling starts when a method returns the `Held` to pull."""
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, peers: Peers, offsets: Offsets) -> None:
+        config = peers.config
         self._peers = peers
+        self._offsets = offsets
+        self._polled = isinstance(config, LitePullConfig)
+        self._waits_for_word = isinstance(config, LitePullConfig) and not config.auto_commit
         self._held: dict[MessageQueue, Held] = {}
         self._epoch = 0
 
@@ -77,6 +120,10 @@ class Holdings:
         """The holding, if it is still this one."""
         held = self._held.get(queue)
         return held if held is not None and held.epoch == epoch else None
+
+    def get(self, queue: MessageQueue) -> Held | None:
+        """The holding of a queue, in whatever state."""
+        return self._held.get(queue)
 
     def queues(self) -> tuple[MessageQueue, ...]:
         return tuple(self._held)
@@ -90,75 +137,50 @@ class Holdings:
         return tuple(
             held.queue
             for held in self._held.values()
-            if held.state is State.PULLING and held.looked_at < oldest
+            if held.state is State.PULLING and held.looked_at < oldest and not held.paused
         )
 
-    # -- changing hands ----------------------------------------------------------------------------
+    # -- coming and going --------------------------------------------------------------------------
 
-    def change(self, change: Change[MessageQueue], now: int) -> list[Effect]:
-        """Make the outcome of a rebalance true."""
-        effects: list[Effect] = []
-        for queue in change.release:
-            effects += self.release(self._held[queue], now)
-        for queue in change.acquire:
-            held = self._hold(queue, now)
-            effects += self.acquire(held, now)
-        return effects
-
-    def _hold(self, queue: MessageQueue, now: int) -> Held:
+    def hold(self, queue: MessageQueue, now: int) -> Held:
+        """A new holding, LOCKING."""
+        assert queue not in self._held
         self._epoch += 1
         held = Held(queue, self._epoch, Holding(now), ProcessQueue(0))
         self._held[queue] = held
         return held
 
-    def release(self, held: Held, now: int) -> list[Effect]:
-        """Commit what is finished, and let go. What the listener still has will count for nothing.
-
-        The last commit goes out in any case: an earlier one of the same offset may be lost, or
-        overwritten by a member that believed to own the queue.
-        """
-        effects = self.commit(held, news_only=False)
+    def gone(self, held: Held, now: int) -> None:
+        """The end of a holding. What the application still has of it counts for nothing."""
         held.holding.move(State.GONE, now)
         del self._held[held.queue]
-        return effects
-
-    def drain(self, now: int) -> None:
-        """A stop begins: nothing more is pulled or handed; what no listener has seen is left to others."""
-        for held in self.all():
-            if held.state is State.PULLING:
-                held.holding.move(State.DRAINING, now)
-                held.process.discard_waiting()
-            elif held.state is State.ACQUIRING:
-                held.holding.move(State.GONE, now)
-                del self._held[held.queue]
 
     # -- where to start ----------------------------------------------------------------------------
 
-    def acquire(self, held: Held, now: int) -> list[Effect]:
-        """Ask for the committed offset."""
+    def acquire(self, held: Held, now: int) -> tuple[Held | None, list[Effect]]:
+        """Learn where to start. Returns what can be pulled now; otherwise an answer will tell."""
         address = self._peers.address(held.queue)
         if address is None:
-            return self.later(held, self._peers.config.pull_retry_ms, now)
-        header = headers.QueryConsumerOffsetRequestHeader(
-            consumer_group=self._peers.config.group,
-            topic=held.queue.topic,
-            queue_id=held.queue.queue_id,
-        )
-        purpose = OffsetAsked(held.queue, held.epoch)
-        return self._peers.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header, purpose, now)
+            return None, self.later(held, self._peers.config.pull_retry_ms, now)
+        found = self._offsets.ask(OffsetAsked(held.queue, held.epoch), address, now)
+        if isinstance(found, list):
+            return None, found
+        if found is None:
+            return self._start_unknown(held, now)
+        return self._known(held, found, found), []
 
     def offset_answered(
         self, asked: OffsetAsked, reply: Command | RemotingError, now: int
     ) -> tuple[Held | None, list[Effect]]:
         """The broker told the committed offset, or that it has none. Returns what to pull now."""
         held = self.find(asked.queue, asked.epoch)
-        if held is None:
+        if held is None or held.state is not State.ACQUIRING:
             return None, []
         if isinstance(reply, Command) and reply.code == ResponseCode.QUERY_NOT_FOUND:
             return self._start_unknown(held, now)
         offset = _offset_in(reply)
         if isinstance(offset, int) and offset >= 0:
-            return self._begin(held, offset, offset, now), []
+            return self._known(held, offset, offset), []
         return None, self._failed(held, "committed offset", offset, now)
 
     def _start_unknown(self, held: Held, now: int) -> tuple[Held | None, list[Effect]]:
@@ -172,10 +194,10 @@ class Holdings:
         )
         match config.consume_from:
             case ConsumeFrom.FIRST_OFFSET:
-                return self._begin(held, 0, UNKNOWN, now), []
+                return self._known(held, 0, UNKNOWN), []
             case ConsumeFrom.LAST_OFFSET:
                 if is_retry:  # messages to retry must not be missed
-                    return self._begin(held, 0, UNKNOWN, now), []
+                    return self._known(held, 0, UNKNOWN), []
             case ConsumeFrom.TIMESTAMP:
                 if not is_retry:
                     code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
@@ -197,20 +219,24 @@ class Holdings:
     ) -> tuple[Held | None, list[Effect]]:
         """The broker told where the queue ends, or what was stored at a time. Returns what to pull now."""
         held = self.find(asked.queue, asked.epoch)
-        if held is None:
+        if held is None or held.state is not State.ACQUIRING:
             return None, []
         offset = _offset_in(reply)
         if isinstance(offset, int) and offset >= 0:
-            return self._begin(held, offset, UNKNOWN, now), []
+            return self._known(held, offset, UNKNOWN), []
         return None, self._failed(held, "start offset", offset, now)
 
-    def _begin(self, held: Held, offset: int, committed: int, now: int) -> Held:
-        held.holding.move(State.PULLING, now)
+    def _known(self, held: Held, offset: int, committed: int) -> Held:
         held.process = ProcessQueue(offset)
-        held.address = self._peers.address(held.queue)
         held.committed = committed
-        held.looked_at = now
+        held.agreed = committed if self._waits_for_word else None
         return held
+
+    def begin(self, held: Held, now: int) -> None:
+        """The start is known: PULLING from here on."""
+        held.holding.move(State.PULLING, now)
+        held.address = self._peers.address(held.queue)
+        held.looked_at = now
 
     def _failed(self, held: Held, what: str, offset: int | str, now: int) -> list[Effect]:
         text = f"{what} of {_name(held.queue)}: {offset}; asked again soon"
@@ -219,9 +245,14 @@ class Holdings:
 
     def restart(self, held: Held, offset: int, now: int) -> Held:
         """The broker has moved the offset: go on from there as if the queue were new, and commit it."""
-        held.holding.move(State.GONE, now)
-        fresh = self._hold(held.queue, now)
-        return self._begin(fresh, offset, UNKNOWN, now)
+        self.gone(held, now)
+        fresh = self.hold(held.queue, now)
+        fresh.announced = held.announced
+        fresh.holding.move(State.ACQUIRING, now)
+        self.begin(self._known(fresh, offset, UNKNOWN), now)
+        if fresh.agreed is not None:
+            fresh.agreed = offset
+        return fresh
 
     def later(self, held: Held, delay_ms: int, now: int) -> list[Effect]:
         """Look at the queue again after a while."""
@@ -229,25 +260,55 @@ class Holdings:
 
     # -- committing --------------------------------------------------------------------------------
 
-    def commit(self, held: Held, *, news_only: bool = True) -> list[Effect]:
+    def commit(self, held: Held, now: int, *, news_only: bool = True) -> list[Effect]:
         """Tell the broker how far the queue is finished, if it does not know. One-way, as RocketMQ does."""
-        if held.state not in (State.PULLING, State.DRAINING):
+        if held.state not in READ:
             return []
-        offset = held.process.committable
-        if held.address is None or (news_only and offset == held.committed):
+        offset = held.committable
+        if held.address is None or offset < 0 or (news_only and offset == held.committed):
             return []
         held.committed = offset
-        header = headers.UpdateConsumerOffsetRequestHeader(
-            consumer_group=self._peers.config.group,
-            topic=held.queue.topic,
-            queue_id=held.queue.queue_id,
-            commit_offset=offset,
-        )
-        command = Command(code=RequestCode.UPDATE_CONSUMER_OFFSET, ext=headers.write(header))
-        return self._peers.calls.tell(held.address, command)
+        held.committed_at = now
+        held.arrived = False
+        return self._offsets.write(held.queue, held.address, offset)
 
-    def commit_all(self) -> list[Effect]:
-        return [effect for held in self._held.values() for effect in self.commit(held)]
+    def commit_all(self, now: int) -> list[Effect]:
+        return [effect for held in self._held.values() for effect in self.commit(held, now)]
+
+    def _lags(self, held: Held) -> bool:
+        """A pull with another commit than the last one is not answered: it is held, or under way."""
+        return held.pulling and held.carried not in (UNKNOWN, held.committable)
+
+    def settles_at(self, held: Held) -> int:
+        """When to send the last commit, as far as those before it are concerned."""
+        sent = max(held.committed_at, held.pulled_at if self._lags(held) else 0)
+        return sent + SETTLE_MS if sent else 0
+
+    def doubtful(self, held: Held) -> bool:
+        """While RELEASING: an earlier commit may have arrived with the last one, and be taken in after it."""
+        since = held.holding.since - DOUBT_MS
+        lags = self._lags(held) and held.pulled_at > since
+        return lags or (not held.arrived and held.committed_at > since)
+
+    def commit_last(self, held: Held, now: int) -> tuple[bool, list[Effect]]:
+        """Tell the broker for good. True: the outcome will come as `LastCommitSent`.
+
+        It goes out even if it is no news: an earlier one of the same offset may be lost, or overwritten
+        by a member that believed to own the queue.
+        """
+        offset = held.committable
+        if held.address is None or offset < 0:
+            return False, []
+        held.committed = offset
+        told = LastCommitSent(held.queue, held.epoch)
+        effects = self._offsets.write_surely(told, held.address, offset, now)
+        return bool(effects), effects
+
+    def commit_again(self, held: Held) -> list[Effect]:
+        """The last commit was not answered, or not well: once more, one-way."""
+        if held.address is None:
+            return []
+        return self._offsets.write(held.queue, held.address, held.committed)
 
     def check(self) -> None:
         """Assert what must hold of every queue."""
@@ -255,7 +316,8 @@ class Holdings:
             assert held.queue == queue
             assert held.state is not State.GONE
             held.process.check()
-            assert held.committed <= held.process.committable or held.state is State.ACQUIRING
+            assert self._polled or held.committed <= held.committable
+            assert not (held.handed and held.state in COMING)
 
 
 def _offset_in(reply: Command | RemotingError) -> int | str:

@@ -23,10 +23,16 @@ from steelyard.wire.remoting.command import Command
 def subscriptions_of(
     config: ConsumerConfig, retry_topic: str, version: int
 ) -> dict[str, SubscriptionData]:
-    """All subscriptions by topic, with the one of the retry topic that every group has."""
+    """All subscriptions by topic, with the one of the retry topic, where there is one."""
     found = {wanted.topic: subscription(wanted, version) for wanted in config.subscriptions}
-    found[retry_topic] = subscription(Subscription(retry_topic), version)
+    if retry_topic:
+        found[retry_topic] = subscription(Subscription(retry_topic), version)
     return found
+
+
+CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
+CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
+"""ConsumeType.java: messages are pushed to a listener, or pulled by the application."""
 
 
 class Membership:
@@ -39,11 +45,15 @@ class Membership:
         self._pending: dict[Address, None] = {}
         self._leaving: dict[Address, None] = {}
 
-    def begin(self, subscriptions: Iterable[SubscriptionData]) -> None:
+    def begin(
+        self, subscriptions: Iterable[SubscriptionData], consume_type: str = CONSUME_PASSIVELY
+    ) -> None:
         """What heartbeats will say."""
         config = self._peers.config
         consumer = ConsumerData(
             config.group,
+            consume_type,
+            config.message_model.value,
             consume_from_where=config.consume_from.value,
             subscription_data_set=tuple(subscriptions),
         )

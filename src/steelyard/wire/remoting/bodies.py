@@ -59,6 +59,14 @@ class HeartbeatData(Body, frozen=True):
     consumer_data_set: tuple[ConsumerData, ...] = ()
 
 
+class CheckClientBody(Body, frozen=True):
+    """46: can the broker filter by this subscription?"""
+
+    subscription_data: SubscriptionData | None = None
+    client_id: str = ""
+    group: str = ""
+
+
 class ConsumerListBody(Body, frozen=True):
     """Answer to 38."""
 
@@ -238,3 +246,147 @@ class ProducerConnection(Body, frozen=True):
     """Answer to 204."""
 
     connection_set: tuple[Connection, ...]
+
+
+class QueueTimeSpan(Body, frozen=True):
+    """Store times of a queue's first and last message and of the last one consumed, ms; -1 where there is none.
+
+    `delay_time`: for how long the next message to be consumed has waited, ms; 0 without one.
+    """
+
+    message_queue: MessageQueue
+    min_time_stamp: Long
+    max_time_stamp: Long
+    consume_time_stamp: Long
+    delay_time: Long = 0
+
+
+class ConsumeTimeSpans(Body, frozen=True):
+    """Answer to 303 (QueryConsumeTimeSpanBody.java)."""
+
+    consume_time_span_set: tuple[QueueTimeSpan, ...]
+
+
+class BrokerStatsItem(Body, frozen=True):
+    """What was counted in a span of time: in all, per second, per call."""
+
+    sum: Long = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class BrokerStatsData(Body, frozen=True):
+    """Answer to 315."""
+
+    stats_minute: BrokerStatsItem
+    stats_hour: BrokerStatsItem
+    stats_day: BrokerStatsItem
+
+
+class ConsumeStatsList(Body, frozen=True):
+    """Answer to 317: for each group its statistics by topic."""
+
+    consume_stats_list: tuple[dict[str, tuple[ConsumeStats, ...]], ...]
+    broker_addr: str = ""
+    total_diff: Long = 0
+
+
+class TopicConfigList(Body, frozen=True):
+    """18 (CreateTopicListRequestBody.java)."""
+
+    topic_config_list: tuple[TopicConfig, ...]
+
+
+class GroupConfigList(Body, frozen=True):
+    """225 (SubscriptionGroupList.java)."""
+
+    group_config_list: tuple[SubscriptionGroupConfig, ...]
+
+
+# -- a consumer at work (220, 221, 307, 309) ---------------------------------------------------------
+
+
+class ProcessQueueInfo(Body, frozen=True):
+    """One queue of a consumer: in 307. The numbers of `transaction` are those of a batch at an orderly listener."""
+
+    commit_offset: Long
+    cached_msg_min_offset: Long = 0
+    cached_msg_max_offset: Long = 0
+    cached_msg_count: Long = 0
+    cached_msg_size_in_mib: Long = field(name="cachedMsgSizeInMiB", default=0)
+    transaction_msg_min_offset: Long = 0
+    transaction_msg_max_offset: Long = 0
+    transaction_msg_count: Long = 0
+    locked: bool = False
+    try_unlock_times: Long = 0
+    last_lock_timestamp: Long = 0
+    dropped: bool = field(name="droped", default=False)
+    last_pull_timestamp: Long = 0
+    last_consume_timestamp: Long = 0
+
+
+class ConsumeStatusInfo(Body, frozen=True):
+    """One topic of a consumer: in 307. Times in ms, rates per second, of the last minute."""
+
+    pull_rt: float = field(name="pullRT", default=0.0)
+    pull_tps: float = field(name="pullTPS", default=0.0)
+    consume_rt: float = field(name="consumeRT", default=0.0)
+    consume_ok_tps: float = field(name="consumeOKTPS", default=0.0)
+    consume_failed_tps: float = field(name="consumeFailedTPS", default=0.0)
+    consume_failed_msgs: Long = 0
+    """Of the last hour."""
+
+
+class ConsumerRunningInfo(Body, frozen=True):
+    """Answer to 307. `jstack`: where the threads are, if that was asked for."""
+
+    properties: dict[str, str]
+    subscription_set: tuple[SubscriptionData, ...] = ()
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = {}
+    status_table: dict[str, ConsumeStatusInfo] = {}
+    user_consumer_info: dict[str, str] = {}
+    jstack: str | None = None
+
+
+class ConsumeMessageDirectlyResult(Body, frozen=True):
+    """Answer to 309. `consume_result`: CR_SUCCESS, CR_LATER, CR_ROLLBACK, CR_COMMIT, CR_THROW_EXCEPTION, CR_RETURN_NULL."""
+
+    order: bool
+    consume_result: str | None = None
+    auto_commit: bool = True
+    remark: str | None = None
+    spent_time_mills: Long = 0
+
+
+class ResetOffsetBody(Body, frozen=True):
+    """220, and answer to 222."""
+
+    offset_table: dict[MessageQueue, Long]
+
+
+class QueueOffsetForC(Body, frozen=True):
+    """MessageQueueForC.java."""
+
+    topic: str
+    broker_name: str
+    queue_id: Long
+    offset: Long
+
+
+class ResetOffsetBodyForC(Body, frozen=True):
+    """220 as clients in C++ take it."""
+
+    offset_table: tuple[QueueOffsetForC, ...]
+
+
+class ConsumerStatusBody(Body, frozen=True):
+    """Answer to 221 (`message_queue_table`) and 223 (`consumer_table`, by client id)."""
+
+    message_queue_table: dict[MessageQueue, Long] = {}
+    consumer_table: dict[str, dict[MessageQueue, Long]] = {}
+
+
+class OffsetTable(Body, frozen=True):
+    """Not a message: the file in which a broadcasting client keeps its offsets (OffsetSerializeWrapper.java)."""
+
+    offset_table: dict[MessageQueue, Long] = {}

@@ -51,13 +51,16 @@ class PullFlag(IntEnum):
     LITE_PULL = 0x10
 
 
-def compress(body: bytes, sys_flag: int) -> bytes:
-    """`body` as `sys_flag` says it is to be stored; unchanged where COMPRESSED is not set."""
+def compress(body: bytes, sys_flag: int, level: int = ZLIB_LEVEL) -> bytes:
+    """`body` as `sys_flag` says it is to be stored; unchanged where COMPRESSED is not set.
+
+    `level`: of ZLIB (0 to 9) and ZSTD; LZ4 has its own, as in Java.
+    """
     if not sys_flag & SysFlag.COMPRESSED:
         return body
     match sys_flag & SysFlag.COMPRESSION_MASK:
         case 0 | SysFlag.ZLIB:
-            return zlib.compress(body, ZLIB_LEVEL)
+            return zlib.compress(body, level)
         case SysFlag.LZ4:
             import lz4.frame  # here, for most programs never meet such a body
 
@@ -66,7 +69,7 @@ def compress(body: bytes, sys_flag: int) -> bytes:
         case SysFlag.ZSTD:
             import zstandard
 
-            return zstandard.ZstdCompressor().compress(body)
+            return zstandard.ZstdCompressor(level).compress(body)
     raise ProtocolError(f"unknown compression in system flag {sys_flag:#x}")
 
 

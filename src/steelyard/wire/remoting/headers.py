@@ -103,6 +103,55 @@ class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
     trace_on: str = field(name="TRACE_ON", default="true")
 
 
+class EndTransactionRequestHeader(Header, frozen=True, kw_only=True):
+    """37 END_TRANSACTION, one-way.
+
+    `tran_state_table_offset` and `commit_log_offset`: where the half message is, in its queue and by physical
+    offset; `commit_or_rollback`: a transaction value of `SysFlag`, 0 for a state that is not known.
+    """
+
+    topic: str | None = None
+    producer_group: str
+    tran_state_table_offset: Long
+    commit_log_offset: Long
+    commit_or_rollback: Int
+    from_transaction_check: bool = False
+    msg_id: str
+    transaction_id: str | None = None
+    bname: str | None = None
+
+
+class CheckTransactionStateRequestHeader(Header, frozen=True, kw_only=True):
+    """39 CHECK_TRANSACTION_STATE, broker to producer, one-way; the body is the half message as a record."""
+
+    topic: str | None = None
+    tran_state_table_offset: Long
+    commit_log_offset: Long
+    msg_id: str | None = None
+    transaction_id: str | None = None
+    offset_msg_id: str | None = None
+    bname: str | None = None
+
+
+class ReplyMessageRequestHeader(Header, frozen=True, kw_only=True):
+    """326 PUSH_REPLY_MESSAGE_TO_CLIENT, broker to producer; the body is that of the reply. Hosts are `ip:port`."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int
+    queue_id: Int
+    sys_flag: Int
+    born_timestamp: Long
+    flag: Int
+    properties: str = ""
+    reconsume_times: Int = 0
+    unit_mode: bool = False
+    born_host: str
+    store_host: str
+    store_timestamp: Long
+
+
 # -- pulling -------------------------------------------------------------------------------------
 
 
@@ -224,6 +273,38 @@ class ConsumerRunningInfoRequestHeader(Header, frozen=True, kw_only=True):
     jstack_enable: bool = False
 
 
+class ConsumeMessageDirectlyRequestHeader(Header, frozen=True, kw_only=True):
+    """309 CONSUME_MESSAGE_DIRECTLY; to the client, the body is the message as a record."""
+
+    consumer_group: str
+    client_id: str | None = None
+    msg_id: str | None = None
+    broker_name: str | None = None
+    topic: str | None = None
+
+
+class ResetOffsetRequestHeader(Header, frozen=True, kw_only=True):
+    """220 RESET_CONSUMER_CLIENT_OFFSET, 222 INVOKE_BROKER_TO_RESET_OFFSET. `timestamp`: ms, -1 for the end.
+
+    `is_force`: even where it moves a group forward. From 5.x on: `queue_id`, -1 for all; `offset`, None or -1 for none.
+    """
+
+    group: str
+    topic: str
+    timestamp: Long
+    is_force: bool = False
+    queue_id: Int = -1
+    offset: Long | None = None
+
+
+class ConsumerStatusRequestHeader(Header, frozen=True, kw_only=True):
+    """221 GET_CONSUMER_STATUS_FROM_CLIENT, 223 INVOKE_BROKER_TO_GET_CONSUMER_STATUS."""
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+
+
 class ConsumerSendMsgBackRequestHeader(Header, frozen=True, kw_only=True):
     """36 CONSUMER_SEND_MSG_BACK."""
 
@@ -265,6 +346,41 @@ class ConsumeStatsRequestHeader(Header, frozen=True, kw_only=True):
 
     consumer_group: str
     topic: str | None = None
+
+
+class TopicGroupRequestHeader(Header, frozen=True, kw_only=True):
+    """303 QUERY_CONSUME_TIME_SPAN."""
+
+    topic: str
+    group: str
+
+
+class QueryMessageRequestHeader(Header, frozen=True, kw_only=True):
+    """12 QUERY_MESSAGE: by a key of a message, or by its unique key; the times, ms, are those of storing.
+
+    `unique_key_query` only raises the number of messages to 32 in Apache brokers; for what is wrong with it see `acl`.
+    """
+
+    topic: str
+    key: str
+    max_num: Int
+    begin_timestamp: Long
+    end_timestamp: Long
+    unique_key_query: bool | None = field(name="_UNIQUE_KEY_QUERY", default=None)
+
+
+class QueryMessageResponseHeader(Header, frozen=True, kw_only=True):
+    """Answer to 12; the body is messages back to back."""
+
+    index_last_update_timestamp: Long
+    index_last_update_phyoffset: Long
+
+
+class ViewBrokerStatsDataRequestHeader(Header, frozen=True, kw_only=True):
+    """315 VIEW_BROKER_STATS_DATA: TOPIC_PUT_NUMS of a topic, GROUP_GET_NUMS of `topic@group`."""
+
+    stats_name: str
+    stats_key: str
 
 
 class DeleteSubscriptionGroupRequestHeader(Header, frozen=True, kw_only=True):

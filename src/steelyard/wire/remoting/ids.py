@@ -12,6 +12,8 @@ from ipaddress import ip_address
 from steelyard.errors import ConfigError
 
 _DAY_MS = 86_400_000
+_ZONES_MS = 15 * 3_600_000
+"""How far local time may be from UTC, and clocks from each other."""
 
 
 def host_bytes(address: str) -> bytes:
@@ -71,6 +73,24 @@ class UniqueIds:
         counter = self._counter
         self._counter = (counter + 1) & 0xFFFF
         return f"{self._prefix}{now - self._month_start:08X}{counter:04X}"
+
+
+def born_after(unique_id: str, now: int) -> int:
+    """The earliest time, ms, at which a producer may have made an id of the last weeks; 0 where it is none.
+
+    Older ids are taken for younger ones: they say the time within a month, not which month.
+    """
+    try:
+        size = len(bytes.fromhex(unique_id))
+    except ValueError:
+        size = 0
+    if size not in (16, 28):
+        return 0
+    month_start, _ = _month_around(now)
+    since_month = int(unique_id[-12:-4], 16)
+    if month_start + since_month - _ZONES_MS > now:
+        month_start, _ = _month_around(month_start - 1)
+    return max(0, month_start + since_month - _ZONES_MS)
 
 
 def _month_around(now: int) -> tuple[int, int]:

@@ -303,6 +303,29 @@ def _decode_record(data: bytes, position: int, broker_name: str) -> tuple[Messag
     return view, end
 
 
+def record_properties(data: bytes, position: int = 0) -> tuple[bytes, int]:
+    """The property bytes of the record at `position`, and the position after it; nothing else is decoded or copied.
+
+    For records that were checked when they were written. Raises ProtocolError where there is none.
+    """
+    try:
+        (sys_flag,) = _SYS_FLAG.unpack_from(data, position + _SYS_FLAG_POSITION)
+        size, magic = _SIZE_AND_MAGIC.unpack_from(data, position)
+        body_start = position + _HEADS[sys_flag & 0x30].size
+        topic_start = body_start + _SYS_FLAG.unpack_from(data, body_start - 4)[0]
+        if magic == MAGIC:
+            topic_end = topic_start + 1 + data[topic_start]
+        else:
+            topic_end = topic_start + 2 + (data[topic_start] << 8 | data[topic_start + 1])
+        start = topic_end + 2
+        end = start + (data[topic_end] << 8 | data[topic_end + 1])
+    except (struct.error, IndexError):
+        raise ProtocolError(f"record at {position} ends too early") from None
+    if end - position != size or end > len(data):
+        raise ProtocolError(f"record at {position}: its parts do not add up to {size} bytes")
+    return data[start:end], end
+
+
 # -- batches ---------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,119 @@
+"""From what members wrote down to what a rebalance cost, by the definitions of `steelyard.groups.cost`.
+
+Times are monotonic nanoseconds of one machine: Java's System.nanoTime and Python's time.monotonic_ns
+read the same clock on Linux.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from steelyard.groups.cost import pause_ms, percentile
+
+RECORD = struct.Struct(">qiq")
+"""Time, queue, offset: a message that came to a listener, or a batch that a broker acknowledged (its first offset)."""
+
+QUEUES_PER_BROKER_MAX = 1_000
+
+
+def queue_number(broker_name: str, queue_id: int) -> int:
+    """Queues of broker-a are 0, 1, …, those of broker-b 1000, 1001, …"""
+    return (ord(broker_name[-1]) - ord("a")) * QUEUES_PER_BROKER_MAX + queue_id
+
+
+class Delivery(NamedTuple):
+    at: int
+    member: str
+    offset: int
+
+
+class Tail:
+    """Reads a file of records as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        path.touch()
+        self._file = path.open("rb")
+        self._rest = b""
+
+    def read(self) -> list[tuple[int, int, int]]:
+        """The records since the last call."""
+        data = self._rest + self._file.read()
+        whole = len(data) - len(data) % RECORD.size
+        self._rest = data[whole:]
+        return list(RECORD.iter_unpack(data[:whole]))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Sent:
+    """What the brokers acknowledged: batches of a fixed number of messages."""
+
+    def __init__(self, batch: int) -> None:
+        self._batch = batch
+        self._batches: dict[int, list[tuple[int, int]]] = defaultdict(list)
+
+    def add(self, at: int, queue: int, first: int) -> None:
+        self._batches[queue].append((first, at))
+
+    def at(self, queue: int, offset: int) -> int:
+        """When the message was sent; 0 for one that was never acknowledged."""
+        batches = self._batches[queue]
+        number = bisect_right(batches, (offset, 1 << 62)) - 1
+        if number < 0 or batches[number][0] + self._batch <= offset:
+            return 0
+        return batches[number][1]
+
+    def offsets(self) -> set[tuple[int, int]]:
+        """Queue and offset of every message acknowledged."""
+        return {
+            (queue, first + step)
+            for queue, batches in self._batches.items()
+            for first, _ in batches
+            for step in range(self._batch)
+        }
+
+
+class Move(NamedTuple):
+    """A queue that went from one member to another. `pause_ns`: see `groups.cost`; `after_ns`: from the event
+    to its first message at the new owner."""
+
+    queue: int
+    old: str
+    new: str
+    pause_ns: int
+    after_ns: int
+
+
+def moves(deliveries: dict[int, list[Delivery]], sent: Sent, begin: int, end: int) -> list[Move]:
+    """The queues whose owner at the end of a stage is another one than at its begin.
+
+    An owner is the member with the last delivery. Deliveries of each queue are in the order of time.
+    """
+    moved = []
+    for queue, all_of_queue in sorted(deliveries.items()):
+        before = [one for one in all_of_queue if one.at < begin]
+        within = [one for one in all_of_queue if begin <= one.at < end]
+        if not before or not within or within[-1].member == before[-1].member:
+            continue
+        new = within[-1].member
+        first = next(one for one in within if one.member == new)
+        others = [one for one in all_of_queue if one.at < first.at and one.member != new]
+        pause = pause_ms(others[-1].at, sent.at(queue, first.offset), first.at)
+        moved.append(Move(queue, before[-1].member, new, pause, first.at - begin))
+    return moved
+
+
+def repeated(deliveries: Iterable[Sequence[Delivery]]) -> int:
+    """Deliveries less distinct offsets."""
+    return sum(len(one) - len({delivery.offset for delivery in one}) for one in deliveries)
+
+
+def share_ms(pauses_ns: Sequence[int], share: float) -> float:
+    """A percentile of pauses, in milliseconds."""
+    return percentile(pauses_ns, share) / 1e6

@@ -1,0 +1,116 @@
+"""Sends at a steady rate: batches, in turn to the queues of each broker, over one connection a broker.
+
+`python feed.py '{...}'` (see `Feed`) runs until its standard input ends. For each batch that a broker
+acknowledged it appends a record (`costs.RECORD`) to its file: when it was sent, the queue, the first
+offset. A broker that does not answer is tried again every 50 ms; what was due meanwhile is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+if str(HERE.parent) not in sys.path:
+    sys.path.insert(0, str(HERE.parent))
+
+from bench.costs import RECORD, queue_number  # noqa: E402
+from bench.load import Load, send_frame  # noqa: E402
+
+_OK = b'"code":0,'
+_OFFSET = re.compile(rb'"queueOffset":"?(\d+)')
+BEHIND_MAX_NS = 200_000_000
+"""A feeder further behind than this goes on from now."""
+
+
+@dataclass(frozen=True)
+class Feed:
+    brokers: dict[str, str]
+    """Addresses by name."""
+    topic: str
+    queues: int
+    """On each broker."""
+    messages_per_s: int
+    """To all brokers together."""
+    batch: int
+    message_bytes: int
+    file: str
+
+
+def feed_one(feed: Feed, name: str, file: int, stop: threading.Event) -> None:
+    """Feed one broker until `stop`."""
+    load = Load(
+        "batch", feed.brokers[name], feed.topic, feed.queues, 1, feed.message_bytes, feed.batch, 0
+    )
+    frames = [send_frame(load, queue, queue) for queue in range(feed.queues)]
+    gap_ns = 1_000_000_000 * feed.batch * len(feed.brokers) // feed.messages_per_s
+    due = time.monotonic_ns()
+    link: socket.socket | None = None
+    for number in count():
+        if stop.wait(max(0, due - time.monotonic_ns()) / 1e9):
+            break
+        queue = number % feed.queues
+        try:
+            if link is None:
+                link = connect(feed.brokers[name])
+            at = time.monotonic_ns()
+            link.sendall(frames[queue])
+            reply = receive(link)
+            found = _OFFSET.search(reply)
+            if _OK in reply and found is not None:
+                os.write(file, RECORD.pack(at, queue_number(name, queue), int(found[1])))
+            else:
+                stop.wait(0.05)
+        except OSError:
+            if link is not None:
+                link.close()
+            link = None
+            stop.wait(0.05)
+        due += gap_ns
+        if time.monotonic_ns() - due > BEHIND_MAX_NS:
+            due = time.monotonic_ns()
+
+
+def connect(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    link = socket.create_connection((host, int(port)), 3)
+    link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return link
+
+
+def receive(link: socket.socket) -> bytes:
+    """One frame."""
+    data = b""
+    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4]):
+        more = link.recv(65_536)
+        if not more:
+            raise ConnectionResetError("the broker closed the connection")
+        data += more
+    return data
+
+
+def main(text: str) -> None:
+    feed = Feed(**json.loads(text))
+    file = os.open(feed.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    stop = threading.Event()
+    threads = [
+        threading.Thread(target=feed_one, args=(feed, name, file, stop)) for name in feed.brokers
+    ]
+    for thread in threads:
+        thread.start()
+    sys.stdin.read()
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,132 @@
+"""Processes that are members of a group, by the commands of `member.py`; they stay for many runs."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Protocol
+
+HERE = Path(__file__).resolve().parent
+if str(HERE.parent) not in sys.path:
+    sys.path.insert(0, str(HERE.parent))
+
+from tests.peers import apache  # noqa: E402
+
+ANSWER_S = 60.0
+JAVA_OPTIONS = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC")
+
+
+class Member:
+    """One process. A command's answer is read by `expect`, or before the next command."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self._log = folder / "members.log"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                env=apache.java_environment(),
+                cwd=folder,
+            )
+        self._open = 0
+
+    def say(self, *words: object) -> int:
+        """Give a command; when, on the monotonic clock."""
+        while self._open:
+            self.expect()
+        assert self._process.stdin is not None
+        line = " ".join(map(str, words))
+        now = time.monotonic_ns()
+        self._process.stdin.write(f"{line}\n".encode())
+        self._open += 1
+        return now
+
+    def expect(self) -> str:
+        """The answer to the oldest command without one."""
+        output = self._process.stdout
+        assert output is not None
+        ready, _, _ = select.select([output], [], [], ANSWER_S)
+        line = output.readline() if ready else b""
+        if not line:
+            how = "ended" if ready else f"gave no answer in {ANSWER_S:.0f} s"
+            raise RuntimeError(f"a member {how}: {self._log.read_text()[-3000:]}")
+        self._open -= 1
+        return line.decode().strip()
+
+    def kill(self) -> int:
+        """SIGKILL; when, on the monotonic clock."""
+        now = time.monotonic_ns()
+        self._process.kill()
+        self._process.wait()
+        self._open = 0
+        return now
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.close()
+            self._process.wait(20)
+        except (OSError, subprocess.TimeoutExpired):
+            self.kill()
+
+
+class Client(Protocol):
+    """A kind of member. `join` starts a process that is ready to join."""
+
+    kind: str
+
+    def make(self) -> Member: ...
+
+
+class Steelyard:
+    kind = "steelyard"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def make(self) -> Member:
+        return Member([sys.executable, str(HERE / "member.py")], self._folder)
+
+
+class Java:
+    kind = "java"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def make(self) -> Member:
+        target = apache.prepare(apache.NEW)
+        path = f"{target / 'classes'}:{target / 'lib'}/*"
+        options = [*JAVA_OPTIONS, f"-Duser.home={self._folder}", "-cp", path]
+        return Member(["java", *options, "Member"], self._folder)
+
+
+class Pool:
+    """Members by name, made when they are first asked for."""
+
+    def __init__(self, client: Client) -> None:
+        self.kind = client.kind
+        self._client = client
+        self._members: dict[str, Member] = {}
+
+    def __getitem__(self, name: str) -> Member:
+        if name not in self._members:
+            member = self._members[name] = self._client.make()
+            before = time.monotonic_ns()
+            member.say("clock")
+            if not before <= int(member.expect()) <= time.monotonic_ns():
+                raise RuntimeError(f"the clock of a {self.kind} member is not the monotonic one")
+        return self._members[name]
+
+    def kill(self, name: str) -> int:
+        return self._members.pop(name).kill()
+
+    def close(self) -> None:
+        for member in self._members.values():
+            member.close()

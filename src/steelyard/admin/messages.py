@@ -1,0 +1,152 @@
+"""mqadmin's message commands: queryMsgById, queryMsgByKey, queryMsgByUniqueKey.
+
+Source: tools/command/message/*SubCommand.java of 4.9.8, for flags and layout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from steelyard.admin.asking import add_asking_command, given
+from steelyard.admin.printing import date_milliseconds, java_fields
+from steelyard.errors import ConfigError, RouteError
+
+if TYPE_CHECKING:
+    from steelyard.groups.overview import MessageTrack
+    from steelyard.live.aio.admin import Admin
+    from steelyard.wire.remoting.bodies import ConsumeMessageDirectlyResult
+    from steelyard.wire.remoting.message import MessageView
+
+BODIES = Path(tempfile.gettempdir(), "rocketmq", "msgbodys")
+"""Where mqadmin puts bodies."""
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    by_id = add_asking_command(commands, "queryMsgById", by_ids, "Query messages by id")
+    by_id.add_argument("-i", "--msgId", required=True, help="ids by position, separated by commas")
+    _add_member_options(by_id)
+
+    key = add_asking_command(commands, "queryMsgByKey", by_key, "Query messages by key")
+    key.add_argument("-t", "--topic", required=True, help="topic name")
+    key.add_argument("-k", "--msgKey", required=True, help="one of the messages' keys")
+
+    unique = add_asking_command(
+        commands, "queryMsgByUniqueKey", by_unique_key, "Query a message by its producer's id"
+    )
+    unique.add_argument("-t", "--topic", required=True, help="topic name")
+    unique.add_argument("-i", "--msgId", required=True, help="the id that the producer was given")
+    unique.add_argument("-a", "--showAll", action="store_true", help="all that have this id")
+    _add_member_options(unique)
+
+
+def _add_member_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-g", "--consumerGroup", help="with -d: have a member consume it now")
+    parser.add_argument("-d", "--clientId", help="the member's client id")
+
+
+async def by_ids(admin: Admin, options: argparse.Namespace) -> str:
+    text = ""
+    for message_id in filter(None, map(str.strip, options.msgId.split(","))):
+        message = await admin.message(message_id)
+        if _to_member(options):
+            text += await _consume(admin, options, message)
+        else:
+            heading = f"{'OffsetID:':<20} {message.offset_message_id}\n"
+            text += heading + await _shown(admin, message)
+    return text
+
+
+async def by_key(admin: Admin, options: argparse.Namespace) -> str:
+    messages = await admin.messages_by_key(options.topic.strip(), options.msgKey.strip())
+    row = "{:<50} {:>4} {:>40}\n"
+    text = row.format("#Message ID", "#QID", "#Offset")
+    for message in messages:
+        text += row.format(message.message_id, message.queue_id, message.queue_offset)
+    return text
+
+
+async def by_unique_key(admin: Admin, options: argparse.Namespace) -> str:
+    topic, message_id = options.topic.strip(), options.msgId.strip()
+    messages = await admin.messages_by_unique_key(topic, message_id)
+    if not messages:
+        raise RouteError(f"topic {topic} has no message with the id {message_id}")
+    if _to_member(options):
+        return await _consume(admin, options, messages[0])
+    text = ""
+    for number, message in enumerate(messages if options.showAll else messages[:1]):
+        text += await _shown(admin, message, f"_{number}" if number else "")
+    return text
+
+
+def _to_member(options: argparse.Namespace) -> bool:
+    group, client_id = given(options.consumerGroup), given(options.clientId)
+    if (group is None) != (client_id is None):
+        raise ConfigError("-g and -d go together: the group, and the client id of its member")
+    return group is not None
+
+
+async def _consume(admin: Admin, options: argparse.Namespace, message: MessageView) -> str:
+    group, client_id = options.consumerGroup.strip(), options.clientId.strip()
+    return direct_result(await admin.consume_directly(group, client_id, message)) + "\n"
+
+
+def direct_result(result: ConsumeMessageDirectlyResult) -> str:
+    """ConsumeMessageDirectlyResult.toString."""
+    values = {
+        "order": result.order,
+        "autoCommit": result.auto_commit,
+        "consumeResult": result.consume_result,
+        "remark": result.remark,
+        "spentTimeMills": result.spent_time_mills,
+    }
+    return f"ConsumeMessageDirectlyResult [{java_fields(values)}]"
+
+
+async def _shown(admin: Admin, message: MessageView, suffix: str = "") -> str:
+    path = BODIES / (message.message_id + suffix)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(message.body)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+    return message_text(message, str(path)) + track_lines(await admin.track(message))
+
+
+def message_text(message: MessageView, body_path: str) -> str:
+    rows: dict[str, object] = {
+        "Topic": message.topic,
+        "Tags": f"[{message.tags or 'null'}]",
+        "Keys": f"[{message.keys or 'null'}]",
+        "Queue ID": message.queue_id,
+        "Queue Offset": message.queue_offset,
+        "CommitLog Offset": message.physical_offset,
+        "Reconsume Times": message.reconsume_times,
+        "Born Timestamp": date_milliseconds(message.born_timestamp),
+        "Store Timestamp": date_milliseconds(message.store_timestamp),
+        "Born Host": message.born_host,
+        "Store Host": message.store_host,
+        "System Flag": message.sys_flag,
+        "Properties": f"{{{java_fields(message.properties)}}}",
+        "Message Body Path": body_path,
+    }
+    return "".join(f"{name + ':':<20} {value}\n" for name, value in rows.items())
+
+
+def track_lines(tracks: Sequence[MessageTrack]) -> str:
+    if not tracks:
+        return "\n\nWARN: No Consumer\n"
+    lines = (
+        java_fields(
+            {
+                "consumerGroup": track.group,
+                "trackType": track.kind.value,
+                "exceptionDesc": track.description,
+            }
+        )
+        for track in tracks
+    )
+    return "\n\n" + "".join(f"MessageTrack [{line}]\n" for line in lines)

@@ -1,0 +1,108 @@
+"""mqadmin's resetOffsetByTime, and resetOffset for one queue.
+
+Source: tools/command/offset/ResetOffsetByTimeCommand.java, ResetOffsetByTimeOldCommand.java of 4.9.8.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from steelyard.admin.asking import add_asking_command
+from steelyard.admin.printing import front
+from steelyard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from steelyard.groups.overview import QueueReset
+    from steelyard.live.aio.admin import Admin
+
+NOW = "now"
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    reset = add_asking_command(
+        commands,
+        "resetOffsetByTime",
+        reset_offset,
+        "Send a group to the messages stored from a time on; its members, if any, keep running",
+    )
+    reset.add_argument("-g", "--group", required=True, help="consumer group")
+    reset.add_argument("-t", "--topic", required=True, help="topic name")
+    reset.add_argument(
+        "-s",
+        "--timestamp",
+        metavar="now|MILLISECONDS|yyyy-MM-dd#HH:mm:ss:SSS",
+        help="where to go on: the time of storing, or now for the end",
+    )
+    reset.add_argument(
+        "-f", "--force", choices=("true", "false"), default="true", help="forward as well as back"
+    )
+    reset.add_argument("-b", "--broker", help="with -q and -o: the name of a broker")
+    reset.add_argument("-q", "--queue", type=int, help="only this queue of the broker")
+    reset.add_argument("-o", "--offset", type=int, help="where to go on in the queue")
+
+
+async def reset_offset(admin: Admin, options: argparse.Namespace) -> str:
+    from steelyard.types import MessageQueue
+
+    group, topic = options.group.strip(), options.topic.strip()
+    one_queue = (options.broker, options.queue, options.offset)
+    if options.timestamp is None:
+        if None in one_queue:
+            raise ConfigError("give a time (-s), or a queue and where to go on in it (-b, -q, -o)")
+        queue = MessageQueue(topic, options.broker.strip(), options.queue)
+        return moved_table(
+            await admin.reset_offset(group, topic, queue=queue, offset=options.offset)
+        )
+    if one_queue != (None, None, None):
+        raise ConfigError("-b, -q and -o do not go with -s, which is for all queues")
+    text = options.timestamp.strip()
+    timestamp = parse_time(text)
+    force = options.force == "true"
+    resets = await admin.reset_offset(group, topic, timestamp=timestamp, force=force)
+    return (
+        f"rollback consumer offset by specified group[{group}], topic[{topic}],"
+        f" force[{options.force}], timestamp(string)[{text}], timestamp(long)[{timestamp}]\n"
+        + reset_table(resets)
+    )
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since 1970, -1 for `now`. Raises ConfigError."""
+    if text == NOW:
+        return -1
+    if text.isascii() and text.isdigit():
+        return int(text)
+    begin, _, milliseconds = text.rpartition(":")
+    try:
+        moment = time.strptime(begin, "%Y-%m-%d#%H:%M:%S")
+        if len(milliseconds) != 3:
+            raise ValueError
+        return int(time.mktime(moment)) * 1000 + int(milliseconds)
+    except ValueError:
+        raise ConfigError(
+            f"{text!r} is no time; write now, milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS"
+        ) from None
+
+
+def reset_table(resets: Sequence[QueueReset]) -> str:
+    """Where each queue goes on, as mqadmin prints it for groups that are online."""
+    row = "{:<40}  {:<40}  {:<40}\n"
+    text = row.format("#brokerName", "#queueId", "#offset")
+    for reset in resets:
+        broker = front(reset.queue.broker_name, 32)
+        text += row.format(broker, reset.queue.queue_id, reset.offset)
+    return text
+
+
+def moved_table(resets: Sequence[QueueReset]) -> str:
+    """As `reset_table`, with where the group was; N/A where its members move by themselves."""
+    row = "{:<32}  {:<8}  {:<20}  {:<20}\n"
+    text = row.format("#brokerName", "#queueId", "#consumerOffset", "#rollbackOffset")
+    for reset in resets:
+        before = "N/A" if reset.before is None else reset.before
+        broker = front(reset.queue.broker_name, 32)
+        text += row.format(broker, reset.queue.queue_id, before, reset.offset)
+    return text

@@ -1,0 +1,108 @@
+"""Conditions over properties: reading a queue by one, and 46 CHECK_CLIENT_CONFIG, which asks whether that can be done.
+
+A client with an SQL92 subscription asks before it starts: 23 with the fault of its expression, 1 where the broker does not
+filter by properties. A message whose properties a condition cannot be applied to does not match. Messages of a `%RETRY%`
+topic are judged by the subscription to that topic, as in RocketMQ's default (filterSupportRetry=false): clients subscribe to
+it with `*`.
+Source: broker/processor/ClientManageProcessor.checkClientConfig, broker/filter/ExpressionMessageFilter.java.
+"""
+
+from __future__ import annotations
+
+from steelyard.config import BrokerConfig
+from steelyard.errors import ProtocolError
+from steelyard.groups.sql92.expressions import Condition, EvaluationError
+from steelyard.groups.subscriptions import is_tag, parse
+from steelyard.nodes.broker.door import Peer, reply
+from steelyard.nodes.seam import Effect
+from steelyard.store.log import Log, Slice
+from steelyard.wire.remoting import fastjson
+from steelyard.wire.remoting.bodies import CheckClientBody
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.message import record_properties
+from steelyard.wire.remoting.properties import decode_properties
+
+SCAN_MESSAGES_MAX = 800
+"""Messages that one read looks at, some 4 µs each (maxFilterMessageSize is 16,000 bytes of index, as many)."""
+
+SCAN_BYTES_MAX = 4 * 1024 * 1024
+"""Bytes of messages that one read looks at, but always one message: the log is read to see their properties."""
+
+_PIECE_BYTES = 256 * 1024
+
+
+class Filters:
+    """The handler of 46."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+
+    def check_client(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        data = fastjson.read(CheckClientBody, request.body).subscription_data
+        if data is None or is_tag(data.expression_type):
+            return reply(request)
+        if not self._config.property_filter:
+            return not_filtering(request, data.expression_type)
+        try:
+            parse(data.sub_string, data.expression_type)
+        except ProtocolError as error:
+            return reply(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+        return reply(request)
+
+
+def not_filtering(request: Command, expression_type: str | None) -> Command:
+    """The refusal of a broker that filters by tags only."""
+    remark = f"The broker does not support consumer to filter message by {expression_type}"
+    return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+
+
+def read_matching(
+    log: Log, offset: int, count_max: int, bytes_max: int, condition: Condition, end: int
+) -> Slice:
+    """Entries from `offset` on that the condition is true for, as `Log.read` gives them for tags.
+
+    `offset` is one that the log has, below `end`. A bounded number is looked at: an empty slice means "read on".
+    """
+    first = -1
+    count = total = scanned = 0
+    runs: list[bytes] = []
+    next_offset = offset
+    stop = min(end, offset + SCAN_MESSAGES_MAX)
+    while next_offset < stop and scanned < SCAN_BYTES_MAX:
+        piece = log.read(next_offset, stop - next_offset, _PIECE_BYTES, None, end)
+        if not piece.count:
+            break
+        scanned += len(piece.data)
+        run_start = run_end = position = 0
+        for _ in range(piece.count):
+            properties, after = record_properties(piece.data, position)
+            if matches(condition, properties):
+                size = after - position
+                if count and total + size > bytes_max:
+                    stop = next_offset
+                    break
+                if run_end != position:
+                    runs.append(piece.data[run_start:run_end])
+                    run_start = position
+                run_end = after
+                first = next_offset if first < 0 else first
+                count += 1
+                total += size
+            position = after
+            next_offset += 1
+            if count == count_max:
+                stop = next_offset
+                break
+        runs.append(piece.data[run_start:run_end])
+    return Slice(b"".join(runs), count, next_offset, first if count else next_offset)
+
+
+def matches(condition: Condition, properties: bytes) -> bool:
+    """Is the condition true for these properties? Values that cannot be compared do not match."""
+    try:
+        return condition.evaluate(decode_properties(properties)) is True
+    except EvaluationError:
+        return False

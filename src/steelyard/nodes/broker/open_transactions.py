@@ -1,0 +1,152 @@
+"""Which transactions are open, and when their producers are to be asked.
+
+A transaction is known by the offset of its half message in the half topic. An open one is either
+
+- fresh: begun, and not asked after yet; the half topic itself remembers it, or
+- kept: it has a row in the table `transactions`, `offset` to `checks ask_at`: how often its producer was asked, and when
+  it is to be asked next.
+
+Besides the rows the table has `half` and `op`: every half message from the offset `half` on is open unless an operation
+from the offset `op` on ends it, and no operation before `op` ends one of those. Below `half` only the rows are open. So
+a restart reads no more of the two topics than a few seconds have written.
+
+A row of what has ended is deleted with the next write, which also moves `half` and `op`: until then the operation that
+ended it is found from `op` on. Within a write rows come first, for a kill keeps a prefix.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+
+import msgspec
+
+from steelyard.store.tables import Table
+
+HALF = "half"
+OP = "op"
+
+SLOT_MS = 100
+"""Times to ask are rounded up to this, so that many transactions share a timer and a write."""
+
+_STALE_MAX = 1_000
+"""Entries of ended transactions that the queue of times may hold besides as many as are open."""
+
+
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """What the table knows of an open transaction."""
+
+    offset: int
+    checks: int
+    ask_at: int
+
+
+class OpenTransactions:
+    """See the module's text. `count_max`: more are not begun."""
+
+    def __init__(self, table: Table, count_max: int) -> None:
+        self._table = table
+        self._count_max = count_max
+        self._fresh: dict[int, int] = {}
+        """Offset, ascending -> the first operation that can end it."""
+        self._kept: dict[int, int] = {}
+        """Offset -> how often its producer was asked."""
+        self._times: list[tuple[int, int]] = []
+        """A heap of (when to ask, offset), with some that have ended."""
+        self._ended: list[int] = []
+        """Offsets whose rows are to be deleted."""
+        self.half_offset = int(table.get(HALF) or b"0")
+        self.op_offset = int(table.get(OP) or b"0")
+        for key, value in table.items():
+            if key not in (HALF, OP):
+                checks, ask_at = map(int, value.split())
+                self._kept[int(key)] = checks
+                self._push(int(key), ask_at)
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._fresh or offset in self._kept
+
+    def __len__(self) -> int:
+        return len(self._fresh) + len(self._kept)
+
+    @property
+    def full(self) -> bool:
+        return len(self) >= self._count_max
+
+    @property
+    def next_at(self) -> int | None:
+        """When to ask next; None where there is nobody to ask. May be for one that has ended."""
+        return self._times[0][0] if self._times else None
+
+    def checks(self, offset: int) -> int:
+        """How often the producer was asked."""
+        return self._kept.get(offset, 0)
+
+    def kept(self) -> list[int]:
+        """The offsets of those that have a row."""
+        return list(self._kept)
+
+    def begin(self, offset: int, ask_at: int, op_offset: int) -> None:
+        """A half message was stored. `op_offset`: the offset of the next operation."""
+        self._fresh[offset] = op_offset
+        self._push(offset, ask_at)
+
+    def end(self, offset: int) -> None:
+        """The operation that ends it was stored."""
+        if self._fresh.pop(offset, None) is None:
+            del self._kept[offset]
+            self._ended.append(offset)
+        if len(self._times) > 2 * len(self) + _STALE_MAX:
+            self._times = [pair for pair in self._times if pair[1] in self]
+            heapq.heapify(self._times)
+
+    def due(self, now: int, count_max: int) -> list[int]:
+        """Offsets whose time has come, at most so many. Each must come back through `keep` or `postpone`, or end."""
+        found: list[int] = []
+        while self._times and self._times[0][0] <= now and len(found) < count_max:
+            offset = heapq.heappop(self._times)[1]
+            if offset in self:
+                found.append(offset)
+        return found
+
+    def postpone(self, offsets: Iterable[int], ask_at: int) -> None:
+        """Ask after these later; nothing is written."""
+        for offset in offsets:
+            if offset in self:
+                self._push(offset, ask_at)
+
+    def keep(self, rows: Iterable[Row], half_end: int, op_end: int) -> None:
+        """Write rows, and how far the topics need not be read again. Raises StorageError; nothing changed then.
+
+        `half_end`, `op_end`: the next offsets of the two topics.
+        """
+        rows = list(rows)
+        written = {row.offset for row in rows}
+        fresh = ((offset, op) for offset, op in self._fresh.items() if offset not in written)
+        half_offset, op_offset = next(fresh, (half_end, op_end))
+        pairs: list[tuple[str, bytes | None]] = [(str(offset), None) for offset in self._ended]
+        pairs += [(str(row.offset), b"%d %d" % (row.checks, row.ask_at)) for row in rows]
+        if half_offset != self.half_offset:
+            pairs.append((HALF, b"%d" % half_offset))
+        if op_offset != self.op_offset:
+            pairs.append((OP, b"%d" % op_offset))
+        self._table.put_many(pairs)
+        self._ended.clear()
+        self.half_offset, self.op_offset = half_offset, op_offset
+        for row in rows:
+            self._fresh.pop(row.offset, None)
+            self._kept[row.offset] = row.checks
+            self._push(row.offset, row.ask_at)
+
+    def _push(self, offset: int, ask_at: int) -> None:
+        heapq.heappush(self._times, (-(-ask_at // SLOT_MS) * SLOT_MS, offset))
+
+    def check(self, half_end: int) -> None:
+        """Assert every invariant; `half_end` is the next offset of the half topic."""
+        assert not self._fresh.keys() & self._kept.keys()
+        assert list(self._fresh) == sorted(self._fresh)
+        assert all(self.half_offset <= offset < half_end for offset in self._fresh)
+        assert all(offset < half_end for offset in self._kept)
+        assert {*self._fresh, *self._kept} <= {offset for _, offset in self._times}
+        rows = {int(key) for key, _ in self._table.items() if key not in (HALF, OP)}
+        assert rows == self._kept.keys() | set(self._ended)

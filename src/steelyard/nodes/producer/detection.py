@@ -1,0 +1,66 @@
+"""Looks for brokers that failed: are they reachable again?
+
+Every `detect_interval_ms` each of them is asked for the largest offset of the queue that failed there. Any reply
+at all makes it reachable (Java takes an error code for silence, though it came from the broker).
+Source: client/latency/LatencyFaultToleranceImpl.java `detectByOneRound`, whose timer is fixed at 3 s;
+DefaultMQProducerImpl.java, its `ServiceDetector`.
+"""
+
+from __future__ import annotations
+
+from steelyard.errors import RemotingError
+from steelyard.nodes.producer.peers import Detected, Peers
+from steelyard.nodes.seam import Effect, SetTimer, Tell
+from steelyard.produce.faults import Faults
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.command import Command
+
+DETECT_TIMER = "detect"
+
+
+class Detector:
+    """Idle unless the configuration says `detect`."""
+
+    def __init__(self, peers: Peers, faults: Faults | None) -> None:
+        self._peers = peers
+        self._faults = faults if peers.config.detect else None
+        self._queues: dict[str, MessageQueue] = {}
+
+    def start(self, now: int) -> list[Effect]:
+        if self._faults is None:
+            return []
+        return [SetTimer(DETECT_TIMER, now + self._peers.config.detect_interval_ms)]
+
+    def remember(self, queue: MessageQueue) -> None:
+        """A send to this queue failed: its broker can be asked for it."""
+        if self._faults is not None:
+            self._queues[queue.broker_name] = queue
+
+    def due(self, now: int) -> list[Effect]:
+        assert self._faults is not None
+        config = self._peers.config
+        effects: list[Effect] = [SetTimer(DETECT_TIMER, now + config.detect_interval_ms)]
+        for broker in self._faults.unreachable():
+            queue = self._queues[broker]
+            route = self._peers.routes.route(queue.topic)
+            address = None if route is None else route.masters.get(broker)
+            if address is None:
+                self._faults.forget(broker)
+                del self._queues[broker]
+                continue
+            header = headers.QueueRequestHeader(
+                topic=queue.topic, queue_id=queue.queue_id, bname=broker
+            )
+            question = Command(code=RequestCode.GET_MAX_OFFSET, ext=headers.write(header))
+            timeout_ms = config.detect_timeout_ms
+            effects += self._peers.calls.call(address, question, Detected(broker), now, timeout_ms)
+        return effects
+
+    def answered(self, asked: Detected, reply: Command | RemotingError) -> list[Effect]:
+        assert self._faults is not None
+        if isinstance(reply, RemotingError) or self._faults.reachable(asked.broker_name):
+            return []
+        self._faults.returned(asked.broker_name)
+        return [Tell("INFO", f"broker {asked.broker_name} can be reached again")]

@@ -1,0 +1,291 @@
+"""The life of a send: waiting for a route → tried on a queue → again, on another broker if there is one → ended.
+
+- All of it happens within one time-out. One error code or no reply leads to another attempt, as often as
+  `retries` says; other codes are final. With `retry_another_broker` so does a message that was stored with a
+  reservation; if nothing better comes of it, that is the result.
+- A send to a queue that was given or follows from a sharding key is tried once.
+- A one-way send has ended as soon as it is on its way.
+- A reply goes to the broker its request came from, for there the requester is known; a retry to any other.
+
+Source: client/impl/producer/DefaultMQProducerImpl.java `sendDefaultImpl`, `sendSelectImpl`,
+MQClientAPIImpl.java `processSendResponse`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from steelyard.errors import (
+    BrokerError,
+    CallTimeoutError,
+    MessageError,
+    ProtocolError,
+    RemotingError,
+    RouteError,
+    SteelyardError,
+)
+from steelyard.nodes.producer.contract import Half, SendHalf, SendMessages, SendReply, SendRequest
+from steelyard.nodes.producer.detection import Detector
+from steelyard.nodes.producer.peers import Peers, SendTried
+from steelyard.nodes.producer.requests import Requests
+from steelyard.nodes.producer.waiting import Waiting
+from steelyard.nodes.route_cache import Route
+from steelyard.nodes.seam import Address, Answer, Effect
+from steelyard.produce import outgoing, verdict
+from steelyard.produce.choice import QueueChoice, queue_of_key
+from steelyard.produce.faults import FAULT_TABLES, Failure, Faults
+from steelyard.produce.outgoing import Outgoing
+from steelyard.types import Message, MessageQueue, Random, SendResult, SendStatus
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.ids import UniqueIds
+
+SendCall = SendMessages | SendHalf | SendRequest | SendReply
+
+
+class _Sending(msgspec.Struct):
+    """A send that has not ended."""
+
+    outgoing: Outgoing
+    deadline: int
+    queue: MessageQueue | None = None
+    sharding_key: str = ""
+    oneway: bool = False
+    is_half: bool = False
+    correlation_id: str = ""
+    """Of a request: by which its reply is known."""
+    home: str = ""
+    """Of a reply: the broker to try first."""
+    attempts_left: int = 1
+    avoid_broker: str = ""
+    error: SteelyardError | None = None
+    stored: SendResult | Half | None = None
+    """With a reservation, so that another broker is tried."""
+
+
+class Sending:
+    """All sends of a producer that have not ended. See the module's text."""
+
+    def __init__(self, peers: Peers, ids: UniqueIds, rng: Random) -> None:
+        config = peers.config
+        self._config = config
+        self._peers = peers
+        self._ids = ids
+        self._faults: Faults | None = None
+        if config.latency_faults != "off":
+            table = FAULT_TABLES[config.latency_faults]
+            self._faults = Faults(table, rng, detecting=config.detect)
+        self.detector = Detector(peers, self._faults)
+        self.waiting = Waiting(peers)
+        self.requests = Requests(config.in_flight_max)
+        self._choice = QueueChoice(rng, self._faults)
+        self._template = outgoing.header_template(config)
+        self._retried = verdict.RETRIED[config.retry_codes]
+        self._sends: dict[int, _Sending] = {}
+        self._body_bytes = 0
+
+    def __contains__(self, call_id: int) -> bool:
+        return call_id in self._sends
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is under way."""
+        return not self._sends and self.requests.idle
+
+    # -- the beginning -----------------------------------------------------------------------------
+
+    def send(self, call_id: int, call: SendCall, now: int) -> list[Effect]:
+        effects: list[Effect] = []
+        try:
+            send = self._admitted(call, now)
+            if send.correlation_id:
+                effects = self.requests.open(send.correlation_id, call_id, send.deadline)
+        except (MessageError, RemotingError) as error:
+            return [Answer(call_id, error)]
+        self._sends[call_id] = send
+        self._body_bytes += len(send.outgoing.body)
+        return effects + self._try(call_id, now)
+
+    def _admitted(self, call: SendCall, now: int) -> _Sending:
+        """Raise MessageError where the message breaks a rule, RemotingError where too much is under way already."""
+        config = self._config
+        if len(self._sends) >= config.in_flight_max:
+            raise RemotingError(f"more than {config.in_flight_max} sends under way (in_flight_max)")
+        send = self._prepared(call, now)
+        if self._body_bytes + len(send.outgoing.body) > config.in_flight_bytes_max:
+            limit = config.in_flight_bytes_max
+            raise RemotingError(f"more than {limit} bytes under way (in_flight_bytes_max)")
+        queue, topic = send.queue, send.outgoing.topic
+        if queue is not None and queue.topic != topic:
+            raise MessageError(f"a message of topic {topic} to a queue of {queue.topic}")
+        if queue is None and not send.sharding_key and not send.oneway:
+            send.attempts_left += config.retries
+        return send
+
+    def _prepared(self, call: SendCall, now: int) -> _Sending:
+        config, ids = self._config, self._ids
+        timeout_ms = config.send_timeout_ms if call.timeout_ms is None else call.timeout_ms
+        deadline = now + timeout_ms
+        match call:
+            case SendMessages(messages=messages, queue=queue):
+                prepared = outgoing.prepare(messages, ids, config, now)
+                key = _sharding_key(messages, queue)
+                return _Sending(prepared, deadline, queue, key, oneway=call.oneway)
+            case SendHalf(message=message):
+                prepared = outgoing.prepare_half(message, ids, config, now)
+                return _Sending(prepared, deadline, None, message.sharding_key, is_half=True)
+            case SendRequest(message=message, queue=queue):
+                identity = ids.next(now)
+                prepared = outgoing.prepare_request(message, identity, timeout_ms, ids, config, now)
+                key = message.sharding_key
+                return _Sending(prepared, deadline, queue, key, correlation_id=identity)
+            case SendReply(message=message, request=request):
+                prepared = outgoing.prepare_reply(message, request, ids, config, now)
+                return _Sending(prepared, deadline, home=request.broker_name)
+
+    # -- attempts ----------------------------------------------------------------------------------
+
+    def released(self, call_id: int, error: SteelyardError | None, now: int) -> list[Effect]:
+        """The send need not wait for its route any more: it is there, or there is none, because of `error`."""
+        if error is None:
+            return self._try(call_id, now)
+        return self._end(call_id, error)
+
+    def _try(self, call_id: int, now: int) -> list[Effect]:
+        """Send to a queue, or wait for the route, or give up."""
+        send = self._sends[call_id]
+        topic = send.outgoing.topic
+        if now >= send.deadline:
+            text = f"not sent within the time-out; last: {send.error or 'waited for the route'}"
+            return self._end(call_id, CallTimeoutError(text))
+        route = self._peers.routes.route(topic)
+        if route is None:
+            if not self._config.nameservers:
+                return self._end(call_id, RouteError("no nameserver is configured"))
+            return self.waiting.add(topic, call_id, send.deadline, now)
+        if send.queue is None and not route.publish:
+            return self._end(call_id, RouteError(f"topic {topic} has no writable queue"))
+        while send.attempts_left > 0:
+            send.attempts_left -= 1
+            queue = send.queue or self._chosen(send, route, now)
+            address = route.masters.get(queue.broker_name)
+            if address is not None:
+                return self._attempt(call_id, send, queue, address, now)
+            text = f"broker {queue.broker_name} of topic {topic} is not in the route"
+            self._blame(SendTried(call_id, queue, now), Failure.NO_ROUTE, now)
+            send.error, send.avoid_broker = RouteError(text), queue.broker_name
+        assert send.error is not None
+        return self._end(call_id, send.error)
+
+    def _chosen(self, send: _Sending, route: Route, now: int) -> MessageQueue:
+        queues = route.publish
+        if send.sharding_key:
+            return queue_of_key(queues, send.sharding_key)
+        if send.home and not send.avoid_broker:
+            queues = tuple(q for q in queues if q.broker_name == send.home) or queues
+        return self._choice.choose(send.outgoing.topic, queues, now, send.avoid_broker)
+
+    def _attempt(
+        self, call_id: int, send: _Sending, queue: MessageQueue, address: Address, now: int
+    ) -> list[Effect]:
+        request = outgoing.command(send.outgoing, queue, self._template)
+        if send.oneway:
+            return self._peers.calls.tell(address, request) + self._end(call_id, None)
+        purpose = SendTried(call_id, queue, now)
+        return self._peers.calls.call(address, request, purpose, now, send.deadline - now)
+
+    # -- what became of an attempt -----------------------------------------------------------------
+
+    def outcome(
+        self, tried: SendTried, address: Address, reply: Command | RemotingError, now: int
+    ) -> list[Effect]:
+        """A broker's word, or none."""
+        if isinstance(reply, RemotingError):
+            self._blame(tried, Failure.NO_REPLY, now)
+            return self._failed(tried, reply, now)
+        status = verdict.STORED.get(reply.code)
+        if status is None:
+            self._blame(tried, Failure.REFUSED, now)
+            retriable = reply.code in self._retried
+            refusal = BrokerError(reply.code, reply.remark, address, retriable=retriable)
+            return self._failed(tried, refusal, now)
+        try:
+            header = headers.read(headers.SendMessageResponseHeader, reply.ext)
+        except ProtocolError as error:
+            return self._end(tried.call_id, error)
+        if self._faults is not None:
+            self._faults.answered(tried.queue.broker_name, now - tried.at, now)
+        return self._stored(tried, status, header, now)
+
+    def _stored(
+        self,
+        tried: SendTried,
+        status: SendStatus,
+        header: headers.SendMessageResponseHeader,
+        now: int,
+    ) -> list[Effect]:
+        send = self._sends[tried.call_id]
+        result: SendResult | Half = SendResult(
+            status=status,
+            message_id=send.outgoing.message_id,
+            offset_message_id=header.msg_id,
+            queue=MessageQueue(tried.queue.topic, tried.queue.broker_name, header.queue_id),
+            queue_offset=header.queue_offset,
+        )
+        if send.is_half:
+            assert isinstance(result, SendResult)
+            result = Half(result, header.transaction_id)
+        if (
+            status is SendStatus.SEND_OK
+            or not self._config.retry_another_broker
+            or send.attempts_left <= 0
+        ):
+            return self._end(tried.call_id, result)
+        send.stored, send.avoid_broker = result, tried.queue.broker_name
+        return self._try(tried.call_id, now)
+
+    def _failed(self, tried: SendTried, error: SteelyardError, now: int) -> list[Effect]:
+        """An attempt came to nothing: another one, or the end."""
+        send = self._sends[tried.call_id]
+        if send.attempts_left <= 0 or not error.retriable:
+            return self._end(tried.call_id, error)
+        send.error, send.avoid_broker = error, tried.queue.broker_name
+        return self._try(tried.call_id, now)
+
+    def _blame(self, tried: SendTried, failure: Failure, now: int) -> None:
+        """Remember the failure for the choice of queues to come."""
+        if self._faults is not None:
+            self._faults.failed(tried.queue.broker_name, failure, now - tried.at, now)
+            self.detector.remember(tried.queue)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _end(self, call_id: int, result: SendResult | Half | SteelyardError | None) -> list[Effect]:
+        send = self._sends.pop(call_id)
+        self._body_bytes -= len(send.outgoing.body)
+        if send.stored is not None and isinstance(result, SteelyardError):
+            result = send.stored
+        if send.correlation_id:
+            return self.requests.sent(send.correlation_id, result)
+        return [Answer(call_id, result)]
+
+    def check(self) -> None:
+        """Assert that limits are kept, and that nothing of what has ended is still counted."""
+        assert len(self._sends) <= self._config.in_flight_max
+        assert self._body_bytes == sum(len(send.outgoing.body) for send in self._sends.values())
+        assert self._body_bytes <= self._config.in_flight_bytes_max
+        self.waiting.check()
+        self.requests.check()
+
+
+def _sharding_key(messages: Sequence[Message], queue: MessageQueue | None) -> str:
+    """The key that chooses the queue of a batch. Raises MessageError where there are several."""
+    key = messages[0].sharding_key
+    if len(messages) > 1 and queue is None:
+        for message in messages:
+            if message.sharding_key != key:
+                text = f"a batch with the sharding keys {key!r} and {message.sharding_key!r}"
+                raise MessageError(f"{text}; send it to a given queue, or one batch for each")
+    return key

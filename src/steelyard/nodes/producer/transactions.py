@@ -1,0 +1,127 @@
+"""The second half of transactions: the word that ends one (37), and the broker's question for it (39).
+
+A half message is sent like any other. Its transaction ends with `EndTransaction`, one-way to the broker that has
+it. Where that word is lost or says UNKNOWN, the broker asks some member of the group, perhaps another process
+than the one that began; the program looks and says, and the word goes back one-way.
+Source: client/impl/producer/DefaultMQProducerImpl.java `endTransaction`, `checkTransactionState`;
+client/impl/ClientRemotingProcessor.java `checkTransactionState`.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import msgspec
+
+from steelyard.errors import ConfigError, ProtocolError
+from steelyard.nodes.producer.contract import EndTransaction, TransactionCheck
+from steelyard.nodes.producer.peers import Peers
+from steelyard.nodes.seam import Address, Answer, Effect, Hand, Handled, Tell
+from steelyard.types import TransactionState
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.flags import SysFlag
+from steelyard.wire.remoting.ids import parse_offset_message_id
+from steelyard.wire.remoting.message import decode_records
+from steelyard.wire.remoting.properties import PGROUP
+
+_ENDS = MappingProxyType(
+    {
+        TransactionState.COMMIT: int(SysFlag.TRANSACTION_COMMIT),
+        TransactionState.ROLLBACK: int(SysFlag.TRANSACTION_ROLLBACK),
+        TransactionState.UNKNOWN: 0,
+    }
+)
+"""`commitOrRollback` of a state."""
+
+
+class _Check(msgspec.Struct, frozen=True):
+    """A question that the program has not answered."""
+
+    address: Address
+    header: headers.CheckTransactionStateRequestHeader
+    message_id: str
+
+
+class Transactions:
+    """See the module's text. Questions wait for the program under the ticket of their `Hand`."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._checks: dict[int, _Check] = {}
+        self._ticket = 0
+
+    def end(self, call_id: int, call: EndTransaction) -> list[Effect]:
+        """The program's word, to the broker where the half message lies."""
+        result = call.half.result
+        queue = result.queue
+        try:
+            store_address, physical_offset = parse_offset_message_id(result.offset_message_id)
+        except ConfigError as error:
+            return [Answer(call_id, ProtocolError(f"a half message's place: {error}"))]
+        route = self._peers.routes.route(queue.topic)
+        address = None if route is None else route.masters.get(queue.broker_name)
+        header = headers.EndTransactionRequestHeader(
+            topic=queue.topic,
+            producer_group=self._peers.config.group,
+            tran_state_table_offset=result.queue_offset,
+            commit_log_offset=physical_offset,
+            commit_or_rollback=_ENDS[call.state],
+            msg_id=result.message_id,
+            transaction_id=call.half.transaction_id,
+            bname=queue.broker_name,
+        )
+        return [*self._tell(address or store_address, header, call.remark), Answer(call_id, None)]
+
+    def asked(self, address: Address, command: Command) -> list[Effect]:
+        """CHECK_TRANSACTION_STATE: what became of it? The question itself is not answered, only the program's word is."""
+        config = self._peers.config
+        try:
+            header = headers.read(headers.CheckTransactionStateRequestHeader, command.ext)
+            name = header.bname or self._peers.routes.broker_name(address)
+            (message,) = decode_records(command.body, name)
+        except (ProtocolError, ValueError) as error:
+            text = f"{address} asks for a transaction in a way that cannot be read: {error}"
+            return [Tell("WARNING", text)]
+        group = message.property_of(PGROUP)
+        if group != config.group:
+            text = f"{address} asks {config.group} for a transaction of group {group}"
+            return [Tell("WARNING", text)]
+        if not config.checks:
+            text = f"{address} asks for a transaction, and this producer has no transaction_check"
+            return [Tell("WARNING", text)]
+        if len(self._checks) >= config.checks_max:
+            text = f"more than {config.checks_max} transactions are being checked (checks_max)"
+            return [Tell("WARNING", text)]
+        self._ticket += 1
+        self._checks[self._ticket] = _Check(address, header, message.message_id)
+        return [Hand(self._ticket, TransactionCheck(message))]
+
+    def handled(self, event: Handled) -> list[Effect]:
+        """The program has looked."""
+        check = self._checks.pop(event.ticket)
+        state = event.status
+        assert isinstance(state, TransactionState)
+        header = headers.EndTransactionRequestHeader(
+            topic=check.header.topic,
+            producer_group=self._peers.config.group,
+            tran_state_table_offset=check.header.tran_state_table_offset,
+            commit_log_offset=check.header.commit_log_offset,
+            commit_or_rollback=_ENDS[state],
+            from_transaction_check=True,
+            msg_id=check.message_id,
+            transaction_id=check.header.transaction_id,
+            bname=check.header.bname,
+        )
+        return self._tell(check.address, header, "")
+
+    def _tell(
+        self, address: Address, header: headers.EndTransactionRequestHeader, remark: str
+    ) -> list[Effect]:
+        ext = headers.write(header)
+        command = Command(code=RequestCode.END_TRANSACTION, ext=ext, remark=remark)
+        return self._peers.calls.tell(address, command)
+
+    def check(self) -> None:
+        assert len(self._checks) <= self._peers.config.checks_max

@@ -1,0 +1,58 @@
+"""Calls that wait for the route of their topic."""
+
+from __future__ import annotations
+
+import msgspec
+
+from steelyard.nodes.producer.peers import Peers
+from steelyard.nodes.seam import Effect, SetTimer
+
+WAITING_TIMER = "waiting"
+
+
+class _Waiting(msgspec.Struct, frozen=True):
+    call_id: int
+    deadline: int
+
+
+class Waiting:
+    """Calls by topic, each with its deadline. The topic's route is asked for when the first one comes."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._topics: dict[str, list[_Waiting]] = {}
+        self._due: int | None = None
+
+    def add(self, topic: str, call_id: int, deadline: int, now: int) -> list[Effect]:
+        """The call waits; `release` or `expire` brings it back."""
+        self._topics.setdefault(topic, []).append(_Waiting(call_id, deadline))
+        effects = self._peers.ask_routes(self._peers.routes.want(topic), now)
+        if self._due is None or deadline < self._due:
+            self._due = deadline
+            effects.append(SetTimer(WAITING_TIMER, deadline))
+        return effects
+
+    def release(self, topic: str) -> list[int]:
+        """The question for the route has ended: these go on."""
+        return [waiting.call_id for waiting in self._topics.pop(topic, ())]
+
+    def expire(self, now: int) -> tuple[list[int], list[Effect]]:
+        """The timer was due: these have waited for too long."""
+        late: list[int] = []
+        for topic, calls in list(self._topics.items()):
+            late += [waiting.call_id for waiting in calls if waiting.deadline <= now]
+            self._topics[topic] = [waiting for waiting in calls if waiting.deadline > now]
+            if not self._topics[topic]:
+                del self._topics[topic]
+        deadlines = [waiting.deadline for calls in self._topics.values() for waiting in calls]
+        self._due = min(deadlines, default=None)
+        return late, [] if self._due is None else [SetTimer(WAITING_TIMER, self._due)]
+
+    def call_ids(self) -> list[int]:
+        return [waiting.call_id for calls in self._topics.values() for waiting in calls]
+
+    def check(self) -> None:
+        """Assert that nobody waits twice, or without a timer."""
+        waiting = self.call_ids()
+        assert len(waiting) == len(set(waiting))
+        assert not waiting or self._due is not None
