@@ -6,7 +6,7 @@ Commands on standard input, one answer each:
     start NAMESERVER GROUP TOPIC NAME FILE WORK_MS   joins as bench@NAME  -> started
     stop                                           leaves cleanly       -> stopped
 
-The listener appends a record (`costs.RECORD`) to FILE for each message, then sleeps WORK_MS.
+`--no-clean-handover` on the command line turns that off. The listener appends a record (`costs.RECORD`) to FILE for each message, then sleeps WORK_MS.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from bench.costs import RECORD, queue_number  # noqa: E402
 
 from steelyard import ConsumeFrom, ConsumerConfig, MessageView, PushConsumer  # noqa: E402
 
+CLEAN_HANDOVER = "--no-clean-handover" not in sys.argv
+
 
 def start(
     nameserver: str, group: str, topic: str, name: str, file: str, work_ms: str
@@ -38,7 +40,7 @@ def start(
         os.write(records, RECORD.pack(now, number, message.queue_offset))
         time.sleep(work_s)
 
-    config = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
+    config = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, clean_handover=CLEAN_HANDOVER)
     consumer = PushConsumer(group, nameserver, listen, client_id=f"bench@{name}", config=config)
     return consumer.subscribe(topic).start()
 

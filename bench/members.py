@@ -77,21 +77,25 @@ class Member:
 
 
 class Client(Protocol):
-    """A kind of member. `join` starts a process that is ready to join."""
+    """A kind of member."""
 
     kind: str
 
-    def make(self) -> Member: ...
+    def make(self) -> Member:
+        """A process that is ready to join."""
 
 
 class Steelyard:
-    kind = "steelyard"
+    """`clean_handover`: as the client's setting of that name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, clean_handover: bool = True) -> None:
         self._folder = folder
+        self._options = [] if clean_handover else ["--no-clean-handover"]
+        self.kind = "steelyard" if clean_handover else "steelyard, not clean"
 
     def make(self) -> Member:
-        return Member([sys.executable, str(HERE / "member.py")], self._folder)
+        command = [sys.executable, str(HERE / "member.py"), *self._options]
+        return Member(command, self._folder)
 
 
 class Java:

@@ -381,7 +381,7 @@ def warm_up(cluster: clusters.Cluster, pool: members.Pool, size: Size, folder: P
 # -- the grid --------------------------------------------------------------------------------------
 
 
-def play_all(size: Size, names: Sequence[str], *, with_apache: bool) -> Result:
+def play_all(size: Size, names: Sequence[str], *, with_apache: bool, with_unclean: bool) -> Result:
     """Every scenario with every client on every cluster in turn; prints a line for each."""
     if with_apache:
         apache.prepare(apache.NEW)
@@ -392,6 +392,8 @@ def play_all(size: Size, names: Sequence[str], *, with_apache: bool) -> Result:
         running: list[clusters.Cluster] = [clusters.Steelyard(folder / "steelyard")]
         stack.callback(running[0].close)
         pools = [members.Pool(members.Steelyard(folder))]
+        if with_unclean:
+            pools.append(members.Pool(members.Steelyard(folder, clean_handover=False)))
         if with_apache:
             running.append(clusters.Apache(folder / "apache"))
             stack.callback(running[1].close)
@@ -402,7 +404,7 @@ def play_all(size: Size, names: Sequence[str], *, with_apache: bool) -> Result:
         for number in range(size.rounds):
             for pool in pools:
                 if size.warm_up_s:
-                    warm_up(running[-1], pool, size, folder / f"warm-{pool.kind}{number}")
+                    warm_up(running[-1], pool, size, folder / f"warm{number}-{pools.index(pool)}")
             for name in names:
                 for cluster in running:
                     for pool in pools:
@@ -461,8 +463,8 @@ def table(result: Result) -> str:
 REPORT = """# What a rebalance costs
 
 Written by `./dev bench rebalance` ({date}). Machine: {processor}, {memory}, {system}, Python {python}, {java}.
-Clients: Steelyard's push consumer with its default settings, and Apache's Java client 5.3.3 with its own. Brokers:
-Steelyard, and Apache RocketMQ 5.3.3. Two brokers, {queues_in_all} queues, {messages_per_s:,} messages/s of {message_bytes} B.
+Clients: Steelyard's push consumer with its default settings ("not clean": with `clean_handover=False`), and Apache's
+Java client 5.3.3 with its own. Brokers: Steelyard, and Apache RocketMQ 5.3.3. Two brokers, {queues_in_all} queues, {messages_per_s:,} messages/s of {message_bytes} B.
 
 {table}
 - **moved**: queues that went from one member to another, over all events of the scenario; pauses are theirs. **pause**:
@@ -497,6 +499,9 @@ def main() -> None:
     )
     parser.add_argument("--tiny", action="store_true", help="seconds, Steelyard alone")
     parser.add_argument("--scenario", action="append", help="part of a name; all without it")
+    parser.add_argument(
+        "--unclean", action="store_true", help="Steelyard's client without clean hand-over, too"
+    )
     parser.add_argument("--rounds", type=int, help="run everything so often")
     parser.add_argument(
         "--out", type=Path, default=HERE, help="folder for REBALANCE.md and results/"
@@ -508,7 +513,7 @@ def main() -> None:
     wanted = options.scenario or (["scale-out"] if options.tiny else [""])
     names = [name for name in scenarios() if any(part in name for part in wanted)]
     try:
-        result = play_all(size, names, with_apache=not options.tiny)
+        result = play_all(size, names, with_apache=not options.tiny, with_unclean=options.unclean)
     except apache.Missing as reason:
         raise SystemExit(f"no Apache RocketMQ to compare with: {reason}") from None
     print(table(result))

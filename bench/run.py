@@ -357,6 +357,8 @@ README = """# Figures
 
 Written by `./dev bench` ({date}). Machine: {processor}, {memory}, {system}, Python {python}, {java}.
 
+What a rebalance costs: [REBALANCE.md](REBALANCE.md), by `./dev bench rebalance`.
+
 {tables}
 What was done
 - Both servers ran on one machine, one nameserver and one broker each, asynchronous flush, the data on one file

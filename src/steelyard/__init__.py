@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from steelyard.nodes.consumer.questions import PullResult, PullStatus
     from steelyard.types import (
         ConsumeFrom,
+        ConsumeOrderlyStatus,
         ConsumeStatus,
         Message,
         MessageModel,
@@ -57,6 +58,7 @@ __all__ = [
     "ConfigError",
     "ConnectError",
     "ConsumeFrom",
+    "ConsumeOrderlyStatus",
     "ConsumeStatus",
     "ConsumerConfig",
     "DiskFullError",
@@ -96,6 +98,7 @@ _HOMES = {
     "Producer": "steelyard.live.blocking.producer",
     "PushConsumer": "steelyard.live.blocking.push",
     "ConsumeFrom": "steelyard.types",
+    "ConsumeOrderlyStatus": "steelyard.types",
     "ConsumeStatus": "steelyard.types",
     "Message": "steelyard.types",
     "MessageModel": "steelyard.types",

@@ -11,6 +11,7 @@ import pytest
 
 from steelyard import Admin, ConsumerConfig, Message, Producer, PushConsumer, SendResult, aio
 from steelyard.errors import BrokerError, ClosedError, ConfigError, RouteError
+from steelyard.groups.doctor import Ailment
 from steelyard.groups.overview import MessageTrack, QueueReset, TrackKind
 from steelyard.types import ConsumeFrom, MessageQueue
 from steelyard.wire.remoting.bodies import SubscriptionGroupConfig, TopicOffset
@@ -32,7 +33,7 @@ def admin(nameservers: str) -> Iterator[Admin]:
 def topic(admin: Admin) -> str:
     """A new topic with two queues on each of the two brokers."""
     name = f"AdminTopic{next(_numbers)}"
-    admin.create_topic(name, cluster=CLUSTER, queues=2)
+    admin.create_topic(name, queues=2)
     return name
 
 
@@ -113,7 +114,7 @@ def test_topics(admin: Admin, topic: str, sent: list[SendResult]) -> None:
         (q.read_queue_nums, q.write_queue_nums, q.perm) for q in admin.route(topic).queue_datas
     }
     assert data == (3, 2, 4)
-    admin.delete_topic(topic, CLUSTER)
+    admin.delete_topic(topic)
     with pytest.raises(RouteError, match=topic):
         admin.route(topic)
 
@@ -201,7 +202,8 @@ def test_messages_are_found_by_all_their_names(
     assert admin.messages_by_unique_key(topic, first.message_id) == [message]
     assert admin.messages_by_unique_key(topic, "no such id") == []
     found = admin.messages_by_key(topic, "k0")
-    assert [m.message_id for m in found] == [r.message_id for r in sent[::3]]
+    assert {m.message_id for m in found} == {r.message_id for r in sent[::3]}
+    assert [m.store_timestamp for m in found] == sorted(m.store_timestamp for m in found)
     assert len(admin.messages_by_key(topic, "all")) == 12
     assert len(admin.messages_by_key(topic, "all", count_max=2)) == 4
     now = time.time_ns() // 1_000_000
@@ -225,9 +227,8 @@ def test_what_became_of_a_message(
     message = admin.message(sent[0].offset_message_id)
     assert admin.track(message) == []
     members = [join(f"{group}-{tags}", topic, tags) for tags in ("t0", "t1")]
-    for member in members:
-        client = member.consumer.config.client_id
-        until(lambda m=member, c=client: caught_up(admin, m.consumer.config.group, topic, c))
+    configs = [member.consumer.config for member in members]
+    until(lambda: all(caught_up(admin, c.group, topic, c.client_id) for c in configs))
     assert admin.track(message) == [
         MessageTrack(f"{group}-t0", TrackKind.CONSUMED),
         MessageTrack(f"{group}-t1", TrackKind.CONSUMED_BUT_FILTERED),
@@ -339,6 +340,34 @@ def test_resets_to_where_nothing_is(
         admin.reset_offset(group, "nowhere", timestamp=0)
 
 
+# -- the doctor --------------------------------------------------------------------------------------
+
+
+def test_the_doctor(
+    admin: Admin,
+    topic: str,
+    group: str,
+    sent: list[SendResult],
+    join: Callable[..., Member],
+    until: Until,
+) -> None:
+    with pytest.raises(RouteError):
+        admin.diagnose(group)
+    first = join(group, topic)
+    until(lambda: caught_up(admin, group, topic, first.consumer.config.client_id))
+    until(lambda: admin.diagnose(group) == [])
+    second = join(group, topic, "t1")
+    clients = sorted([first, second], key=lambda member: member.consumer.config.client_id)
+    names = [member.consumer.config.client_id for member in clients]
+    until(lambda: {f.ailment for f in admin.diagnose(group)} == {Ailment.SUBSCRIPTIONS_DIFFER})
+    (finding,) = admin.diagnose(group)
+    assert all(name in finding.what for name in names)
+    second.consumer.stop()
+    until(lambda: admin.diagnose(group) == [])
+    first.consumer.stop()
+    until(lambda: [f.ailment for f in admin.diagnose(group)] == [Ailment.NOBODY])
+
+
 # -- brokers -----------------------------------------------------------------------------------------
 
 
@@ -359,7 +388,7 @@ def test_brokers(admin: Admin, topic: str, sent: list[SendResult]) -> None:
     with pytest.raises(RouteError, match=f"it knows: {CLUSTER}"):
         admin.masters("nowhere")
     with pytest.raises(ConfigError, match="either the name of a cluster or"):
-        admin.create_topic(topic)
+        admin.create_topic(topic, cluster=CLUSTER, broker=address)
 
 
 def test_write_permission(nameservers: str, admin: Admin, topic: str) -> None:

@@ -14,10 +14,9 @@ def test_many_requests_at_once(nameservers: str) -> None:
     async def main() -> None:
         async with aio.Admin(nameservers) as admin, aio.Producer("g", nameservers) as producer:
             result = await producer.send("AdminAioTopic", b"x", keys="k")
-            topics, clusters, *found = await asyncio.gather(
-                admin.topics(),
-                admin.clusters(),
-                *(admin.messages_by_key("AdminAioTopic", "k") for _ in range(10)),
+            queries = (admin.messages_by_key("AdminAioTopic", "k") for _ in range(10))
+            topics, clusters, found = await asyncio.gather(
+                admin.topics(), admin.clusters(), asyncio.gather(*queries)
             )
             assert "AdminAioTopic" in topics
             assert list(clusters.cluster_addr_table) == ["DefaultCluster"]

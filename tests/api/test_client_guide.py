@@ -11,7 +11,7 @@ import pytest
 GUIDE = Path(__file__).parents[2] / "docs" / "CLIENT.md"
 
 _PARTS = re.compile(
-    r"^#+ (?P<title>.+)$|^```python\n(?P<code>.*?)^```\n(?:\n?^```text\n(?P<output>.*?)^```\n)?",
+    r"^#+ (?P<title>[^\n]+)$|^```python\n(?P<code>.*?)^```\n(?:\n?^```text\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -28,7 +28,7 @@ def examples() -> Iterator[object]:
         yield pytest.param(part["code"], part["output"], line, id=f"{title}, line {line + 1}")
 
 
-@pytest.mark.parametrize(("code", "output", "line"), examples())
+@pytest.mark.parametrize(("code", "output", "line"), list(examples()))
 def test_example(
     code: str,
     output: str | None,

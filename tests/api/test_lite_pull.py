@@ -18,7 +18,6 @@ from steelyard import (
     ConsumerConfig,
     LitePullConfig,
     LitePullConsumer,
-    Message,
     MessageQueue,
     MessageView,
     RouteError,
@@ -220,6 +219,11 @@ def test_queues_may_be_assigned_before_the_start(nameservers: str, twins: Twins)
         await consumer.assign([queue], "y")
         async with consumer:
             assert [message.body for message in await poll_all(consumer, 1)] == [b"b"]
+        consumer = twins.wrap(twins.make("LitePullConsumer", topic, nameservers))
+        async with consumer:
+            await consumer.assign([queue])
+            await consumer.seek_to_begin(queue)
+            assert [message.body for message in await poll_all(consumer, 2)] == [b"a", b"b"]
 
     run(main())
 

@@ -15,6 +15,7 @@ from steelyard import (
     ClosedError,
     ConfigError,
     ConsumeFrom,
+    ConsumeOrderlyStatus,
     ConsumerConfig,
     ConsumeStatus,
     MessageQueue,
@@ -23,7 +24,6 @@ from steelyard import (
     PushConsumer,
 )
 from steelyard.allocate import circle
-from steelyard.types import ConsumeOrderlyStatus
 
 FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, suspend_ms=10)
 

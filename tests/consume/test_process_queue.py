@@ -54,6 +54,17 @@ def test_nothing_beyond_an_unfinished_message_is_committed() -> None:
     queue.check()
 
 
+def test_what_nobody_wanted_is_the_next_to_take_again() -> None:
+    queue = filled(5, 6, 7, 8)
+    queue.finish(taken(queue, 1))
+    second = taken(queue, 2)
+    queue.finish(second)
+    queue.put_back(second)
+    queue.check()
+    assert (queue.committable, queue.count, queue.size_bytes) == (6, 3, 12)
+    assert [m.queue_offset for m in taken(queue, 9).messages] == [6, 7, 8]
+
+
 def test_when_all_is_done_the_commit_passes_what_a_filter_skipped() -> None:
     queue = filled(3, 9, next_offset=20)
     queue.finish(taken(queue, 8))

@@ -32,6 +32,8 @@ OLD_SERVER, NEW_SERVER = "4.9.7", NEW
 T = TypeVar("T")
 
 _QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx256m")
+_OFTEN = ("-Drocketmq.client.rebalance.waitInterval=5000",)
+"""Java asks again for a queue that another still has locked at its next rebalance, by default 20 s later."""
 _SERVER_HEAP = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
 _OPEN = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
@@ -198,7 +200,7 @@ class Peer:
         target = prepare(version)
         self.process = subprocess.Popen(
             [
-                *("java", *java_options, "-Dfile.encoding=UTF-8", f"-Duser.home={folder}"),
+                *("java", *java_options, *_OFTEN, "-Dfile.encoding=UTF-8", f"-Duser.home={folder}"),
                 *(
                     f"-Drocketmq.home.dir={folder}",
                     "-cp",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -56,6 +57,11 @@ class Member:
             self.consumer.subscribe(topic, expression)
         else:
             self.consumer.subscribe(topic, sql=sql)
+
+    @staticmethod
+    def config(**settings: Any) -> ConsumerConfig:
+        """From the first offset on, with further settings."""
+        return replace(FROM_FIRST, **settings)
 
     def _listen(self, view: MessageView) -> Any:
         began = now_ms()
@@ -128,3 +134,9 @@ def repeated_in_order(steps: list[Step]) -> int:
         assert firsts == list(range(firsts[-1] + 1))
         repeated += len(offsets) - len(firsts)
     return repeated
+
+
+def repeated_after(ours: list[Step], theirs: list[Step]) -> list[Step]:
+    """What others read once more after we were done with it."""
+    done = {(step.queue, step.offset): step.ended for step in ours}
+    return [step for step in theirs if done.get((step.queue, step.offset), step.began) < step.began]

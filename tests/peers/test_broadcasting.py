@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.peers.apache import NEW, Peer, eventually
-from tests.peers.conftest import Running
+from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import FROM_FIRST, Member
 from tests.peers.series import message
 
@@ -43,8 +43,10 @@ def test_we_broadcast(
 ) -> None:
     """A member of ours and one of Java's get everything; ours goes on where it stopped."""
     java = peers[NEW]
-    folder = str(tmp_path)
-    config = replace(FROM_FIRST, message_model=MessageModel.BROADCASTING, offsets_folder=folder)
+    create_topic(any_cluster, java, name)
+    config = replace(
+        FROM_FIRST, message_model=MessageModel.BROADCASTING, offsets_folder=str(tmp_path)
+    )
 
     def join() -> Member:
         return Member(

@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 from tests.peers.apache import NEW, OLD, Peer, eventually
 from tests.peers.conftest import Running, create_topic
+from tests.peers.series import message, numbers
+
+from steelyard import LitePullConsumer, MessageView, Producer, PullConsumer
+from steelyard.config import LitePullConfig
+from steelyard.types import ConsumeFrom
 
 pytestmark = pytest.mark.peer
+
+MANUAL = LitePullConfig(auto_commit=False, consume_from=ConsumeFrom.FIRST_OFFSET)
 
 
 def poll(peer: Peer, puller: str, number: int) -> list[dict[str, Any]]:
@@ -82,3 +89,103 @@ def test_java_assigns_and_seeks(cluster: Running, peer: Peer, name: str) -> None
     )
     peer.ask("stop", f"{name}c")
     peer.ask("stop", f"{name}p")
+
+
+# -- ours ------------------------------------------------------------------------------------------
+
+
+def poll_ours(puller: LitePullConsumer, number: int) -> list[MessageView]:
+    views: list[MessageView] = []
+
+    def enough() -> bool:
+        views.extend(puller.poll(timeout_ms=1000))
+        return len(views) >= number
+
+    eventually(enough, f"{number} messages")
+    return views
+
+
+def test_we_share_with_java(any_cluster: Running, peers: dict[str, Peer], name: str) -> None:
+    """Ours reads all and commits; Java joins the group, and gets what comes then in its half of the queues."""
+    java = peers[OLD]  # 5.x asks brokers of 4.x by a code that they do not know
+    create_topic(any_cluster, java, name)
+    every = len(any_cluster.brokers) * 4
+    told: list[tuple[int, int]] = []
+    puller = LitePullConsumer(
+        f"{name}g",
+        any_cluster.nameserver,
+        on_queues_changed=lambda topic, all, mine: told.append((len(all), len(mine))),
+        config=MANUAL,
+    )
+    with Producer(f"{name}pg", any_cluster.nameserver) as producer, puller.subscribe(name):
+        for index in range(20):
+            producer.send(message(name, "s", index, 60))
+        assert sorted(numbers(poll_ours(puller, 20))) == list(range(20))
+        puller.commit()
+        words = (f"{name}c", any_cluster.nameserver, f"{name}g", name, "*")
+        java.ask("lite", *words, manual=True)
+        eventually(
+            lambda: len(puller.assignment()) == len(java.held(f"{name}c", name)) == every // 2,
+            "each holds half of the queues",
+        )
+        for index in range(20, 40):
+            producer.send(message(name, "s", index, 60))
+        got: list[int] = []
+
+        def all_came() -> bool:
+            got.extend(numbers(puller.poll(timeout_ms=200)))
+            got.extend(series_numbers(java.ask("poll", f"{name}c", 200)["messages"]))
+            return len(got) >= 20
+
+        eventually(all_came, got)
+        assert sorted(got) == list(range(20, 40))
+        java.ask("stop", f"{name}c")
+        eventually(lambda: len(puller.assignment()) == every, "all queues again")
+        puller.commit()
+    assert (every, every) in told
+    assert (every, every // 2) in told
+
+
+def test_we_assign_and_seek(any_cluster: Running, peers: dict[str, Peer], name: str) -> None:
+    create_topic(any_cluster, peers[OLD], name)
+    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+        queue = producer.queues(name)[0]
+        for index in range(30):
+            producer.send(message(name, "s", index, 60), queue=queue)
+    puller = LitePullConsumer(f"{name}g", any_cluster.nameserver, config=MANUAL)
+    puller.assign([queue])
+    with puller:
+        assert len(puller.queues(name)) == len(any_cluster.brokers) * 4
+        assert numbers(poll_ours(puller, 30)) == list(range(30))
+        puller.seek(queue, 20)
+        assert numbers(poll_ours(puller, 10)) == list(range(20, 30))
+        puller.seek_to_begin(queue)
+        assert numbers(poll_ours(puller, 30)) == list(range(30))
+        puller.commit()
+        assert puller.committed(queue) == 30
+        puller.pause([queue])
+        puller.seek(queue, 0)
+        assert puller.poll(timeout_ms=300) == []
+        puller.resume([queue])
+        assert numbers(poll_ours(puller, 30)) == list(range(30))
+        assert (puller.min_offset(queue), puller.max_offset(queue)) == (0, 30)
+        assert puller.offset_for_timestamp(queue, 0) == 0
+
+
+def test_single_pulls(any_cluster: Running, peers: dict[str, Peer], name: str) -> None:
+    create_topic(any_cluster, peers[OLD], name)
+    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+        queue = producer.queues(name)[0]
+        for index in range(12):
+            producer.send(message(name, "s", index, 60), queue=queue)
+    with PullConsumer(f"{name}g", any_cluster.nameserver) as puller:
+        result = puller.pull(queue, 0)
+        assert numbers(result.messages) == list(range(12))
+        assert result.next_begin_offset == 12
+        assert numbers(puller.pull(queue, 0, "tag1").messages) == [1, 4, 7, 10]
+        assert numbers(puller.pull(queue, 0, sql="number > 9").messages) == [10, 11]
+        assert numbers(puller.pull(queue, 5, max_messages=2).messages) == [5, 6]
+        assert puller.pull(queue, 12).messages == ()
+        puller.commit(queue, 7)
+        assert puller.committed(queue) == 7
+        assert (puller.min_offset(queue), puller.max_offset(queue)) == (0, 12)

@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 from tests.peers.apache import NEW, OLD, Peer, eventually
 from tests.peers.conftest import Running, create_topic
-from tests.peers.ours import FROM_FIRST, Member, by_queue, repeated_in_order, steps_of_java
+from tests.peers.ours import (
+    FROM_FIRST,
+    Member,
+    by_queue,
+    repeated_after,
+    repeated_in_order,
+    steps_of_java,
+)
 from tests.peers.series import message
 
 from steelyard import MessageView, Producer
@@ -171,6 +178,8 @@ def test_locks_are_respected(any_cluster: Running, peers: dict[str, Peer], name:
         eventually(lambda: numbers() == {*range(240)}, "the two read on")
     old.ask("stop", f"{name}c")
     new.ask("stop", f"{name}d")
-    steps = member.steps + steps_of_java(old, f"{name}c") + steps_of_java(new, f"{name}d")
-    assert all(is_ordered([step.number for step in one]) for one in by_queue(steps))
-    assert repeated_in_order(steps) == 0
+    java = steps_of_java(old, f"{name}c") + steps_of_java(new, f"{name}d")
+    assert all(is_ordered([step.number for step in one]) for one in by_queue(member.steps + java))
+    # Java commits a queue that it loses before its listener is done: one message of each may come again.
+    assert repeated_in_order(member.steps + java) <= 4 * len(any_cluster.brokers)
+    assert repeated_after(member.steps, java) == []

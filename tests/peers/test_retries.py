@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from tests.peers.apache import NEW, Peer, eventually
+from tests.peers.apache import NEW, OLD, Peer, eventually
 from tests.peers.conftest import Running
 from tests.peers.ours import FROM_FIRST, Member
 from tests.peers.series import message
@@ -21,7 +21,7 @@ DELAYS_MS = {1: 1_000, 2: 5_000}
 
 
 def dead_letters(peer: Peer, cluster: Running, group: str) -> int:
-    """How many messages lie in a group's dead letter topic."""
+    """How many messages lie in a group's dead letter topic; by mqadmin 4.9.8, for 5.x asks old brokers in vain."""
     answer = peer.ask("mqadmin", "topicStatus", "-n", cluster.nameserver, "-t", f"%DLQ%{group}")
     lines = [line.split() for line in answer["text"].splitlines() if line.startswith("broker-")]
     return sum(int(line[3]) - int(line[2]) for line in lines)
@@ -46,7 +46,7 @@ def test_java_delays(cluster: Running, peer: Peer, name: str) -> None:
 
 def test_java_gives_up(cluster: Running, peers: dict[str, Peer], name: str) -> None:
     """A message that is not wanted once more than the group allows lies with the dead letters."""
-    peer = peers[NEW]
+    peer = peers[OLD]
     peer.ask("producer", f"{name}p", cluster.nameserver, f"{name}pg")
     peer.ask("send", f"{name}p", name, "s", 0, 2, 60)
     words = (f"{name}c", cluster.nameserver, f"{name}g", name, "*")
@@ -97,7 +97,7 @@ def test_we_give_up(any_cluster: Running, peers: dict[str, Peer], name: str) -> 
     ) as ours:
         eventually(lambda: len(ours.steps) >= 4, ours.steps)
         eventually(
-            lambda: dead_letters(peers[NEW], any_cluster, f"{name}g") == 2, "two dead letters"
+            lambda: dead_letters(peers[OLD], any_cluster, f"{name}g") == 2, "two dead letters"
         )
     seen = sorted((step.number, step.times) for step in ours.steps)
     assert seen == [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -1,4 +1,4 @@
-"""The Steelyard client on Apache RocketMQ 5.3.3 and on `steelyard up`, by itself and beside the Java client."""
+"""The Steelyard client on Apache RocketMQ 4.9.7 and 5.3.3 and on `steelyard up`, by itself and beside the Java client."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ SIZES = {range(12): 100, range(12, 15): 20_000, range(15, 23): 300, range(23, 28
 
 @contextmanager
 def consuming(
-    cluster: Running, group: str, topic: str, tags: str = "*"
+    any_cluster: Running, group: str, topic: str, tags: str = "*"
 ) -> Iterator[list[MessageView]]:
     """A consumer is a member of the group; gives the list that its messages are added to."""
     views: list[MessageView] = []
-    consumer = PushConsumer(group, cluster.nameserver, views.append, config=FROM_FIRST)
+    consumer = PushConsumer(group, any_cluster.nameserver, views.append, config=FROM_FIRST)
     with consumer.subscribe(topic, tags):
         yield views
 
@@ -61,10 +61,10 @@ def place_sent(result: SendResult) -> tuple[str, int, int]:
     return result.queue.broker_name, result.queue.queue_id, result.queue_offset
 
 
-def test_all_that_is_sent_arrives_once_and_equal(cluster: Running, name: str) -> None:
-    with Producer(f"{name}pg", cluster.nameserver) as producer:
+def test_all_that_is_sent_arrives_once_and_equal(any_cluster: Running, name: str) -> None:
+    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
         results, batch = send_all_ways(producer, name)
-        with consuming(cluster, f"{name}g", name) as views:
+        with consuming(any_cluster, f"{name}g", name) as views:
             wait_for(views, 28)
 
     assert sorted(seen_by_steelyard(view) for view in views) == expected(name, "s", SIZES)
@@ -81,10 +81,10 @@ def test_all_that_is_sent_arrives_once_and_equal(cluster: Running, name: str) ->
     assert [by_number[15 + step].message_id for step in range(8)] == batch.message_id.split(",")
 
 
-def test_java_receives_what_steelyard_sends(cluster: Running, peer: Peer, name: str) -> None:
-    with Producer(f"{name}pg", cluster.nameserver) as producer:
+def test_java_receives_what_steelyard_sends(any_cluster: Running, peer: Peer, name: str) -> None:
+    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
         results, _ = send_all_ways(producer, name)
-    peer.ask("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*")
+    peer.ask("consumer", f"{name}c", any_cluster.nameserver, f"{name}g", name, "*")
 
     def events() -> list[dict[str, object]]:
         return [event for event in peer.messages if event["consumer"] == f"{name}c"]
@@ -95,44 +95,44 @@ def test_java_receives_what_steelyard_sends(cluster: Running, peer: Peer, name: 
     assert {result.message_id for result in results} <= {event["id"] for event in events()}
 
 
-def test_steelyard_receives_what_java_sends(cluster: Running, peer: Peer, name: str) -> None:
-    peer.ask("producer", f"{name}p", cluster.nameserver, f"{name}pg")
+def test_steelyard_receives_what_java_sends(any_cluster: Running, peer: Peer, name: str) -> None:
+    peer.ask("producer", f"{name}p", any_cluster.nameserver, f"{name}pg")
     peer.ask("send", f"{name}p", name, "s", 0, 12, 100)
     peer.ask("send", f"{name}p", name, "s", 12, 3, 20_000)
     peer.ask("batch", f"{name}p", name, "s", 15, 8, 300)
     peer.ask("oneway", f"{name}p", name, "s", 23, 5, 50)
     peer.ask("stop", f"{name}p")
-    with consuming(cluster, f"{name}g", name) as views:
+    with consuming(any_cluster, f"{name}g", name) as views:
         wait_for(views, 28)
     assert sorted(seen_by_steelyard(view) for view in views) == expected(name, "s", SIZES)
     assert {view.born_host.rpartition(":")[0] for view in views} == {"127.0.0.1"}
 
 
-def test_tags_select_messages(cluster: Running, name: str) -> None:
-    with Producer(f"{name}pg", cluster.nameserver) as producer:
+def test_tags_select_messages(any_cluster: Running, name: str) -> None:
+    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
         for index in range(12):
             producer.send(message(name, "s", index, 60))
-        with consuming(cluster, f"{name}g", name, "tag0 || tag2") as views:
+        with consuming(any_cluster, f"{name}g", name, "tag0 || tag2") as views:
             wait_for(views, 8)
     numbers = sorted(int(view.properties["number"]) for view in views)
     assert numbers == [0, 2, 3, 5, 6, 8, 9, 11]
 
 
-def test_a_group_goes_on_where_it_stopped(cluster: Running, name: str) -> None:
-    with Producer(f"{name}pg", cluster.nameserver) as producer:
+def test_a_group_goes_on_where_it_stopped(any_cluster: Running, name: str) -> None:
+    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
         for first in (0, 10):
             for index in range(first, first + 10):
                 producer.send(message(name, "s", index, 60))
-            with consuming(cluster, f"{name}g", name) as views:
+            with consuming(any_cluster, f"{name}g", name) as views:
                 wait_for(views, 10)
             numbers = sorted(int(view.properties["number"]) for view in views)
             assert numbers == list(range(first, first + 10))
 
 
-def test_a_waiting_consumer_gets_messages_at_once(cluster: Running, name: str) -> None:
+def test_a_waiting_consumer_gets_messages_at_once(any_cluster: Running, name: str) -> None:
     with (
-        Producer(f"{name}pg", cluster.nameserver) as producer,
-        consuming(cluster, f"{name}g", name) as views,
+        Producer(f"{name}pg", any_cluster.nameserver) as producer,
+        consuming(any_cluster, f"{name}g", name) as views,
     ):
         for first in (0, 8):
             for index in range(first, first + 8):
@@ -140,15 +140,15 @@ def test_a_waiting_consumer_gets_messages_at_once(cluster: Running, name: str) -
             wait_for(views, first + 8, deadline_s=10 if first else 60)
 
 
-def test_a_failed_message_comes_again(cluster: Running, name: str) -> None:
+def test_a_failed_message_comes_again(any_cluster: Running, name: str) -> None:
     seen: list[tuple[int, str]] = []
 
     def fail_once(view: MessageView) -> bool:
         seen.append((view.reconsume_times, view.keys))
         return view.reconsume_times > 0
 
-    consumer = PushConsumer(f"{name}g", cluster.nameserver, fail_once, config=FROM_FIRST)
-    with Producer(f"{name}pg", cluster.nameserver) as producer:
+    consumer = PushConsumer(f"{name}g", any_cluster.nameserver, fail_once, config=FROM_FIRST)
+    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
         for index in range(3):
             producer.send(message(name, "s", index, 60))
     with consumer.subscribe(name):
@@ -156,11 +156,11 @@ def test_a_failed_message_comes_again(cluster: Running, name: str) -> None:
     assert sorted(seen) == [(times, f"s-key-{index}") for times in (0, 1) for index in range(3)]
 
 
-def test_asyncio_twins(cluster: Running, name: str) -> None:
+def test_asyncio_twins(any_cluster: Running, name: str) -> None:
     views: list[MessageView] = []
 
     async def run() -> None:
-        async with steelyard.aio.Producer(f"{name}pg", cluster.nameserver) as producer:
+        async with steelyard.aio.Producer(f"{name}pg", any_cluster.nameserver) as producer:
             for index in range(10):
                 await producer.send(message(name, "s", index, 100))
 
@@ -168,7 +168,7 @@ def test_asyncio_twins(cluster: Running, name: str) -> None:
             views.append(view)
 
         consumer = steelyard.aio.PushConsumer(
-            f"{name}g", cluster.nameserver, listen, config=FROM_FIRST
+            f"{name}g", any_cluster.nameserver, listen, config=FROM_FIRST
         )
         async with consumer.subscribe(name):
             async with asyncio.timeout(60):

@@ -46,6 +46,7 @@ CANONICAL: list[tuple[str, Body]] = [
         ),
     ),
     ("ResetOffsetBody", bodies.ResetOffsetBody({QUEUE_3: 100})),
+    ("BrokerStatsData", bodies.BrokerStatsData(*(bodies.BrokerStatsItem(),) * 3)),
     (
         "ConsumeMessageDirectlyResult",
         bodies.ConsumeMessageDirectlyResult(order=False, consume_result="CR_SUCCESS"),
@@ -101,6 +102,10 @@ READ: list[tuple[str, Body]] = [
             {"cg": bodies.SubscriptionGroupConfig("cg")}, bodies.DataVersion(1, 0)
         ),
     ),
+    (
+        "QueryConsumeTimeSpanBody",
+        bodies.ConsumeTimeSpans((bodies.QueueTimeSpan(QUEUE_3, 0, 0, 0),)),
+    ),
     ("GetConsumerStatusBody", bodies.ConsumerStatusBody({QUEUE_3: 100}, {"cid": {QUEUE_3: 100}})),
     (
         "ConsumerRunningInfo",
@@ -153,6 +158,7 @@ REQUEST_BODIES: dict[int, type[Body]] = {
     42: bodies.LockBatchBody,
     103: bodies.RegisterBrokerBody,
     200: bodies.SubscriptionGroupConfig,
+    220: bodies.ResetOffsetBody,
 }
 RESPONSE_BODIES: dict[int, type[Body]] = {
     28: bodies.KVTable,
@@ -165,7 +171,9 @@ RESPONSE_BODIES: dict[int, type[Body]] = {
     204: bodies.ProducerConnection,
     206: bodies.TopicList,
     208: bodies.ConsumeStats,
+    222: bodies.ResetOffsetBody,
     300: bodies.GroupList,
+    315: bodies.BrokerStatsData,
 }
 
 

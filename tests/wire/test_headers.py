@@ -10,6 +10,7 @@ from steelyard.wire.remoting.headers import Header
 
 REQUESTS: dict[int, type[Header]] = {
     11: headers.PullMessageRequestHeader,
+    12: headers.QueryMessageRequestHeader,
     14: headers.QueryConsumerOffsetRequestHeader,
     15: headers.UpdateConsumerOffsetRequestHeader,
     17: headers.CreateTopicRequestHeader,
@@ -30,13 +31,17 @@ REQUESTS: dict[int, type[Header]] = {
     208: headers.ConsumeStatsRequestHeader,
     215: headers.TopicRequestHeader,
     216: headers.DeleteTopicFromNamesrvRequestHeader,
+    220: headers.ResetOffsetRequestHeader,
+    222: headers.ResetOffsetRequestHeader,
     300: headers.TopicRequestHeader,
     307: headers.ConsumerRunningInfoRequestHeader,
     310: headers.SendMessageRequestHeaderV2,
+    315: headers.ViewBrokerStatsDataRequestHeader,
     322: headers.BrokerIdentityHeader,
 }
 RESPONSES: dict[int, type[Header]] = {
     11: headers.PullMessageResponseHeader,
+    12: headers.QueryMessageResponseHeader,
     14: headers.OffsetResponseHeader,
     30: headers.OffsetResponseHeader,
     310: headers.SendMessageResponseHeader,
@@ -57,7 +62,7 @@ def test_captured_headers_are_read_and_written(captures: list[Any]) -> None:
         for name in written.keys() & frame.ext.keys():
             assert written[name] == frame.ext[name]
         met.add(frame.request)
-    assert met >= {11, 14, 15, 17, 33, 35, 37, 38, 39, 103, 105, 208, 310}
+    assert met >= {11, 12, 14, 15, 17, 33, 35, 37, 38, 39, 103, 105, 208, 220, 222, 310, 315}
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from steelyard.wire.remoting.message import (
     decode_records,
     encode_batch,
     encode_record,
+    record_properties,
     record_size,
 )
 from steelyard.wire.remoting.properties import decode_properties
@@ -179,6 +180,19 @@ def test_round_trip(records: list[dict[str, Any]]) -> None:
             property_bytes=fields["properties"],
             **{name: fields[name] for name in MessageView.__struct_fields__ if name in fields and name != "sys_flag"},
         )  # fmt: skip
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=4))
+def test_properties_are_found_without_the_rest(records: list[dict[str, Any]]) -> None:
+    data = b"".join(encode_record(**fields) for fields in records)
+    position = 0
+    for view in decode_records(data):
+        properties, position = record_properties(data, position)
+        assert properties == view.property_bytes
+    assert position == len(data)
+    for size in range(0, record_properties(data)[1], 7):
+        with pytest.raises(ProtocolError):
+            record_properties(data[:size])
 
 
 @given(st.lists(st.builds(BatchEntry, INT32, st.binary(max_size=50), st.binary(max_size=50))))

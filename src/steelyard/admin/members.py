@@ -1,4 +1,4 @@
-"""mqadmin's commands that ask clients: consumerStatus, producerConnection, getConsumerStatus.
+"""mqadmin's commands that ask clients: consumerStatus, producerConnection, getConsumerStatus; and ours, doctor.
 
 Source: tools/command/{consumer,connection,offset}/*.java, ConsumerRunningInfo.formatString of 4.9.8.
 """
@@ -47,6 +47,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     offsets.add_argument("-g", "--group", required=True, help="consumer group")
     offsets.add_argument("-t", "--topic", required=True, help="topic name")
     offsets.add_argument("-i", "--originClientId", default="", help="only this member")
+
+    doctor = add_asking_command(
+        commands, "doctor", diagnose, "Say what keeps a group from working, and what to change"
+    )
+    doctor.add_argument("-g", "--consumerGroup", required=True, help="consumer group")
 
 
 # -- consumerStatus ----------------------------------------------------------------------------------
@@ -205,3 +210,17 @@ async def member_offsets(admin: Admin, options: argparse.Namespace) -> str:
         for queue, offset in sorted(table[member].items()):
             text += row.format(front(member, 50), queue.broker_name, queue.queue_id, offset)
     return text
+
+
+# -- doctor ------------------------------------------------------------------------------------------
+
+
+async def diagnose(admin: Admin, options: argparse.Namespace) -> str:
+    group = options.consumerGroup.strip()
+    findings = await admin.diagnose(group)
+    if not findings:
+        return f"group {group}: nothing is wrong\n"
+    return "".join(
+        f"{number}. {finding.what}\n   {finding.advice}\n"
+        for number, finding in enumerate(findings, 1)
+    )

@@ -11,7 +11,7 @@ import logging
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -28,6 +28,7 @@ from steelyard.nodes.consumer.contract import (
 )
 from steelyard.nodes.seam import Verdict
 from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, MessageQueue
+from steelyard.wire.remoting.message import MessageView
 
 Hook = Callable[[tuple[MessageQueue, ...]], object]
 """Told of queues that come or go."""
@@ -60,23 +61,19 @@ class Application:
 
     def __init__(self, functions: Functions, *, orderly: bool) -> None:
         self._functions = functions
+        self._listen = functions.batch_listener or _one_by_one(functions.listener)
         self._orderly = orderly
+        self._content = verdict(True, orderly=orderly)
         self._log = logging.getLogger("steelyard.consumer")
 
     def call(self, handed: object) -> object:
         """Call the function that this is for. Whatever it raises comes through."""
+        if type(handed) is ConsumeBatch:  # first and cheap: it is all but every time
+            return self._listen(handed.messages)
         functions = self._functions
         match handed:
-            case ConsumeBatch(messages=messages):
-                if functions.listener is not None:
-                    return functions.listener(messages[0])
-                assert functions.batch_listener is not None
-                return functions.batch_listener(messages)
             case ConsumeDirectly(message=message):
-                if functions.listener is not None:
-                    return functions.listener(message)
-                assert functions.batch_listener is not None
-                return functions.batch_listener((message,))
+                return self._listen((message,))
             case Assigned(queues=queues):
                 return functions.on_assigned and functions.on_assigned(queues)
             case Revoked(queues=queues):
@@ -93,13 +90,10 @@ class Application:
 
     def verdict(self, handed: object, returned: object) -> Verdict:
         """What is to be said after `call` returned that."""
-        match handed:
-            case ConsumeBatch() | ConsumeDirectly():
-                return verdict(returned, orderly=self._orderly)
-            case DescribeThreads():
-                return str(returned)
-            case _:
-                return None
+        if type(handed) is ConsumeBatch or type(handed) is ConsumeDirectly:
+            content = returned is None or returned is True
+            return self._content if content else verdict(returned, orderly=self._orderly)
+        return str(returned) if isinstance(handed, DescribeThreads) else None
 
     def failure(self, handed: object, error: BaseException) -> Verdict:
         """What is to be said after `call`, or what it returned, raised that."""
@@ -119,6 +113,16 @@ class Application:
                 name = type(handed).__name__
                 self._log.error("the hook for %s failed", name, exc_info=error)
                 return None
+
+
+def _one_by_one(listener: Callable[..., object] | None) -> Callable[..., object]:
+    """A listener of single messages as one of batches, which then have one message each."""
+
+    def listen(messages: Sequence[MessageView]) -> object:
+        assert listener is not None
+        return listener(messages[0])
+
+    return listen
 
 
 def describe_threads() -> str:

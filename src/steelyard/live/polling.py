@@ -49,7 +49,6 @@ class Polling:
         )
         self.config = client_config(template, group, nameservers, client_id)
         self.started = False
-        self.has_hooks = self.config.hooks or self.config.queue_changes
         self.on_keep: Callable[[bytes], None] | None = None
         """For the driver, once `make` was called: where a broadcasting consumer's offsets go."""
         self._functions = functions

@@ -76,8 +76,7 @@ def client_config(
 def _default_client_id(template: ClientConfig) -> str:
     """One for each client; but what keeps its offsets on its own disk has to find them again."""
     broadcasting = (
-        isinstance(template, ConsumerConfig)
-        and template.message_model is MessageModel.BROADCASTING
+        isinstance(template, ConsumerConfig) and template.message_model is MessageModel.BROADCASTING
     )
     return stable_client_id() if broadcasting else new_client_id()
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from steelyard.errors import ProtocolError
 from steelyard.groups.sql92.expressions import EvaluationError, Long, Value, compare
 from steelyard.groups.sql92.parser import parse
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "sql92-5.3.3.jsonl"
 
 ALL_AND = "a=3 and b<>4 And c>5 AND d<=4"
 ALL_OR = "a=3 or b<>4 Or c>5 OR d<=4"
@@ -170,6 +175,20 @@ def test_outcomes(text: str, properties: dict[str, str], expected: bool | str | 
     ):  # a = ('x' contains 'true'): the text is read as a Boolean
         expected = True
     assert outcome(text, properties) == expected
+
+
+def test_what_the_classes_of_rocketmq_say_of_random_conditions() -> None:
+    """Each line: condition, properties, and what SelectorParser and evaluate of 5.3.3 made of them."""
+    decode = msgspec.json.Decoder(tuple[str, dict[str, str], str]).decode
+    names = {True: "true", False: "false", None: "null", FAILS: "fails"}
+    lines = GOLDEN.read_bytes().splitlines()
+    assert len(lines) > 1_000
+    for text, properties, expected in map(decode, lines):
+        try:
+            found = names[outcome(text, properties)]
+        except ProtocolError:
+            found = "refused"
+        assert (text, properties, found) == (text, properties, expected)
 
 
 values = st.one_of(

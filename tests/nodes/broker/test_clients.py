@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.nodes.broker.conftest import GROUP, TOPIC, Rig
+from tests.nodes.broker.conftest import GROUP, TOPIC, Rig, pull_ext
 
 from steelyard.config import BrokerConfig
 from steelyard.nodes.broker import clients
@@ -222,6 +222,23 @@ def test_a_queue_is_locked_by_one_client_until_it_lets_go_or_forgets(rig: Rig) -
     assert lock(rig, link, "b", one) == (one,)
     rig.advance(60_001)
     assert lock(rig, link, "a", one, two) == (one, two)
+
+
+def test_an_unlock_ends_what_the_member_still_waits_for_on_the_queue(rig: Rig) -> None:
+    """Otherwise the next message would go to the old owner as well, for nothing."""
+    old, new = rig.connect(), rig.connect()
+    rig.send(old)
+    for link, client in ((old, "a"), (new, "b")):
+        rig.beat(link, client, TOPIC)
+    pulls = [rig.post(link, RequestCode.PULL_MESSAGE, pull_ext(1)) for link in (old, new)]
+    other = rig.post(old, RequestCode.PULL_MESSAGE, pull_ext(0, queueId=1))
+    queue = MessageQueue(TOPIC, "broker-a", 0)
+    rig.ask(old, RequestCode.UNLOCK_BATCH_MQ, body=LockBatchBody(GROUP, "a", (queue,)))
+    ended = rig.reply_to(old, pulls[0])
+    assert ended is not None
+    assert (ended.code, ended.ext["nextBeginOffset"]) == (ResponseCode.PULL_NOT_FOUND, "1")
+    assert rig.reply_to(new, pulls[1]) is None
+    assert rig.reply_to(old, other) is None
 
 
 def test_a_client_that_says_good_bye_leaves_no_lock_behind_one_that_is_cut_off_does(

@@ -32,8 +32,9 @@ def link(rig: Rig) -> int:
     return link
 
 
-def test_messages_come_from_the_offset_on(rig: Rig, link: int) -> None:
-    answer = rig.ask(link, PULL, pull_ext(3, maxMsgNums=4))
+@pytest.mark.parametrize("code", [PULL, RequestCode.LITE_PULL_MESSAGE])
+def test_messages_come_from_the_offset_on(rig: Rig, link: int, code: RequestCode) -> None:
+    answer = rig.ask(link, code, pull_ext(3, maxMsgNums=4))
     assert bodies(answer) == [b"3", b"4", b"5", b"6"]
     assert answer.remark == "FOUND"
     assert answer.ext == {

@@ -200,6 +200,12 @@ def test_a_bad_batch_is_refused_whole(body: bytes) -> None:
     assert rig.messages(TOPIC) == []
 
 
+def test_a_delay_of_zero_is_none(rig: Rig) -> None:
+    """Java writes the property when its `setDelayTimeLevel(0)` is called."""
+    body = encode_batch([BatchEntry(0, b"x", b"DELAY\x010\x02")])
+    assert rig.ask(rig.connect(), BATCH, send_ext(m="true"), body).code == ResponseCode.SUCCESS
+
+
 def test_a_batch_wakes_a_pull_with_all_of_it(rig: Rig) -> None:
     link = rig.connect()
     rig.send(link, b"before")

@@ -22,6 +22,7 @@ from steelyard.nodes.seam import (
     Hand,
     Handled,
     Hang,
+    Keep,
     Node,
     Opened,
     Received,
@@ -250,6 +251,7 @@ class Rig:
         self.answers: dict[int, object] = {}
         self.hands: list[Hand] = []
         self.tells: list[Tell] = []
+        self.kept: list[bytes] = []
         self.timers: dict[Hashable, int] = {}
         self.links: dict[int, str] = {}
         self._queue: deque[Event] = deque()
@@ -302,6 +304,8 @@ class Rig:
                     self.answers[call_id] = result
                 case Hand():
                     self.hands.append(effect)
+                case Keep(data=data):
+                    self.kept.append(data)
                 case Tell():
                     self.tells.append(effect)
                 case _:

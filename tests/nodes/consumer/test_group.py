@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
+from typing import NamedTuple
 
 from tests.nodes.consumer.conftest import START, batch_of
 
@@ -44,11 +45,22 @@ from steelyard.types import (
     SendResult,
     Subscription,
 )
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.ids import UniqueIds
 
 
+class Busy(NamedTuple):
+    """Key of a timer: a listener is done then."""
+
+    ticket: int
+
+
 class Town:
-    """Nodes by address; links are pairs of numbers; everything sent arrives in order and at once."""
+    """Nodes by address; links are pairs of numbers; everything sent arrives in order and at once.
+
+    A listener takes `listen_ms` for a batch; one of `busy` never ends.
+    """
 
     def __init__(self) -> None:
         self.now = START
@@ -57,6 +69,9 @@ class Town:
         self.consumed: list[tuple[str, MessageQueue, int]] = []
         self.bodies: list[bytes] = []
         self.busy: set[str] = set()
+        self.deaf: set[str] = set()
+        """Hear no notifications."""
+        self.listen_ms = 0
         self._far: dict[tuple[str, int], tuple[str, int]] = {}
         self._timers: dict[tuple[str, object], int] = {}
         self._queue: deque[tuple[str, Event]] = deque()
@@ -96,7 +111,8 @@ class Town:
             at, _, (address, key) = min(due)
             del self._timers[address, key]
             self.now = max(self.now, at)
-            self._queue.append((address, Due(key)))
+            event = _done(key.ticket) if isinstance(key, Busy) else Due(key)
+            self._queue.append((address, event))
             self.settle()
         self.now = end
 
@@ -114,7 +130,7 @@ class Town:
                     self._dial(address, peer)
                 case Send(link=link, message=message):
                     far = self._far.get((address, link))
-                    if far is not None:
+                    if far is not None and not (far[0] in self.deaf and _notifies(message)):
                         self._queue.append((far[0], Received(far[1], message)))
                 case Hang(link=link, reason=reason):
                     far = self._hang(address, link)
@@ -138,7 +154,10 @@ class Town:
         batch = batch_of(hand)
         self.consumed += [(address, batch.queue, m.queue_offset) for m in batch.messages]
         self.bodies += [m.body for m in batch.messages]
-        self._queue.append((address, Handled(hand.ticket, ConsumeStatus.CONSUME_SUCCESS)))
+        if self.listen_ms:
+            self._timers[address, Busy(hand.ticket)] = self.now + self.listen_ms
+        else:
+            self._queue.append((address, _done(hand.ticket)))
 
     def _dial(self, address: str, peer: str) -> None:
         if peer not in self.nodes:
@@ -157,9 +176,21 @@ class Town:
         return far
 
 
+def _done(ticket: int) -> Handled:
+    return Handled(ticket, ConsumeStatus.CONSUME_SUCCESS)
+
+
+def _notifies(message: object) -> bool:
+    return isinstance(message, Command) and message.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+
+
 class Cluster(Town):
-    def __init__(self) -> None:
+    """A nameserver, two brokers, a producer of topic T, and members of group g that read `topics`."""
+
+    def __init__(self, *topics: str, **settings: object) -> None:
         super().__init__()
+        self.topics = topics or ("T",)
+        self.settings = settings
         self.disks = {"127.0.0.1:1": MemoryDisk(), "127.0.0.1:2": MemoryDisk()}
         self.add("127.0.0.1:9876", NameserverNode(NameserverConfig()))
         for address in self.disks:
@@ -177,20 +208,22 @@ class Cluster(Town):
         self.add(address, BrokerNode(config, store, random.Random(2)))
 
     def join(self, name: str) -> None:
-        config = ConsumerConfig(
-            nameservers=("127.0.0.1:9876",),
-            group="g",
-            client_id=name,
-            subscriptions=(Subscription("T"),),
-            consume_from=ConsumeFrom.FIRST_OFFSET,
-            consume_batch=4,
-        )
+        values = {
+            "nameservers": ("127.0.0.1:9876",),
+            "group": "g",
+            "client_id": name,
+            "subscriptions": tuple(Subscription(topic) for topic in self.topics),
+            "consume_from": ConsumeFrom.FIRST_OFFSET,
+            "consume_batch": 4,
+        } | self.settings
+        config = ConsumerConfig(**values)  # type: ignore[arg-type]
         self.add(name, ConsumerNode(config, random.Random(3)))
 
     def send(self, count: int) -> None:
         for _ in range(count):
             body = f"message {len(self.sent)}".encode()
-            result = self.answers[self.ask("p", SendMessages((Message("T", body),)))]
+            topic = self.topics[len(self.sent) % len(self.topics)]
+            result = self.answers[self.ask("p", SendMessages((Message(topic, body),)))]
             assert isinstance(result, SendResult), result
             self.sent.append(body)
 
@@ -221,7 +254,7 @@ def test_a_group_grows_and_shrinks_and_nothing_is_lost_or_read_twice() -> None:
         town.send(20)
     assert spread(town.held("c1", "c2", "c3")) == [3, 3, 2]
     stop = town.ask("c2", Stop())
-    town.advance(50)  # a pull that carries a commit may still be on its way
+    town.advance(200)  # a commit may still be on its way
     assert town.answers[stop] is None
     town.advance(2_000)
     assert spread(town.held("c1", "c3")) == [4, 4]

@@ -169,6 +169,20 @@ def test_a_member_that_no_broker_lists_gives_up_and_says_again_who_it_is() -> No
     assert group.state().held == queues("T", "a", 0, 1)
 
 
+def test_a_client_id_that_two_clients_use_is_told_once() -> None:
+    group = Group()
+    group.a.script[38] = group.b.script[38] = lambda command: reply(
+        body=b'{"consumerIdList":["c1","c2","c1"]}'
+    )
+    rig = group.start()
+    rig.advance(60_000)
+    told = [tell.text for tell in rig.tells if tell.level == "WARNING"]
+    assert told == [
+        "group g has another client with the id c1: both read the same queues and leave others"
+        " unread; set another client_id"
+    ]
+
+
 def test_a_new_broker_gets_a_heartbeat_and_its_queues_are_taken() -> None:
     group = Group()
     group.ns.add("T", group.a, queues=2)
@@ -344,12 +358,12 @@ def test_wrong_settings_are_told_at_once(wrong: dict[str, object]) -> None:
         Group(**wrong)  # type: ignore[arg-type]
 
 
-def test_what_brokers_ask_of_it_is_refused_politely() -> None:
+def test_what_brokers_ask_of_others_is_refused_politely() -> None:
     group = Group()
     rig = group.start()
     rig.sent.clear()
-    rig.push(group.a, Command(code=307, opaque=78))
-    rig.push(group.a, Command(code=220, opaque=79, flag=2))
+    rig.push(group.a, Command(code=326, opaque=78))
+    rig.push(group.a, Command(code=39, opaque=79, flag=2))
     assert [(c.code, c.opaque, c.flag) for _, c in rig.sent] == [(3, 78, 1)]
 
 

@@ -37,7 +37,7 @@ from steelyard.nodes.consumer.questions import Committed, FetchQueues, MaxOffset
 from steelyard.nodes.seam import Handled
 from steelyard.types import ConsumeFrom, ExpressionType, MessageQueue, Subscription
 from steelyard.wire.remoting import fastjson
-from steelyard.wire.remoting.bodies import HeartbeatData
+from steelyard.wire.remoting.bodies import ConsumerStatusBody, HeartbeatData, ResetOffsetBody
 from steelyard.wire.remoting.command import Command
 
 Q0, Q1 = queues("T", "a", 0, 1)
@@ -397,6 +397,18 @@ def test_a_seek_is_committed_like_a_poll() -> None:
     assert manual.committed() == 6
 
 
+def test_what_is_read_again_after_a_seek_is_done_at_the_commit() -> None:
+    bench = Bench(auto_commit=False, clean_handover=True)
+    bench.rig.publish(bench.a, "T", 1, 6)
+    bench.poll()
+    bench.ask(Commit())
+    bench.ask(Seek(Q1, 2))
+    assert len(bench.poll()) == 4
+    bench.ask(Commit())
+    bench.join("c1", "c2")
+    assert bench.state().held == (Q0,)
+
+
 def test_a_seek_whose_broker_does_not_tell_the_ends_fails() -> None:
     bench = Bench()
     bench.a.script[30] = lambda command: reply(1, "broken")
@@ -631,6 +643,29 @@ def test_assigned_queues_are_held_without_a_group() -> None:
     assert bench.poll() == [(1, 2)]
 
 
+def test_a_queue_can_be_sought_as_soon_as_it_is_assigned() -> None:
+    bench = Bench(subscribe=False)
+    bench.a.fill("T", 0, 5)
+    bench.a.script[14] = lambda command: None
+    bench.ns.script[105] = lambda command: None
+    call = bench.rig.ask(Assign((Q0,)))
+    assert call not in bench.rig.answers
+    (question,) = bench.rig.to(bench.ns, 105)
+    bench.rig.answer(bench.ns, question, bench.ns.route(question))
+    assert bench.rig.answers[call] is None
+    assert bench.pulls() == []
+    assert bench.ask(Seek(Q0, 3)) is None
+    assert bench.poll() == [(0, 3), (0, 4)]
+
+
+def test_a_stop_ends_an_assignment_that_waits() -> None:
+    bench = Bench(subscribe=False)
+    bench.ns.script[105] = lambda command: None
+    call = bench.rig.ask(Assign((Q0,)))
+    bench.rig.ask(Stop())
+    error(bench.rig.answers[call], ClosedError)
+
+
 def test_assigned_queues_wait_for_the_route_of_their_topic() -> None:
     bench = Bench(subscribe=False, start=False)
     route = bench.ns.routes.pop("T")
@@ -666,6 +701,39 @@ def test_what_brokers_know() -> None:
     assert bench.ask(OffsetForTimestamp(Q0, START)) == 1
     assert bench.ask(FetchQueues("T")) == (Q0, Q1)
     error(bench.ask(FetchQueues("Nothing")), RouteError)
+
+
+def test_what_operators_are_told() -> None:
+    """307, 221 and 309: the consumer polls, is as far as it committed, and has no listener."""
+    bench = Bench(auto_commit=False)
+    bench.rig.publish(bench.a, "T", 0, 3)
+    bench.poll(2)
+    bench.ask(Commit({Q0: 1}))
+    link = {"consumerGroup": "g", "clientId": "c1"}
+    requests = [
+        Command(307, opaque=1, ext=link),
+        Command(221, opaque=2, ext={"topic": "T", "group": "g"}),
+        Command(309, opaque=3, ext=link | {"msgId": "x"}, body=bench.a.logs["T", 0][0]),
+    ]
+    for request in requests:
+        bench.rig.push(bench.a, request)
+    info, status, directly = (command for _, command in bench.rig.sent[-3:])
+    assert b'"PROP_CONSUME_TYPE":"CONSUME_ACTIVELY"' in info.body
+    assert b'"commitOffset":1' in info.body
+    assert fastjson.read(ConsumerStatusBody, status.body).message_queue_table == {Q0: 1}
+    assert (directly.code, directly.remark) == (1, "consumer group g polls: it has no listener")
+
+
+def test_a_reset_by_an_operator_is_followed_and_committed() -> None:
+    for auto_commit in (True, False):
+        bench = Bench(auto_commit=auto_commit)
+        bench.rig.publish(bench.a, "T", 0, 9)
+        bench.poll(4)
+        body = fastjson.write(ResetOffsetBody({Q0: 7}))
+        ext = {"topic": "T", "group": "g", "timestamp": "0", "isForce": "true"}
+        bench.rig.push(bench.a, Command(220, opaque=5, flag=2, ext=ext, body=body))
+        assert bench.committed() == 7
+        assert bench.poll() == [(0, 7), (0, 8)]
 
 
 def test_a_stop_does_not_consume_the_last_poll_and_waits_for_nobody() -> None:

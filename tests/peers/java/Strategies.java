@@ -13,7 +13,10 @@ import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueByMachi
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueConsistentHash;
 import org.apache.rocketmq.common.message.MessageQueue;
 
-/** Apache's allocation strategies by the names that they give themselves. A room is what stands before the @ of a name. */
+/**
+ * Apache's allocation strategies by the names that they give themselves. Where a room is
+ * not given as ROOM@BROKER it is what stands before the first - of a name.
+ */
 final class Strategies {
     private Strategies() {
     }
@@ -34,12 +37,12 @@ final class Strategies {
                 return new AllocateMachineRoomNearby(named("AVG"), new AllocateMachineRoomNearby.MachineRoomResolver() {
                     @Override
                     public String brokerDeployIn(MessageQueue queue) {
-                        return queue.getBrokerName().split("@")[0];
+                        return queue.getBrokerName().split("-")[0];
                     }
 
                     @Override
                     public String consumerDeployIn(String client) {
-                        return client.split("@")[0];
+                        return client.split("-")[0];
                     }
                 });
             default:

@@ -156,10 +156,27 @@ class Asking:
         return [b.broker_addrs[MASTER_ID] for b in brokers if MASTER_ID in b.broker_addrs]
 
     async def _chosen(self, cluster: str | None, broker: str | None) -> list[str]:
-        """Addresses that a request for a whole cluster, or one broker, goes to."""
-        if (cluster is None) == (broker is None):
+        """Addresses that a request for a whole cluster, or one broker, goes to; for neither, the one cluster there is."""
+        if broker is None:
+            return await self.masters(await self._cluster(cluster))
+        if cluster is not None:
             raise ConfigError("give either the name of a cluster or the address of a broker")
-        return [check_address(broker)] if broker is not None else await self.masters(cluster or "")
+        return [check_address(broker)]
+
+    async def _cluster(self, given: str | None) -> str:
+        """The cluster of this name, or the only one there is."""
+        if given is not None:
+            return given
+        names = sorted((await self.clusters()).cluster_addr_table)
+        if len(names) != 1:
+            raise ConfigError(f"which cluster? the nameserver knows: {', '.join(names) or 'none'}")
+        return names[0]
+
+    async def _route_or_none(self, topic: str) -> TopicRouteData | None:
+        try:
+            return await self.route(topic)
+        except RouteError:
+            return None
 
     async def _group_route(self, group: str) -> TopicRouteData:
         try:

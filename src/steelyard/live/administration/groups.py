@@ -54,7 +54,10 @@ class Groups(Topics):
         cluster: str | None = None,
         broker: str | None = None,
     ) -> tuple[str, ...]:
-        """Create a group, or change its settings, on every master of a cluster or on one broker; those it is on now."""
+        """Create a group, or change its settings, on every master of a cluster or on one broker; those it is on now.
+
+        `cluster` need not be given where there is only one.
+        """
         addresses = await self._chosen(cluster, broker)
         body = fastjson.write(config)
         for address in addresses:
@@ -71,7 +74,8 @@ class Groups(Topics):
     ) -> tuple[str, ...]:
         """Forget a group's settings, and with `clean_offsets` where it was; the brokers that did.
 
-        Of a whole cluster its retry and dead-letter topics are deleted, too.
+        Of a whole cluster its retry and dead-letter topics are deleted, too. `cluster` need not be given where there is
+        only one.
         """
         addresses = await self._chosen(cluster, broker)
         header = headers.DeleteSubscriptionGroupRequestHeader(
@@ -79,7 +83,7 @@ class Groups(Topics):
         )
         for address in addresses:
             await self.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
-        if cluster is not None:
+        if broker is None:
             for prefix in (RETRY_PREFIX, DLQ_PREFIX):
                 await self.delete_topic(prefix + group, cluster)
         return tuple(addresses)

@@ -101,7 +101,7 @@ class Messages(Groups):
             # Indexes find by hash, so that other topics' messages may be among them.
             views = decode_records(reply.body, name)
             found += [view for view in views if view.topic == header.topic]
-        return sorted(found, key=lambda view: view.store_timestamp)
+        return sorted(found, key=lambda v: (v.store_timestamp, v.broker_name, v.physical_offset))
 
     async def track(self, message: MessageView) -> list[MessageTrack]:
         """What became of a message in each group that reads its topic, by what the groups have committed."""

@@ -121,25 +121,35 @@ class Resets(Groups, Brokers):
         if reach is None or not reach.min_offset <= offset <= reach.max_offset:
             has = "no such queue" if reach is None else f"{reach.min_offset} to {reach.max_offset}"
             raise ConfigError(f"offset {offset} of {queue} is not there; the broker has {has}")
-        if not await self._online(address, group):
-            stats = await self._stats_at(address, group, queue.topic)
-            known = stats.offset_table.get(queue)
-            await self._commit(address, group, queue, offset)
-            before = None if known is None else known.consumer_offset
-            return QueueReset(queue, offset, before, reach.max_offset)
         config = await self.broker_config(address)
-        if not any(config.get(name) == "true" for name in RESETS_OF_ONE_QUEUE):
+        understood = any(config.get(name) == "true" for name in RESETS_OF_ONE_QUEUE)
+        online = await self._online(address, group)
+        if online and not understood:
             raise ConfigError(
                 f"broker {queue.broker_name} cannot move a single queue while group {group} is online;"
                 " stop its members first, or reset by timestamp"
             )
-        # 5.x commits nothing by itself before the next pull.
+        known = (await self._stats_at(address, group, queue.topic)).offset_table.get(queue)
         await self._commit(address, group, queue, offset)
+        if understood:
+            await self._tell_of_queue(address, group, queue, offset)
+        if online:
+            return QueueReset(queue, offset)
+        before = None if known is None else known.consumer_offset
+        return QueueReset(queue, offset, before, reach.max_offset)
+
+    async def _tell_of_queue(
+        self, address: str, group: str, queue: MessageQueue, offset: int
+    ) -> None:
+        """Have a broker move the queue's reader as well; one of 5.x may have ignored the commit for an older reset."""
         header = headers.ResetOffsetRequestHeader(
             group=group, topic=queue.topic, timestamp=0, queue_id=queue.queue_id, offset=offset
         )
-        await self.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-        return QueueReset(queue, offset)
+        try:
+            await self.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        except BrokerError as error:
+            if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise  # a group without members or settings has its offset by now
 
     async def _online(self, address: str, group: str) -> bool:
         """Whether a broker sees members of the group."""

@@ -87,6 +87,7 @@ class Topics(Asking):
     ) -> tuple[str, ...]:
         """Create a topic, or change it, on every master of a cluster or on the broker at an address; those it is on now.
 
+        `cluster` need not be given where there is only one.
         `queues` per broker; `write_queues` where fewer or more of them are written than read, as on the way to
         another number. `perm`: 2 write, 4 read, 6 both.
         """
@@ -105,8 +106,12 @@ class Topics(Asking):
             await self.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         return tuple(addresses)
 
-    async def delete_topic(self, topic: str, cluster: str) -> None:
-        """Delete a topic with its messages from all brokers of a cluster, then from the nameservers."""
+    async def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Delete a topic with its messages from all brokers of a cluster, then from the nameservers.
+
+        `cluster` need not be given where there is only one.
+        """
+        cluster = await self._cluster(cluster)
         header = headers.TopicRequestHeader(topic=topic)
         for address in await self.masters(cluster):
             await self.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from steelyard.live.administration.doctor import Doctor
 from steelyard.live.administration.messages import Messages
 from steelyard.live.administration.resets import Resets
 
 
-class Admin(Resets, Messages):
+class Admin(Resets, Messages, Doctor):
     """Looks after a cluster, from asyncio: everything that mqadmin's commands ask and tell, as typed methods.
 
     >>> async with Admin("127.0.0.1:9876") as admin:                   # doctest: +SKIP

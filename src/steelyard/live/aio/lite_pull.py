@@ -91,8 +91,7 @@ class LitePullConsumer(Polling):
         )
         self._runners = Runners(self._driver, application)
         self._driver.start()
-        if self.has_hooks:
-            self._runners.resize(1)
+        self._runners.resize(1)
         if assign is not None:
             await self._driver.ask(assign)
         return self

@@ -135,6 +135,7 @@ class Admin:
     consume_stats = _blocking(AsyncAdmin.consume_stats)
     time_spans = _blocking(AsyncAdmin.time_spans)
     reset_offset = _blocking(AsyncAdmin.reset_offset)
+    diagnose = _blocking(AsyncAdmin.diagnose)
 
     # -- messages ----------------------------------------------------------------------------------
 

@@ -110,9 +110,8 @@ class LitePullConsumer(Polling):
         """Join the group, or begin to read the assigned queues. `with` does it."""
         node, application, assign = self.make()
         running = Running(node, "consumer", self._on_hand, on_keep=self.on_keep, tls=self._tls)
-        if self.has_hooks:
-            name = f"steelyard-{self.config.group}"
-            self._workers = Workers(1, work_for(application, running), name)
+        name = f"steelyard-{self.config.group}"
+        self._workers = Workers(1, work_for(application, running), name)
         self._running = running
         running.start()
         if assign is not None:

@@ -88,9 +88,7 @@ class PushConsumer(Pushing):
     def start(self) -> Self:
         """Join the group. `with` does it."""
         node, application = self.make()
-        running = Running(
-            node, "consumer", self._on_hand, on_keep=self.on_keep, tls=self._tls
-        )
+        running = Running(node, "consumer", self._on_hand, on_keep=self.on_keep, tls=self._tls)
         work = work_for(application, running)
         name = f"steelyard-{self.config.group}"
         self._workers = Workers(self.config.consume_threads, work, name)

@@ -5,7 +5,7 @@
 | 34 | heartbeat of a client with all its groups | makes `%RETRY%group`; notifies (40) groups that changed |
 | 35 | a client leaves a group | notifies the group |
 | 38 | the members of a group | 1 where there are none |
-| 41, 42 | lock, unlock queues for ordered consumption | 41: the queues held |
+| 41, 42 | lock, unlock queues; 42 ends the member's waiting pulls of them | 41: the queues held |
 | 203, 204 | the connections of a consumer, producer group | 206, 1 where there are none |
 
 Differences from RocketMQ: see `groups.registry`.
@@ -25,6 +25,7 @@ from steelyard.groups.subscriptions import subscribe
 from steelyard.nodes.broker.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.door import Peer, reply
 from steelyard.nodes.broker.ledger import Ledger
+from steelyard.nodes.broker.pull import Pulls
 from steelyard.nodes.broker.registration import Registration
 from steelyard.nodes.broker.topics import Topics, check_group, retry_topic
 from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
@@ -58,6 +59,7 @@ class Clients:
         topics: Topics,
         registration: Registration,
         ledger: Ledger,
+        pulls: Pulls,
     ) -> None:
         self._config = config
         self._registry = registry
@@ -65,6 +67,7 @@ class Clients:
         self._topics = topics
         self._registration = registration
         self._ledger = ledger
+        self._pulls = pulls
         self._locks = QueueLocks(config.lock_expiry_ms)
         self._opaque = 0
 
@@ -187,8 +190,12 @@ class Clients:
         return reply(request, body=fastjson.write(LockBatchResponseBody(tuple(held))))
 
     def unlock(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        """Whoever lets a queue go reads no more of it: its waiting pulls end, lest messages go to it for nothing."""
         body = fastjson.read(LockBatchBody, request.body)
         self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
+        for queue in body.mq_set:
+            place = (queue.topic, queue.queue_id)
+            self._pulls.end(peer.link, body.consumer_group, place, now, effects)
         return reply(request)
 
     # -- invariants ------------------------------------------------------------------------------

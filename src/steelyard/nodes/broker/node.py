@@ -143,7 +143,13 @@ class BrokerNode:
             self._durability,
         )
         self._clients = Clients(
-            config, self._registry, self._groups, self._topics, self._registration, self._ledger
+            config,
+            self._registry,
+            self._groups,
+            self._topics,
+            self._registration,
+            self._ledger,
+            self._pulls,
         )
         self._relays = Relays(config, self._registry, store)
         self._queries = Queries(store, self._durability)
@@ -219,6 +225,7 @@ class BrokerNode:
             code.SEND_REPLY_MESSAGE: self._replies.send,
             code.SEND_REPLY_MESSAGE_V2: self._replies.send_v2,
             code.PULL_MESSAGE: self._pulls.pull,
+            code.LITE_PULL_MESSAGE: self._pulls.pull,
             code.CHECK_CLIENT_CONFIG: filters.check_client,
             code.QUERY_CONSUMER_OFFSET: offsets.query,
             code.UPDATE_CONSUMER_OFFSET: offsets.commit,

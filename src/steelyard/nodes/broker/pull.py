@@ -1,4 +1,4 @@
-"""11 PULL_MESSAGE: messages of one queue from an offset on, at once or when there are some.
+"""11 PULL_MESSAGE, 361 LITE_PULL_MESSAGE (the same, from lite pull consumers of 5.x): messages of one queue from an offset on, at once or when there are some.
 
 Checks, in RocketMQ's order, with the code each gives: the group may consume (16) · the topic exists (17) and may be
 read (16) · the queue is there (29) · the subscription comes with the pull (`PullFlag.SUBSCRIPTION`), or else
@@ -31,7 +31,7 @@ from steelyard.nodes.broker.ledger import Delivery, Ledger
 from steelyard.nodes.broker.offsets import Offsets
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.broker.topics import PERM_READ, Topics
-from steelyard.nodes.seam import Effect, Send
+from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.store.log import Slice
 from steelyard.store.store import Store
 from steelyard.wire.remoting import headers
@@ -115,6 +115,14 @@ class Pulls:
         effects.extend(
             Send(pull.peer.link, self._attempt(pull, now)) for pull in self.holds.due(now)
         )
+
+    def end(
+        self, link: Link, group: str, queue: tuple[str, int], now: int, effects: list[Effect]
+    ) -> None:
+        """Answer what a member still waits for on a queue (topic, id) that it has let go."""
+        for serial, pull in list((self.holds.of_queue(*queue) or {}).items()):
+            if pull.peer.link == link and pull.group == group:
+                effects.append(Send(link, self._attempt(self.holds.remove(serial), now)))
 
     def topic_deleted(self, topic: str, effects: list[Effect]) -> None:
         """Tell those who wait that they wait for nothing."""

@@ -9,6 +9,8 @@ Source: store/schedule/ScheduleMessageService.java; levels: MessageStoreConfig.m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from steelyard.errors import StorageError
 from steelyard.nodes.broker.topics import SCHEDULE_QUEUES, SCHEDULE_TOPIC, Topics
 from steelyard.nodes.broker.writer import Draft, Writer
@@ -28,6 +30,12 @@ BATCH_MAX = 200
 """Most messages delivered per event."""
 
 DISK_RETRY_MS = 1_000
+
+
+def delay_level(properties: Mapping[str, str]) -> int:
+    """The level that a message's property DELAY asks for, 0 for none."""
+    text = properties.get(props.DELAY, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else 0
 
 
 class Schedule:

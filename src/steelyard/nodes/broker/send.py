@@ -22,7 +22,7 @@ from steelyard.nodes.broker.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.door import FAQ, Peer, reply
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.registration import Registration
-from steelyard.nodes.broker.schedule import Schedule
+from steelyard.nodes.broker.schedule import Schedule, delay_level
 from steelyard.nodes.broker.topics import (
     HALF_TOPIC,
     NO_SENDING,
@@ -52,7 +52,8 @@ DLQ_QUEUES = 1
 
 TIMER_PROPERTIES = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
 
-_NOT_IN_BATCHES = frozenset((props.DELAY, *TIMER_PROPERTIES))
+_NO_DELAY = frozenset((None, "0"))
+"""DELAY of a message to be delivered at once: Java writes 0 when it is told a level of 0."""
 
 _WAIT = f"{props.WAIT}\x01true\x02"
 _NO_WAIT = f"{props.WAIT}\x01false\x02"
@@ -175,7 +176,12 @@ class Sends:
                 properties += "\x02"
             if "DELAY" in properties or "TIMER_" in properties or "TRAN_MSG" in properties:
                 found = props.decode_properties(properties)
-                if found.keys() & _NOT_IN_BATCHES or found.get(props.TRAN_MSG) == "true":
+                delayed = found.get(props.DELAY) not in _NO_DELAY
+                if (
+                    delayed
+                    or not found.keys().isdisjoint(TIMER_PROPERTIES)
+                    or found.get(props.TRAN_MSG) == "true"
+                ):
                     return self._illegal(request, "a batch must not hold delays or transactions")
             wait = wait and _NO_WAIT not in properties
             if _CLUSTER in properties:
@@ -255,8 +261,7 @@ class Sends:
         """Topic, queue and properties of a message that is delayed or retried, or the reply that refuses it."""
         properties = props.decode_properties(header.properties)
         topic = header.topic
-        text = properties.get(props.DELAY, "0")
-        level = int(text) if text.isdecimal() and len(text) < 10 else 0
+        level = delay_level(properties)
         if any(name in properties for name in TIMER_PROPERTIES):
             return self._illegal(
                 request, "this broker delays by level (property DELAY), not by time (TIMER_*)"

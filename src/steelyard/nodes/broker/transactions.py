@@ -26,10 +26,7 @@ TransactionalMessageBridge.java, broker/transaction/AbstractTransactionalMessage
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from enum import Enum
-
-import msgspec
+from collections.abc import Mapping
 
 from steelyard.config import BrokerConfig
 from steelyard.errors import StorageError
@@ -37,17 +34,16 @@ from steelyard.groups.registry import Registry
 from steelyard.nodes.broker.door import Peer, reply
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.open_transactions import OpenTransactions, Row
-from steelyard.nodes.broker.schedule import Schedule
+from steelyard.nodes.broker.operations import Operations, Outcome, Target
+from steelyard.nodes.broker.schedule import Schedule, delay_level
 from steelyard.nodes.broker.topics import (
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
-    OP_TOPIC,
     SCHEDULE_TOPIC,
     Topics,
 )
 from steelyard.nodes.broker.writer import Draft, Writer
 from steelyard.nodes.seam import Effect, Send, SetTimer, Tell
-from steelyard.store.segment import POSITION_BITS
 from steelyard.store.store import Store
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting import properties as props
@@ -64,48 +60,14 @@ ASK_BATCH_MAX = 200
 
 DISK_RETRY_MS = 1_000
 
-_READ_MESSAGES = 1_000
-_READ_BYTES = 1024 * 1024
-
-# Properties of operations. RocketMQ's have the body and the tag only.
-REMOVE_TAG = "d"
-OUTCOME = "OUTCOME"
-ADDRESS = "ADDRESS"
-
 _TRANSACTION_BITS = int(SysFlag.TRANSACTION_ROLLBACK)
 _COMMITTED = int(SysFlag.TRANSACTION_COMMIT)
-
-
-class Outcome(Enum):
-    """How a transaction ends."""
-
-    COMMIT = "COMMIT"
-    ROLLBACK = "ROLLBACK"
-    GIVEN_UP = "GIVEN_UP"
 
 
 _OUTCOMES = {
     int(SysFlag.TRANSACTION_COMMIT): Outcome.COMMIT,
     int(SysFlag.TRANSACTION_ROLLBACK): Outcome.ROLLBACK,
 }
-
-
-class _Target(msgspec.Struct, frozen=True):
-    """Where the message of a transaction that ends goes to."""
-
-    topic: str
-    queue_id: int
-    draft: Draft
-
-
-class _Operation(msgspec.Struct, frozen=True):
-    """One entry of the op topic. `address`: of the message published, -1 for none."""
-
-    half_offset: int
-    outcome: Outcome
-    topic: str
-    queue_id: int
-    address: int
 
 
 class Transactions:
@@ -129,7 +91,7 @@ class Transactions:
         self._schedule = schedule
         self._durability = durability
         self._half_log = store.create_log(HALF_TOPIC, 0)
-        self._op_log = store.create_log(OP_TOPIC, 0)
+        self._operations = Operations(store, writer)
         self._open = OpenTransactions(store.table("transactions"), config.transactions_max)
         self._owed: dict[int, Outcome] = {}
         """By half offset: decided, but the message is not published yet."""
@@ -153,7 +115,7 @@ class Transactions:
     def began(self, offset: int, now: int, effects: list[Effect]) -> None:
         """A half message was stored."""
         ask_at = now + self._config.transaction_timeout_ms
-        self._open.begin(offset, ask_at, self._op_log.max_offset)
+        self._open.begin(offset, ask_at, self._operations.next_offset)
         self._arm(now, effects)
 
     # -- ending ----------------------------------------------------------------------------------
@@ -194,13 +156,13 @@ class Transactions:
         self,
         half: MessageView,
         outcome: Outcome,
-        target: _Target | None,
+        target: Target | None,
         now: int,
         effects: list[Effect],
     ) -> None:
         """Decide an open transaction, and publish. Raises StorageError before it is decided, or owes the message."""
         offset = half.queue_offset
-        self._decide(offset, outcome, target, now, effects)
+        self._operations.write(offset, outcome, target, now, effects)
         self._open.end(offset)
         if target is not None:
             self._owed[offset] = outcome
@@ -211,26 +173,7 @@ class Transactions:
                 raise
             del self._owed[offset]
 
-    def _decide(
-        self,
-        half_offset: int,
-        outcome: Outcome,
-        target: _Target | None,
-        now: int,
-        effects: list[Effect],
-    ) -> None:
-        """Write the operation."""
-        properties = {props.TAGS: REMOVE_TAG, OUTCOME: outcome.value}
-        if target is not None:
-            address = self._writer.next_address(target.topic, target.queue_id)
-            properties[props.REAL_TOPIC] = target.topic
-            properties[props.REAL_QID] = str(target.queue_id)
-            properties[ADDRESS] = str(address)
-        body = str(half_offset).encode()
-        draft = Draft(body, props.encode_properties(properties), self._writer.host, now)
-        self._writer.write(OP_TOPIC, 0, draft, now, effects)
-
-    def _publish(self, target: _Target, now: int, effects: list[Effect]) -> None:
+    def _publish(self, target: Target, now: int, effects: list[Effect]) -> None:
         self._writer.write(target.topic, target.queue_id, target.draft, now, effects)
         if target.topic == SCHEDULE_TOPIC:
             self._schedule.arm(target.queue_id + 1, now, effects)
@@ -241,11 +184,13 @@ class Transactions:
             half = self._half(offset)
             target = None if half is None else self._target(half, outcome)
             if target is not None:  # else its topic was deleted, or its retention ended
-                self._decide(offset, outcome, target, now, effects)  # it gets another address now
+                self._operations.write(
+                    offset, outcome, target, now, effects
+                )  # it gets another address now
                 self._publish(target, now, effects)
             del self._owed[offset]
 
-    def _target(self, half: MessageView, outcome: Outcome) -> _Target | None:
+    def _target(self, half: MessageView, outcome: Outcome) -> Target | None:
         """Where the message goes; None where it goes nowhere."""
         if outcome is Outcome.ROLLBACK:
             return None
@@ -260,12 +205,10 @@ class Transactions:
             if config is None:
                 return None
             queue_id = min(queue_id, max(config.write_queue_nums, config.read_queue_nums) - 1)
-            level = properties.get(props.DELAY, "")
-            if level.isdecimal() and int(level[:9]) > 0:
-                level_number = int(level[:9])
-                topic, queue_id, properties = self._schedule.divert(
-                    topic, queue_id, level_number, properties
-                )
+            level = delay_level(properties)
+            if level:
+                diverted = self._schedule.divert(topic, queue_id, level, properties)
+                topic, queue_id, properties = diverted
         draft = Draft(
             half.stored_body,
             props.encode_properties(properties),
@@ -276,7 +219,7 @@ class Transactions:
             half.reconsume_times,
             half.physical_offset,
         )
-        return _Target(topic, queue_id, draft)
+        return Target(topic, queue_id, draft)
 
     def _half(self, offset: int) -> MessageView | None:
         """The half message, None where its retention ended or a power cut took it."""
@@ -301,7 +244,7 @@ class Transactions:
                     rows.append(row)
                     if half is not None and row.checks > self._open.checks(offset):
                         asked.append((half, row.checks))
-            self._open.keep(rows, self._half_log.max_offset, self._op_log.max_offset)
+            self._open.keep(rows, self._half_log.max_offset, self._operations.next_offset)
         except StorageError as error:
             effects.append(Tell("ERROR", f"transactions wait: {error}"))
             self._open.postpone(offsets, now + DISK_RETRY_MS)
@@ -370,7 +313,9 @@ class Transactions:
     def start(self, now: int, effects: list[Effect]) -> None:
         """Find what is open and what is owed. Call it once, before anything else."""
         half_log = self._half_log
-        operations = {operation.half_offset: operation for operation in self._operations()}
+        operations = {
+            item.half_offset: item for item in self._operations.since(self._open.op_offset)
+        }
         first = max(self._open.half_offset, half_log.min_offset)
         timeout = self._config.transaction_timeout_ms
         rows = [
@@ -381,50 +326,20 @@ class Transactions:
         for offset in self._open.kept():
             if offset in operations or offset >= half_log.max_offset:
                 self._open.end(offset)
-        for operation in operations.values():
-            if self._is_missing(operation):
-                self._owed[operation.half_offset] = operation.outcome
+        for offset, operation in operations.items():
+            half = self._half(offset)
+            if half and self._operations.is_unfinished(operation, half.physical_offset):
+                self._owed[offset] = operation.outcome
         try:
             self._settle(now, effects)
             # After a power cut rows, operations and the progress may speak of half messages that are lost. Their offsets
             # are given again, so nothing of that may be read once more.
-            self._open.keep(rows, half_log.max_offset, self._op_log.max_offset)
+            self._open.keep(rows, half_log.max_offset, self._operations.next_offset)
         except StorageError as error:
             effects.append(Tell("ERROR", f"transactions wait: {error}"))
             for row in rows:
                 self._open.begin(row.offset, row.ask_at, self._open.op_offset)
         self._arm(now, effects)
-
-    def _operations(self) -> Iterator[_Operation]:
-        """The operations since the last progress, in order."""
-        log = self._op_log
-        offset = max(self._open.op_offset, log.min_offset)
-        while offset < log.max_offset:
-            found = log.read(offset, _READ_MESSAGES, _READ_BYTES)
-            offset = found.next_offset
-            for view in decode_records(found.data):
-                yield _Operation(
-                    int(view.body),
-                    Outcome(view.property_of(OUTCOME)),
-                    view.property_of(props.REAL_TOPIC) or "",
-                    int(view.property_of(props.REAL_QID) or 0),
-                    int(view.property_of(ADDRESS) or -1),
-                )
-
-    def _is_missing(self, operation: _Operation) -> bool:
-        """Was the message of an operation not published?"""
-        log = self._store.log(operation.topic, operation.queue_id)
-        half = self._half(operation.half_offset)
-        if operation.address < 0 or log is None or half is None:
-            return False  # a rollback; or its topic was deleted, or the half message is gone
-        if operation.address >> POSITION_BITS != log.log_id:
-            return False  # the topic was deleted meanwhile, and made again
-        if operation.address >= log.next_address:
-            return True
-        entry = self._store.at_address(operation.address)
-        if entry is None:
-            return False  # its retention ended
-        return decode_records(entry)[0].prepared_transaction_offset != half.physical_offset
 
     # -- invariants ------------------------------------------------------------------------------
 

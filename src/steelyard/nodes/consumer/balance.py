@@ -55,6 +55,7 @@ class Balance:
             quotas=even.quotas if by_quota else None,
         )
         self._run = 0
+        self._complained = False
         self._open: set[str] = set()
         self._seen: dict[str, tuple[str, ...]] = {}
         self.members: dict[str, tuple[str, ...]] = {}
@@ -116,6 +117,19 @@ class Balance:
             views.append(View(topic, self._seen.get(topic), queues, optional))
         self.members.update(self._seen)
         return self._rebalancer.decide(views, held, now)
+
+    def complaint(self) -> str | None:
+        """Something that a person should change, told once: Apache's brokers list every connection, so a client
+        id that is listed twice belongs to two clients."""
+        config = self._peers.config
+        twice = any(listed.count(config.client_id) > 1 for listed in self._seen.values())
+        if not twice or self._complained:
+            return None
+        self._complained = True
+        return (
+            f"group {config.group} has another client with the id {config.client_id}: both read the"
+            " same queues and leave others unread; set another client_id"
+        )
 
     def everybody(self) -> frozenset[str]:
         """Whom the last run saw, or where it saw less those before it: members of any topic's list."""

@@ -116,7 +116,7 @@ class ResumeQueues(msgspec.Struct, frozen=True):
 
 class Assign(msgspec.Struct, frozen=True):
     """Call: hold these queues and no others, of a consumer without subscriptions, and pull what the expression
-    wants of them. Answer: None."""
+    wants of them. Answer: None, once the nameserver was asked where they are."""
 
     queues: tuple[MessageQueue, ...]
     expression: str = "*"

@@ -56,10 +56,14 @@ class Held(msgspec.Struct, eq=False):
     """Empty and at offset 0 until PULLING."""
     committed: int = UNKNOWN
     """The offset last sent to the broker and not known to be lost."""
-    committed_at: int = 0
-    """When a commit of its own, which nobody answers, was sent last."""
+    wrote: int = UNKNOWN
+    """The offset of the last commit that did not ride on a pull."""
+    wrote_at: int = 0
+    """When it was sent."""
+    other_at: int = 0
+    """When the last one with another offset was sent."""
     arrived: bool = True
-    """A pull that was sent after that commit has been answered."""
+    """A pull that was sent after both has been answered."""
     address: Address | None = None
     """Where it was last read from: a commit still goes there when the broker has left the routes."""
     pulling: bool = False
@@ -248,6 +252,7 @@ class Holdings:
         self.gone(held, now)
         fresh = self.hold(held.queue, now)
         fresh.announced = held.announced
+        fresh.paused = held.paused
         fresh.holding.move(State.ACQUIRING, now)
         self.begin(self._known(fresh, offset, UNKNOWN), now)
         if fresh.agreed is not None:
@@ -267,10 +272,16 @@ class Holdings:
         offset = held.committable
         if held.address is None or offset < 0 or (news_only and offset == held.committed):
             return []
-        held.committed = offset
-        held.committed_at = now
-        held.arrived = False
+        self.wrote(held, offset, now)
         return self._offsets.write(held.queue, held.address, offset)
+
+    def wrote(self, held: Held, offset: int, now: int) -> None:
+        """A commit goes out that does not ride on a pull."""
+        if held.wrote not in (UNKNOWN, offset):
+            held.other_at = held.wrote_at
+        held.committed = held.wrote = offset
+        held.wrote_at = now
+        held.arrived = False
 
     def commit_all(self, now: int) -> list[Effect]:
         return [effect for held in self._held.values() for effect in self.commit(held, now)]
@@ -279,16 +290,21 @@ class Holdings:
         """A pull with another commit than the last one is not answered: it is held, or under way."""
         return held.pulling and held.carried not in (UNKNOWN, held.committable)
 
+    def _other_at(self, held: Held) -> int:
+        """When a commit that did not ride on a pull was sent with another offset than the last of all."""
+        return held.other_at if held.wrote in (UNKNOWN, held.committable) else held.wrote_at
+
     def settles_at(self, held: Held) -> int:
         """When to send the last commit, as far as those before it are concerned."""
-        sent = max(held.committed_at, held.pulled_at if self._lags(held) else 0)
-        return sent + SETTLE_MS if sent else 0
+        pulled_at = held.pulled_at if self._lags(held) else 0
+        return max(pulled_at, self._other_at(held)) + SETTLE_MS
 
     def doubtful(self, held: Held) -> bool:
         """While RELEASING: an earlier commit may have arrived with the last one, and be taken in after it."""
         since = held.holding.since - DOUBT_MS
-        lags = self._lags(held) and held.pulled_at > since
-        return lags or (not held.arrived and held.committed_at > since)
+        if self._lags(held) and held.pulled_at > since:
+            return True
+        return not held.arrived and self._other_at(held) > since
 
     def commit_last(self, held: Held, now: int) -> tuple[bool, list[Effect]]:
         """Tell the broker for good. True: the outcome will come as `LastCommitSent`.

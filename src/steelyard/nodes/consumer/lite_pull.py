@@ -12,7 +12,7 @@ from typing import assert_never
 
 from steelyard.config import LitePullConfig
 from steelyard.consume.subscription import subscription
-from steelyard.errors import ConfigError, RemotingError
+from steelyard.errors import ClosedError, ConfigError, RemotingError
 from steelyard.nodes.consumer.contract import (
     Assign,
     Assignment,
@@ -59,6 +59,10 @@ class LitePull:
         self._seeking = Seeking(peers, holdings, self.polled)
         self._questions = Questions(peers)
         self._assigned: tuple[MessageQueue, ...] = ()
+        self._unrouted: set[str] = set()
+        """Topics of assigned queues whose routes are being asked for."""
+        self._assigning: list[int] = []
+        """Calls that are answered after that."""
 
     def asked(self, call_id: int, call: Polling | Question, now: int) -> list[Effect]:
         match call:
@@ -120,23 +124,30 @@ class LitePull:
             return [Answer(call_id, error)]
         self._pulling.begin(wanted)
         self._assigned = tuple(sorted(set(call.queues)))
+        routes = self._peers.routes
         effects: list[Effect] = []
         for topic in topics:
-            effects += self._peers.ask_routes(self._peers.routes.want(topic), now)
-        return [*effects, *self._hold_assigned(now), Answer(call_id, None)]
+            effects += self._peers.ask_routes(routes.want(topic), now)
+        self._unrouted = {topic for topic in topics if routes.route(topic) is None}
+        self._assigning.append(call_id)
+        return effects + self._hold_assigned(now)
 
     def _hold_assigned(self, now: int) -> list[Effect]:
-        """Take the assigned queues whose topics have a route; the others follow with it."""
+        """Take the assigned queues whose topics have a route; the others follow with it, should there ever be one."""
         route = self._peers.routes.route
         here = [queue for queue in self._assigned if route(queue.topic) is not None]
         _, effects = self._handover.want(here, now)
         self._pulling.share_out()
-        return effects
+        if self._unrouted:
+            return effects
+        assigning, self._assigning = self._assigning, []
+        return effects + [Answer(call_id, None) for call_id in assigning]
 
     def routed(self, news: RouteNews, now: int) -> list[Effect]:
         """The question for the route of a topic has ended."""
         effects = self._questions.routed(news, now)
         if not self._config.subscriptions:
+            self._unrouted.discard(news.done)
             effects += self._hold_assigned(now)
         return effects
 
@@ -144,7 +155,11 @@ class LitePull:
 
     def stop(self) -> list[Effect]:
         """What the application still waits for will not come."""
-        return self.polled.stop() + self._questions.close()
+        error = ClosedError("the consumer was closed")
+        assigning, self._assigning = self._assigning, []
+        effects: list[Effect] = [Answer(call_id, error) for call_id in assigning]
+        return effects + self.polled.stop() + self._questions.close()
 
     def check(self) -> None:
         self._questions.check()
+        assert self._unrouted or not self._assigning

@@ -11,11 +11,16 @@ from collections.abc import Iterable
 from steelyard.config import ConsumerConfig
 from steelyard.consume.subscription import subscription
 from steelyard.errors import RemotingError
-from steelyard.nodes.consumer.peers import HeartbeatSent, Peers, Unregistered
+from steelyard.nodes.consumer.peers import ConditionAsked, HeartbeatSent, Peers, Unregistered
 from steelyard.nodes.seam import Address, Effect, Tell
-from steelyard.types import Subscription
+from steelyard.types import ExpressionType, Subscription
 from steelyard.wire.remoting import fastjson, headers
-from steelyard.wire.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
+from steelyard.wire.remoting.bodies import (
+    CheckClientBody,
+    ConsumerData,
+    HeartbeatData,
+    SubscriptionData,
+)
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 
@@ -44,21 +49,50 @@ class Membership:
         self._known: dict[Address, None] = {}
         self._pending: dict[Address, None] = {}
         self._leaving: dict[Address, None] = {}
+        self._conditions: dict[str, SubscriptionData] = {}
+        """Subscriptions by more than tags, by topic, that no broker was asked about yet."""
 
     def begin(
         self, subscriptions: Iterable[SubscriptionData], consume_type: str = CONSUME_PASSIVELY
     ) -> None:
         """What heartbeats will say."""
         config = self._peers.config
+        subscribed = tuple(subscriptions)
         consumer = ConsumerData(
             config.group,
             consume_type,
             config.message_model.value,
             consume_from_where=config.consume_from.value,
-            subscription_data_set=tuple(subscriptions),
+            subscription_data_set=subscribed,
         )
+        tags = ExpressionType.TAG.value
+        self._conditions = {s.topic: s for s in subscribed if s.expression_type != tags}
         body = HeartbeatData(config.client_id, consumer_data_set=(consumer,))
         self._command = Command(code=RequestCode.HEART_BEAT, body=fastjson.write(body))
+
+    def ask_condition(self, topic: str, now: int) -> list[Effect]:
+        """The topic's route is known: ask one of its brokers, once, whether it can filter as subscribed.
+
+        Java asks before the first heartbeat as well, and does not start when the answer is no; here people are
+        told, and the pulls are tried all the same (MQClientInstance.checkClientInBroker).
+        """
+        route = self._peers.routes.route(topic)
+        if topic not in self._conditions or route is None or not route.readers:
+            return []
+        address = route.readers[min(route.readers)]
+        config = self._peers.config
+        body = CheckClientBody(self._conditions.pop(topic), config.client_id, config.group)
+        command = Command(code=RequestCode.CHECK_CLIENT_CONFIG, body=fastjson.write(body))
+        return self._peers.call(address, command, ConditionAsked(topic, address), now)
+
+    def condition_answered(
+        self, asked: ConditionAsked, reply: Command | RemotingError
+    ) -> list[Effect]:
+        if isinstance(reply, RemotingError) or reply.code == ResponseCode.SUCCESS:
+            return []
+        why = f"code {reply.code}: {reply.remark}"
+        text = f"{asked.address} cannot filter topic {asked.topic} as subscribed: {why}"
+        return [Tell("ERROR", text)]
 
     def greet(self, addresses: Iterable[Address], now: int) -> list[Effect]:
         """Heartbeats to the brokers that none is on the way to."""

@@ -54,6 +54,7 @@ from steelyard.nodes.consumer.membership import (
 from steelyard.nodes.consumer.offsets import BrokerOffsets, LocalOffsets
 from steelyard.nodes.consumer.ordered import OrderedDelivery
 from steelyard.nodes.consumer.peers import (
+    ConditionAsked,
     HeartbeatSent,
     LastCommitSent,
     LocksAsked,
@@ -236,6 +237,8 @@ class ConsumerNode:
                     # A broker makes the retry topic of a new group at its first heartbeat.
                     effects += self._poll_soon(now)
                 return effects + self._ready(now, fresh)
+            case ConditionAsked():
+                return self._membership.condition_answered(purpose, reply)
             case MembersAsked():
                 self._balance.answered(purpose, reply)
                 return self._rebalance(now)
@@ -287,10 +290,13 @@ class ConsumerNode:
         effects += self._peers.ask_routes(news.again, now)
         if self._stop is not None or not news.done:
             return effects
+        effects += self._membership.ask_condition(news.done, now)
         strangers = self._membership.strangers(self._peers.routes.readers())
         effects += self._membership.greet(strangers, now)
         if self._lite is not None:
-            effects += self._lite.routed(news, now) + self._tell_shares()
+            effects += self._lite.routed(news, now)
+            if not self._topics:
+                effects += self._tell_shares()
         return effects + self._ready(now, news.changed)
 
     def _ready(self, now: int, news: bool) -> list[Effect]:
@@ -321,6 +327,9 @@ class ConsumerNode:
             )
         self._pulling.share_out()
         effects.append(SetTimer(REBALANCE_TIMER, decision.next_at))
+        complaint = self._balance.complaint()
+        if complaint is not None:
+            effects.append(Tell("WARNING", complaint))
         if change.release or change.acquire:
             text = (
                 f"group {self._config.group}: {self._config.client_id} holds"
@@ -468,7 +477,9 @@ class ConsumerNode:
             client_id=self._config.client_id,
             members=dict(self._balance.members),
             held=tuple(sorted(h.queue for h in held if h.state is not State.LOCKING)),
-            offsets={h.queue: h.committable for h in held if h.state in READ},
+            offsets={
+                h.queue: h.committable for h in held if h.state in READ and h.committable >= 0
+            },
             paused=self._pulling.paused,
             statistics={topic: self._statistics.of(topic, now) for topic in self._topics},
         )

@@ -244,9 +244,10 @@ class OrderedDelivery:
 
     def _drop(self, turn: _Turn, spent: set[int], now: int) -> list[Effect]:
         """There is no retry topic: what was tried too often is over."""
+        dropped = [turn.messages[position].message_id for position in sorted(spent)]
         effects: list[Effect] = [
-            Tell("WARNING", f"message {turn.messages[p].message_id} failed and is dropped: {DROPPED}")
-            for p in sorted(spent)
+            Tell("WARNING", f"message {message_id} failed and is dropped: {DROPPED}")
+            for message_id in dropped
         ]
         if len(spent) == len(turn.messages):
             self._finish(turn, now)

@@ -87,6 +87,13 @@ class PresentAsked(msgspec.Struct, frozen=True):
     address: Address
 
 
+class ConditionAsked(msgspec.Struct, frozen=True):
+    """Can the broker filter by the condition that this topic is subscribed by (46)?"""
+
+    topic: str
+    address: Address
+
+
 class SentBack(msgspec.Struct, frozen=True):
     """A failed message goes back to its broker (36): the one at `position` of return `number`."""
 
@@ -118,6 +125,7 @@ class QuestionSent(msgspec.Struct, frozen=True):
 Purpose = (
     PullSent
     | RouteAsked
+    | ConditionAsked
     | HeartbeatSent
     | Unregistered
     | MembersAsked

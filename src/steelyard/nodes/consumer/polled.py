@@ -75,7 +75,7 @@ class _Returned(msgspec.Struct, frozen=True):
 class _Committing(msgspec.Struct):
     """A commit whose brokers have not all answered. `error`: the first one."""
 
-    open: int
+    open: int = 0
     error: SteelyardError | None = None
 
 
@@ -214,15 +214,15 @@ class PolledDelivery:
             wrong = _wrong_offsets(call.offsets, read)
             if wrong is not None:
                 return [Answer(call_id, wrong)]
-            told = [(read[queue], offset) for queue, offset in sorted(call.offsets.items())]
+            said = [(read[queue], offset) for queue, offset in sorted(call.offsets.items())]
         else:
-            everything = ((held, held.process.committable) for held in read.values())
-            told = [(held, offset) for held, offset in everything if offset != held.committed]
-        committing = self._committing[call_id] = _Committing(len(told))
+            said = [(held, held.process.committable) for held in read.values()]
+        committing = self._committing[call_id] = _Committing()
         effects: list[Effect] = []
-        for held, offset in told:
+        for held, offset in said:
             self._agree(held, offset)
-            effects += self._tell(call_id, committing, held, offset, now)
+            if call.offsets is not None or offset != held.committed:
+                effects += self._tell(call_id, committing, held, offset, now)
         if not committing.open:
             effects += self._committed(call_id, committing)
         return effects
@@ -243,14 +243,13 @@ class PolledDelivery:
         address = self._peers.address(held.queue) or held.address
         if address is None:
             name = held.queue.broker_name
-            committing.open -= 1
             committing.error = ConnectError(f"broker {name} is not in the routes")
             return []
-        held.committed = offset
-        held.committed_at = now
+        self._holdings.wrote(held, offset, now)
         told = OffsetTold(held.queue, held.epoch, call_id)
         effects = self._offsets.write_surely(told, address, offset, now)
-        committing.open -= not effects
+        if effects:
+            committing.open += 1
         return effects
 
     def told(
@@ -264,11 +263,13 @@ class PolledDelivery:
             error = reply
         elif reply.code != ResponseCode.SUCCESS:
             error = BrokerError(reply.code, reply.remark, address)
+        held = self._holdings.find(told.queue, told.epoch)
         if error is not None:
             committing.error = committing.error or error
-            held = self._holdings.find(told.queue, told.epoch)
             if held is not None:
                 held.committed = UNKNOWN
+        elif held is not None:
+            held.arrived = True
         return [] if committing.open else self._committed(told.call_id, committing)
 
     def _committed(self, call_id: int, committing: _Committing) -> list[Effect]:
@@ -298,7 +299,6 @@ class PolledDelivery:
     def move(self, held: Held, offset: int, now: int) -> list[Effect]:
         """The application wants to go on at another offset. What is here of the queue is left."""
         fresh = self._holdings.restart(held, offset, now)
-        fresh.paused = held.paused
         self._out.pop(held.epoch, None)
         if self._config.auto_commit:
             fresh.agreed = None

@@ -158,7 +158,7 @@ class Pulling:
         if held is None:
             return None, []
         held.pulling = False
-        held.arrived = held.arrived or held.pulled_at > held.committed_at
+        held.arrived = held.arrived or held.pulled_at > held.wrote_at
         if held.state is not State.PULLING:
             return held, []
         if isinstance(reply, RemotingError):

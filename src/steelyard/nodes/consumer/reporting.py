@@ -20,13 +20,14 @@ from collections.abc import Collection
 
 import msgspec
 
-from steelyard.config import ConsumerConfig
+from steelyard.config import ConsumerConfig, LitePullConfig
 from steelyard.consume.statistics import Statistics
 from steelyard.errors import ProtocolError
 from steelyard.groups.ownership import READ, State
 from steelyard.nodes.consumer.contract import ConsumeDirectly, DescribeThreads
 from steelyard.nodes.consumer.holdings import Held, Holdings
 from steelyard.nodes.consumer.locks import Locks
+from steelyard.nodes.consumer.membership import CONSUME_ACTIVELY, CONSUME_PASSIVELY
 from steelyard.nodes.consumer.peers import Peers
 from steelyard.nodes.consumer.pulling import Pulling, restore_topics
 from steelyard.nodes.seam import Effect, Hand, Handled, Link, Send, Tell, Verdict
@@ -124,6 +125,9 @@ class Reporting:
         header = headers.read(headers.ConsumeMessageDirectlyRequestHeader, command.ext)
         if header.consumer_group != self._peers.config.group:
             return self._stranger(link, command, header.consumer_group)
+        if isinstance(self._peers.config, LitePullConfig):
+            remark = f"consumer group {header.consumer_group} polls: it has no listener"
+            return _reply(link, command, ResponseCode.SYSTEM_ERROR, remark)
         messages = decode_records(command.body, header.broker_name or "")
         if len(messages) != 1:
             raise ProtocolError(f"{len(messages)} messages to consume directly; it must be one")
@@ -197,9 +201,12 @@ class Reporting:
         header = headers.read(headers.ConsumerStatusRequestHeader, command.ext)
         ours = header.group == self._peers.config.group
         table = {
-            held.queue: held.process.committable
+            held.queue: held.committable
             for held in self._holdings.all()
-            if ours and held.queue.topic == header.topic and held.state in READ
+            if ours
+            and held.queue.topic == header.topic
+            and held.state in READ
+            and held.committable >= 0
         }
         return _answer(link, command.opaque, ConsumerStatusBody(table))
 
@@ -234,7 +241,7 @@ class Reporting:
             out_count = len(messages)
             first, count = min(out_last + 1, last), count - out_count
         return ProcessQueueInfo(
-            commit_offset=process.committable,
+            commit_offset=held.committable,
             cached_msg_min_offset=first if count else 0,
             cached_msg_max_offset=last if count else 0,
             cached_msg_count=count,
@@ -272,7 +279,9 @@ def _settings(config: ConsumerConfig) -> dict[str, str]:
         "suspendCurrentQueueTimeMillis": config.suspend_ms,
         "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in config.nameservers),
         "PROP_CONSUMEORDERLY": "true" if config.orderly else "false",
-        "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+        "PROP_CONSUME_TYPE": CONSUME_ACTIVELY
+        if isinstance(config, LitePullConfig)
+        else CONSUME_PASSIVELY,
         "PROP_CLIENT_VERSION": "V4_9_8",
     }
     return {name: str(value) for name, value in values.items()}

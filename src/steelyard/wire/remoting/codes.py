@@ -76,6 +76,7 @@ class RequestCode(IntEnum):
     PUSH_REPLY_MESSAGE_TO_CLIENT = 326
     ADD_WRITE_PERM_OF_BROKER = 327
     GET_TOPIC_CONFIG = 351
+    LITE_PULL_MESSAGE = 361
 
 
 class ResponseCode(IntEnum):

@@ -1,0 +1,317 @@
+"""The group doctor: what keeps a consumer group from working, and what to change.
+
+Given what the brokers see of a group and what its members say of themselves, at about the same time. What is looked
+for are the ways in which groups break in practice, most of them silent: members that compute different allocations
+each hold what another thinks is its own, and some queue is read twice or by nobody.
+
+A group in the middle of a rebalance looks ill: ask again after some seconds, and believe what stays.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+
+import msgspec
+
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting.bodies import (
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ProcessQueueInfo,
+    SubscriptionData,
+)
+
+JAVA_STRATEGIES = {
+    "AllocateMessageQueueAveragely": "AVG",
+    "AllocateMessageQueueAveragelyByCircle": "AVG_BY_CIRCLE",
+    "AllocateMessageQueueConsistentHash": "CONSISTENT_HASH",
+    "AllocateMessageQueueByConfig": "CONFIG",
+    "AllocateMessageQueueByMachineRoom": "MACHINE_ROOM",
+    "AllocateMachineRoomNearby": "MACHINE_ROOM_NEARBY",
+}
+"""Names of the strategies in org.apache.rocketmq.client.consumer.rebalance."""
+
+STRATEGY = "allocateMessageQueueStrategy"
+ORDERLY = "PROP_CONSUMEORDERLY"
+MODEL = "messageModel"
+
+PULL_IDLE_MS = 120_000
+"""A queue that its holder has not pulled for so long is not consumed (rocketmq.client.pull.pullMaxIdleTime)."""
+CONSUME_IDLE_MS = 60_000
+"""A listener that has messages and finishes none for so long hangs (ConsumerRunningInfo.analyzeProcessQueue)."""
+
+NAMES_MAX = 5
+"""Most queues or clients named in one finding."""
+
+
+class Ailment(Enum):
+    NOBODY = "NOBODY"
+    SUBSCRIPTIONS_DIFFER = "SUBSCRIPTIONS_DIFFER"
+    STRATEGIES_DIFFER = "STRATEGIES_DIFFER"
+    MODELS_DIFFER = "MODELS_DIFFER"
+    CLIENT_ID_SHARED = "CLIENT_ID_SHARED"
+    MEMBER_UNKNOWN_TO_A_BROKER = "MEMBER_UNKNOWN_TO_A_BROKER"
+    MEMBER_SILENT = "MEMBER_SILENT"
+    MEMBER_IDLE = "MEMBER_IDLE"
+    QUEUE_WITHOUT_MEMBER = "QUEUE_WITHOUT_MEMBER"
+    QUEUE_WITH_TWO_MEMBERS = "QUEUE_WITH_TWO_MEMBERS"
+    QUEUE_NOT_PULLED = "QUEUE_NOT_PULLED"
+    QUEUE_NOT_LOCKED = "QUEUE_NOT_LOCKED"
+    LISTENER_HANGS = "LISTENER_HANGS"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that is wrong: what it is, and what to change."""
+
+    ailment: Ailment
+    what: str
+    advice: str
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """What was seen of a group.
+
+    `connections`: members by broker name, None for a broker that has none. `infos`: what members say, by client id,
+    None for one that did not answer. `queues`: the readable queues of every topic that a member subscribes to.
+    """
+
+    group: str
+    now: int
+    connections: Mapping[str, ConsumerConnection | None]
+    infos: Mapping[str, ConsumerRunningInfo | None]
+    queues: Mapping[str, Sequence[MessageQueue]]
+
+
+def diagnose(seen: Observed) -> list[Finding]:
+    """All findings, those that explain others first; an empty list for a group in good health."""
+    if not any(seen.connections.values()):
+        return [
+            Finding(
+                Ailment.NOBODY,
+                f"no member of group {seen.group} is online",
+                "start a consumer, and see that it uses this group's name and these nameservers",
+            )
+        ]
+    findings = [*_clients(seen), *_settings(seen)]
+    if _broadcasting(seen):
+        return findings  # every member reads every queue
+    return [*findings, *_shares(seen), *_work(seen)]
+
+
+# -- who is in ---------------------------------------------------------------------------------------
+
+
+def _clients(seen: Observed) -> Iterable[Finding]:
+    members = sorted(
+        {c.client_id for found in _present(seen).values() for c in found.connection_set}
+    )
+    for name, found in sorted(_present(seen).items()):
+        for client_id, times in sorted(Counter(c.client_id for c in found.connection_set).items()):
+            if times > 1:
+                addresses = [
+                    c.client_addr for c in found.connection_set if c.client_id == client_id
+                ]
+                yield Finding(
+                    Ailment.CLIENT_ID_SHARED,
+                    f"client id {client_id} is connected {times} times to {name}: from {_some(addresses)}",
+                    "two processes believe that they are one and read the same share: give each its own client id"
+                    " (instanceName); containers often share ip and process id",
+                )
+        missing = sorted(set(members) - {c.client_id for c in found.connection_set})
+        if missing:
+            yield _unknown(name, missing)
+    for name in sorted(seen.connections.keys() - _present(seen).keys()):
+        yield _unknown(name, members)
+    silent = sorted(client_id for client_id, info in seen.infos.items() if info is None)
+    if silent:
+        yield Finding(
+            Ailment.MEMBER_SILENT,
+            f"no answer from {_some(silent)}",
+            "it hangs, is cut off, or its client is too old to say what it holds; look at its process",
+        )
+
+
+def _unknown(broker_name: str, members: Sequence[str]) -> Finding:
+    return Finding(
+        Ailment.MEMBER_UNKNOWN_TO_A_BROKER,
+        f"broker {broker_name} does not know {_some(members)}",
+        "members count who is in by asking any one broker: let each reach every broker of its topics",
+    )
+
+
+def _present(seen: Observed) -> dict[str, ConsumerConnection]:
+    return {name: found for name, found in seen.connections.items() if found is not None}
+
+
+# -- what they agree on ------------------------------------------------------------------------------
+
+
+def _settings(seen: Observed) -> Iterable[Finding]:
+    infos = _answered(seen)
+    subscriptions = {
+        client_id: ", ".join(sorted(map(_subscription, info.subscription_set)))
+        for client_id, info in infos.items()
+    }
+    yield from _differing(
+        Ailment.SUBSCRIPTIONS_DIFFER,
+        "subscriptions differ",
+        subscriptions,
+        "all members of a group must subscribe to the same topics with the same expressions: use another group for"
+        " another subscription",
+    )
+    strategies = {
+        c: strategy_name(i.properties[STRATEGY])
+        for c, i in infos.items()
+        if STRATEGY in i.properties
+    }
+    yield from _differing(
+        Ailment.STRATEGIES_DIFFER,
+        "allocation strategies differ",
+        strategies,
+        "members that divide the queues differently leave some to nobody: set the same strategy everywhere",
+    )
+    models = {c: info.properties[MODEL] for c, info in infos.items() if MODEL in info.properties}
+    yield from _differing(
+        Ailment.MODELS_DIFFER,
+        "message models differ",
+        models,
+        "a group is either CLUSTERING or BROADCASTING: use another group for the other",
+    )
+
+
+def _differing(
+    ailment: Ailment, what: str, values: Mapping[str, str], advice: str
+) -> Iterable[Finding]:
+    if len(set(values.values())) > 1:
+        by_value = {
+            value: sorted(client for client, other in values.items() if other == value)
+            for value in sorted(set(values.values()))
+        }
+        parts = "; ".join(f"{value}: {_some(clients)}" for value, clients in by_value.items())
+        yield Finding(ailment, f"{what}: {parts}", advice)
+
+
+def _subscription(item: SubscriptionData) -> str:
+    """A topic and its expression; tags in whatever order are the same."""
+    expression = " || ".join(sorted(item.tags_set)) or item.sub_string
+    return f"{item.topic} [{expression}]"
+
+
+def strategy_name(text: str) -> str:
+    """`AVG` of `org.apache...AllocateMessageQueueAveragely@2c79ff9e`, as a Java client says it; ours say the name."""
+    class_name = text.partition("@")[0].rpartition(".")[2]
+    return JAVA_STRATEGIES.get(class_name, class_name)
+
+
+def _broadcasting(seen: Observed) -> bool:
+    return all(found.message_model == "BROADCASTING" for found in _present(seen).values())
+
+
+def _answered(seen: Observed) -> dict[str, ConsumerRunningInfo]:
+    return {client_id: info for client_id, info in sorted(seen.infos.items()) if info is not None}
+
+
+# -- who holds what ----------------------------------------------------------------------------------
+
+
+def _shares(seen: Observed) -> Iterable[Finding]:
+    holders = _holders(seen)
+    queues = sorted(queue for found in seen.queues.values() for queue in found)
+    orphans = [queue for queue in queues if queue not in holders]
+    if orphans and not any(info is None for info in seen.infos.values()):
+        yield Finding(
+            Ailment.QUEUE_WITHOUT_MEMBER,
+            f"{len(orphans)} of {len(queues)} queues are held by nobody: {_queues(orphans)}",
+            "their messages wait; the findings above say why, else restart the member whose share it is",
+        )
+    twice = [queue for queue in queues if len(holders.get(queue, ())) > 1]
+    if twice:
+        clients = sorted({client_id for queue in twice for client_id in holders[queue]})
+        yield Finding(
+            Ailment.QUEUE_WITH_TWO_MEMBERS,
+            f"{len(twice)} queues are held by two members: {_queues(twice)}, by {_some(clients)}",
+            "their messages are consumed twice; the findings above say why, unless the group is rebalancing",
+        )
+    topics = {topic for topic in seen.queues if not topic.startswith("%RETRY%")}
+    idle = [
+        client_id
+        for client_id, info in _answered(seen).items()
+        if not any(queue.topic in topics for queue in info.mq_table)
+    ]
+    most = max((len(seen.queues[topic]) for topic in topics), default=0)
+    if idle:
+        enough = most >= len(seen.infos)
+        yield Finding(
+            Ailment.MEMBER_IDLE,
+            f"{_some(idle)} hold no queue; there are {len(seen.infos)} members for {most} queues",
+            "the findings above say why, unless the group is rebalancing"
+            if enough
+            else "members beyond the number of queues have nothing to do: give the topic more queues",
+        )
+
+
+def _holders(seen: Observed) -> dict[MessageQueue, list[str]]:
+    holders: dict[MessageQueue, list[str]] = {}
+    for client_id, info in _answered(seen).items():
+        for queue, held in info.mq_table.items():
+            if not held.dropped:
+                holders.setdefault(queue, []).append(client_id)
+    return holders
+
+
+# -- whether they work -------------------------------------------------------------------------------
+
+
+def _work(seen: Observed) -> Iterable[Finding]:
+    for client_id, info in _answered(seen).items():
+        orderly = info.properties.get(ORDERLY) == "true"
+        held = {queue: state for queue, state in info.mq_table.items() if not state.dropped}
+        unpulled = [
+            q for q, s in held.items() if _since(seen, s.last_pull_timestamp) > PULL_IDLE_MS
+        ]
+        if unpulled:
+            yield Finding(
+                Ailment.QUEUE_NOT_PULLED,
+                f"{client_id} holds {_queues(unpulled)} and has not pulled for two minutes",
+                "it is paused, or waits for its listener; resume it, or look where its threads are"
+                f" (consumerStatus -g {seen.group} -i {client_id} -s)",
+            )
+        unlocked = [queue for queue, state in held.items() if orderly and not state.locked]
+        if unlocked:
+            yield Finding(
+                Ailment.QUEUE_NOT_LOCKED,
+                f"{client_id} consumes in order but has no lock of {_queues(unlocked)}",
+                "another member has it, perhaps one that was killed less than a minute ago; see who else holds the queue",
+            )
+        hanging = [q for q, s in held.items() if _hangs(seen, s)]
+        if hanging:
+            yield Finding(
+                Ailment.LISTENER_HANGS,
+                f"{client_id} has messages of {_queues(hanging)} and finished none for a minute",
+                "its listener waits for something; look where its threads are"
+                f" (consumerStatus -g {seen.group} -i {client_id} -s)",
+            )
+
+
+def _since(seen: Observed, timestamp: int) -> int:
+    """How long ago, 0 for never: a member that has just begun."""
+    return seen.now - timestamp if timestamp > 0 else 0
+
+
+def _hangs(seen: Observed, held: ProcessQueueInfo) -> bool:
+    waiting = held.cached_msg_count > 0 or held.transaction_msg_count > 0
+    return waiting and _since(seen, held.last_consume_timestamp) > CONSUME_IDLE_MS
+
+
+# -- words -------------------------------------------------------------------------------------------
+
+
+def _queues(queues: Sequence[MessageQueue]) -> str:
+    return _some([f"{q.topic}/{q.broker_name}/{q.queue_id}" for q in sorted(queues)])
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
+    return ", ".join(names[:NAMES_MAX]) + more

@@ -1,0 +1,118 @@
+"""The op topic: how transactions end, written before anything is published.
+
+An operation is a message with the tag `d` and the offset of the half message as its body, as RocketMQ writes it; its
+properties say more here: the outcome and, where a message is published, topic, queue and the address that it is about to
+get. So a restart can look whether it got there.
+Source: broker/transaction/queue/TransactionalMessageBridge.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+import msgspec
+
+from steelyard.nodes.broker.topics import OP_TOPIC
+from steelyard.nodes.broker.writer import Draft, Writer
+from steelyard.nodes.seam import Effect
+from steelyard.store.segment import POSITION_BITS
+from steelyard.store.store import Store
+from steelyard.wire.remoting import properties as props
+from steelyard.wire.remoting.message import decode_records
+
+REMOVE_TAG = "d"
+OUTCOME = "OUTCOME"
+ADDRESS = "ADDRESS"
+
+_READ_MESSAGES = 1_000
+_READ_BYTES = 1024 * 1024
+
+
+class Outcome(Enum):
+    """How a transaction ends."""
+
+    COMMIT = "COMMIT"
+    ROLLBACK = "ROLLBACK"
+    GIVEN_UP = "GIVEN_UP"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where the message of a transaction that ends goes to."""
+
+    topic: str
+    queue_id: int
+    draft: Draft
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """One entry of the op topic. `address`: of the message published, -1 for none."""
+
+    half_offset: int
+    outcome: Outcome
+    topic: str
+    queue_id: int
+    address: int
+
+
+class Operations:
+    """See the module's text."""
+
+    def __init__(self, store: Store, writer: Writer) -> None:
+        self._store = store
+        self._writer = writer
+        self._log = store.create_log(OP_TOPIC, 0)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset of the next operation."""
+        return self._log.max_offset
+
+    def write(
+        self,
+        half_offset: int,
+        outcome: Outcome,
+        target: Target | None,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
+        """Write an operation; its message must be the next that is written to the target. Raises StorageError."""
+        properties = {props.TAGS: REMOVE_TAG, OUTCOME: outcome.value}
+        if target is not None:
+            address = self._writer.next_address(target.topic, target.queue_id)
+            properties[props.REAL_TOPIC] = target.topic
+            properties[props.REAL_QID] = str(target.queue_id)
+            properties[ADDRESS] = str(address)
+        body = str(half_offset).encode()
+        draft = Draft(body, props.encode_properties(properties), self._writer.host, now)
+        self._writer.write(OP_TOPIC, 0, draft, now, effects)
+
+    def since(self, offset: int) -> Iterator[Operation]:
+        """The operations from an offset on, in order. Of several for one half message the last counts."""
+        offset = max(offset, self._log.min_offset)
+        while offset < self._log.max_offset:
+            found = self._log.read(offset, _READ_MESSAGES, _READ_BYTES)
+            offset = found.next_offset
+            for view in decode_records(found.data):
+                yield Operation(
+                    int(view.body),
+                    Outcome(view.property_of(OUTCOME)),
+                    view.property_of(props.REAL_TOPIC) or "",
+                    int(view.property_of(props.REAL_QID) or 0),
+                    int(view.property_of(ADDRESS) or -1),
+                )
+
+    def is_unfinished(self, operation: Operation, half_address: int) -> bool:
+        """Was the message of the operation not published? False as well where its topic was deleted since.
+
+        `half_address` is in the message as its prepared transaction offset.
+        """
+        log = self._store.log(operation.topic, operation.queue_id)
+        if log is None or operation.address >> POSITION_BITS != log.log_id:
+            return False  # a rollback, or a topic that is gone, or was made again
+        if operation.address >= log.next_address:
+            return True
+        entry = self._store.at_address(operation.address)
+        if entry is None:
+            return False  # its retention ended
+        return decode_records(entry)[0].prepared_transaction_offset != half_address

@@ -1,0 +1,92 @@
+"""From records to pauses, duplicates and moves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))  # pytest's importlib mode does not, and `bench` is no package
+
+from bench.costs import RECORD, Delivery, Move, Sent, Tail  # noqa: E402
+
+from bench import costs  # noqa: E402
+
+MS = 1_000_000
+
+
+def delivered(*rows: tuple[int, str, int]) -> list[Delivery]:
+    return [Delivery(at * MS, member, offset) for at, member, offset in rows]
+
+
+def sent_at(queue: int, *times: int) -> Sent:
+    """Offset 0, 1, … sent at these times."""
+    sent = Sent(1)
+    for offset, at in enumerate(times):
+        sent.add(at * MS, queue, offset)
+    return sent
+
+
+def test_the_numbers_of_queues() -> None:
+    assert costs.queue_number("broker-a", 3) == 3
+    assert costs.queue_number("broker-b", 3) == 1003
+
+
+def test_a_pause_ends_with_the_first_delivery_and_counts_only_while_messages_waited() -> None:
+    sent = sent_at(7, 10, 20, 30)
+    waited = {7: delivered((10, "a", 0), (50, "b", 1), (51, "b", 2))}
+    assert costs.moves(waited, sent, 15 * MS, 99 * MS) == [Move(7, "a", "b", 30 * MS, 35 * MS)]
+    idle = {7: delivered((10, "a", 0), (21, "b", 1))}
+    assert costs.moves(idle, sent, 15 * MS, 99 * MS) == [Move(7, "a", "b", 1 * MS, 6 * MS)]
+
+
+def test_a_duplicate_at_the_new_owner_had_waited_since_the_old_one() -> None:
+    sent = sent_at(7, 10)
+    twice = {7: delivered((11, "a", 0), (31, "b", 0))}
+    assert costs.moves(twice, sent, 20 * MS, 99 * MS) == [Move(7, "a", "b", 20 * MS, 11 * MS)]
+    assert costs.repeated(twice.values()) == 1
+
+
+def test_where_both_read_at_once_there_is_no_pause() -> None:
+    both = {7: delivered((10, "a", 0), (19, "a", 1), (20, "b", 1), (25, "a", 2), (26, "b", 2))}
+    (move,) = costs.moves(both, sent_at(7, 1, 2, 3), 15 * MS, 99 * MS)
+    assert move == Move(7, "a", "b", 1 * MS, 5 * MS)
+    assert costs.repeated(both.values()) == 2
+
+
+def test_an_owner_in_between_is_no_move_of_its_own() -> None:
+    rows = {7: delivered((10, "a", 0), (20, "c", 1), (40, "b", 2), (60, "b", 3))}
+    sent = sent_at(7, 1, 2, 3, 4)
+    assert costs.moves(rows, sent, 15 * MS, 99 * MS) == [Move(7, "a", "b", 20 * MS, 25 * MS)]
+    assert costs.moves(rows, sent, 50 * MS, 99 * MS) == []
+    assert costs.moves(rows, sent, 15 * MS, 30 * MS) == [Move(7, "a", "c", 10 * MS, 5 * MS)]
+
+
+def test_what_was_sent_is_known_by_batches() -> None:
+    sent = Sent(5)
+    sent.add(100, 7, 0)
+    sent.add(200, 7, 10)
+    assert [sent.at(7, offset) for offset in (0, 4, 5, 9, 10, 14, 15)] == [
+        *(100, 100, 0, 0, 200, 200, 0)
+    ]
+    assert sent.at(8, 0) == 0
+    assert sent.offsets() == {(7, offset) for offset in (0, 1, 2, 3, 4, 10, 11, 12, 13, 14)}
+
+
+def test_a_tail_reads_whole_records_as_they_come(tmp_path: Path) -> None:
+    path = tmp_path / "records"
+    tail = Tail(path)
+    first, second = RECORD.pack(1, 2, 3), RECORD.pack(4, 5, 6)
+    with path.open("ab", buffering=0) as file:
+        file.write(first + second[:7])
+        assert tail.read() == [(1, 2, 3)]
+        file.write(second[7:])
+        assert tail.read() == [(4, 5, 6)]
+        assert tail.read() == []
+    tail.close()
+
+
+def test_percentiles_in_ms() -> None:
+    assert costs.share_ms([3 * MS, 1 * MS, 2 * MS], 0.5) == 2.0
+    assert costs.share_ms([], 0.99) == 0

@@ -1,0 +1,267 @@
+"""Our administrator with Apache's brokers of both lines, and the real mqadmin's questions to our brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.peers.apache import NEW, Peer, eventually
+from tests.peers.conftest import Running
+
+from steelyard import Admin, ConsumerConfig, Message, Producer, PushConsumer, SendResult
+from steelyard.errors import BrokerError, ConfigError, RouteError
+from steelyard.groups.overview import MessageTrack, QueueReset, TrackKind
+from steelyard.types import ConsumeFrom
+from steelyard.wire.remoting.bodies import SubscriptionGroupConfig
+from steelyard.wire.remoting.message import MessageView
+
+pytestmark = pytest.mark.peer
+
+CLUSTER = "DefaultCluster"
+
+
+class Scene:
+    """A topic of two queues a broker with two messages in each."""
+
+    def __init__(self, cluster: Running, admin: Admin, name: str) -> None:
+        self.cluster = cluster
+        self.admin = admin
+        self.topic = name
+        self.group = f"{name}g"
+        self.got: list[MessageView] = []
+        admin.create_topic(name, cluster=CLUSTER, queues=2)
+        eventually(lambda: len(self._queues()) == 2 * len(cluster.brokers), "route to all brokers")
+        self.queues = admin.queues(name)
+        with Producer(f"{name}p", cluster.nameserver) as producer:
+            self.sent = [
+                producer.send(Message(name, b"%d" % n, tags=f"t{n}", keys=f"k{n} all"), queue=queue)
+                for queue in self.queues
+                for n in range(2)
+            ]
+
+    def _queues(self) -> tuple[object, ...]:
+        try:
+            return self.admin.queues(self.topic)
+        except RouteError:
+            return ()
+
+    def member(self) -> PushConsumer:
+        config = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, commit_interval_ms=100)
+        consumer = PushConsumer(self.group, self.cluster.nameserver, self.got.append, config=config)
+        consumer.subscribe(self.topic).start()
+        eventually(self.caught_up, "everything consumed and committed")
+        return consumer
+
+    def caught_up(self) -> bool:
+        try:
+            rows = self.admin.consumer_progress(self.group, self.topic).queues
+        except RouteError:
+            return False
+        return len(rows) == len(self.queues) and all(r.lag == 0 and r.client_id for r in rows)
+
+
+@pytest.fixture
+def scene(any_cluster: Running, name: str) -> Iterator[Scene]:
+    with Admin(any_cluster.nameserver, timeout_ms=10_000) as admin:
+        yield Scene(any_cluster, admin, name)
+
+
+def test_topics_and_groups(scene: Scene) -> None:
+    admin, topic = scene.admin, scene.topic
+    assert topic in admin.topics()
+    assert topic in admin.topics_of(CLUSTER)
+    assert "TBW102" in admin.system_topics()
+    assert {queue: row.max_offset for queue, row in admin.topic_stats(topic).items()} == (
+        dict.fromkeys(scene.queues, 2)
+    )
+    admin.put_order_conf(topic, "broker-a:2")
+    assert admin.order_conf(topic) == "broker-a:2"
+    admin.delete_order_conf(topic)
+    assert admin.order_conf(topic) is None
+    config = SubscriptionGroupConfig(f"{topic}made", retry_max_times=3)
+    addresses = admin.update_group(config, cluster=CLUSTER)
+    assert set(addresses) == set(scene.cluster.brokers.values())
+    for address in addresses:
+        assert admin.group_configs(address)[config.group_name].retry_max_times == 3
+    for address in addresses:
+        admin.delete_group(config.group_name, broker=address, clean_offsets=True)
+        assert config.group_name not in admin.group_configs(address)
+    if scene.cluster.kind.startswith("apache-5"):
+        # Without its timer wheel, as here, 5.3.3 deletes a topic and answers with a NullPointerException.
+        with pytest.raises(BrokerError, match="getTimerMetrics"):
+            admin.delete_topic(topic, CLUSTER)
+        return
+    admin.delete_topic(topic, CLUSTER)
+    eventually(lambda: topic not in admin.topics(), "topic deleted")
+
+
+def test_brokers(scene: Scene) -> None:
+    admin = scene.admin
+    for name, address in scene.cluster.brokers.items():
+        assert admin.runtime(address)["brokerVersionDesc"].startswith("V")
+        assert admin.broker_config(address)["brokerName"] == name
+    wiped = admin.wipe_write_permission("broker-a")
+    assert admin.add_write_permission("broker-a") == wiped
+    first, *_ = scene.cluster.brokers.values()
+    eventually(
+        lambda: (
+            (data := admin.stats(first, "TOPIC_PUT_NUMS", scene.topic)) is not None
+            and data.stats_minute.sum >= 0
+        ),
+        "statistics of the topic",
+    )
+
+
+def test_messages(scene: Scene) -> None:
+    admin, topic, first = scene.admin, scene.topic, scene.sent[0]
+    message = admin.message(first.offset_message_id)
+    assert (message.body, message.queue, message.queue_offset) == (b"0", first.queue, 0)
+
+    def indexed() -> bool:
+        return admin.messages_by_unique_key(topic, first.message_id) == [message]
+
+    eventually(indexed, "the message in the index")
+    found = admin.messages_by_key(topic, "k1")
+    assert {m.message_id for m in found} == {result.message_id for result in scene.sent[1::2]}
+    assert admin.messages_by_key(topic, "nope") == []
+    assert admin.track(message) == []
+
+
+def test_a_group_at_work(scene: Scene) -> None:
+    admin, topic, group = scene.admin, scene.topic, scene.group
+    member = scene.member()
+    client = member.config.client_id
+    try:
+        (connection,) = admin.members(group).connection_set
+        assert (connection.client_id, connection.language) == (client, "PYTHON")
+        info = admin.running_info(group, client)
+        assert set(scene.queues) <= set(info.mq_table)
+        offsets = admin.member_offsets(group, topic)[client]
+        assert {queue: offsets[queue] for queue in offsets if queue.topic == topic}
+        assert group in admin.groups_of(topic)
+        assert group in admin.groups()
+        message = admin.message(scene.sent[0].offset_message_id)
+        assert MessageTrack(group, TrackKind.CONSUMED) in admin.track(message)
+        scene.got.clear()
+        result = admin.consume_directly(group, client, message)
+        assert result.consume_result == "CR_SUCCESS"
+        assert [m.message_id for m in scene.got] == [message.message_id]
+        eventually(lambda: admin.diagnose(group) == [], "a group in good health")
+        spans = admin.time_spans(group, topic)
+        assert [span.message_queue for span in spans] == list(scene.queues)
+    finally:
+        member.stop()
+
+
+def test_a_group_is_reset_while_it_is_online(scene: Scene) -> None:
+    admin, topic, group = scene.admin, scene.topic, scene.group
+    member = scene.member()
+    try:
+        scene.got.clear()
+        resets = admin.reset_offset(group, topic, timestamp=0)
+        assert [(reset.queue, reset.offset) for reset in resets] == [(q, 0) for q in scene.queues]
+        eventually(lambda: len(scene.got) >= len(scene.sent), "everything consumed again")
+        eventually(scene.caught_up, "and committed")
+        scene.got.clear()
+        queue = scene.queues[0]
+        if scene.cluster.kind.startswith("apache-4"):
+            with pytest.raises(ConfigError, match="cannot move a single queue"):
+                admin.reset_offset(group, topic, queue=queue, offset=1)
+            return
+        assert admin.reset_offset(group, topic, queue=queue, offset=1) == (QueueReset(queue, 1),)
+        eventually(lambda: len(scene.got) >= 1, "one message consumed again")
+        assert {(m.queue, m.queue_offset) for m in scene.got} == {(queue, 1)}
+    finally:
+        member.stop()
+
+
+def test_a_group_is_moved_while_it_is_offline(scene: Scene) -> None:
+    admin, topic, group = scene.admin, scene.topic, scene.group
+    scene.member().stop()
+    resets = admin.reset_offset(group, topic, timestamp=0)
+    assert [(reset.queue, reset.offset) for reset in resets] == [(q, 0) for q in scene.queues]
+    queue = scene.queues[0]
+    admin.reset_offset(group, topic, queue=queue, offset=1)
+    scene.got.clear()
+    member = scene.member()
+    try:
+        eventually(lambda: len(scene.got) == len(scene.sent) - 1, "the rest consumed again")
+    finally:
+        member.stop()
+
+
+# -- the real mqadmin, both versions, asks our brokers -------------------------------------------------
+
+
+@pytest.fixture
+def ours(steelyard_cluster: Running, name: str) -> Iterator[Scene]:
+    with Admin(steelyard_cluster.nameserver) as admin:
+        yield Scene(steelyard_cluster, admin, name)
+
+
+Ask = Callable[..., list[str]]
+
+
+@pytest.fixture
+def ask(steelyard_cluster: Running, peer: Peer) -> Ask:
+    """What mqadmin prints, without empty lines."""
+
+    def run(command: str, *options: object) -> list[str]:
+        text = peer.mqadmin(command, "-n", steelyard_cluster.nameserver, *options)
+        return [line for line in text.splitlines() if line.strip()]
+
+    return run
+
+
+def with_topic(ours: Scene, peer: Peer) -> tuple[str, ...]:
+    """What queryMsgById of 5.x insists on, and that of 4.x does not know."""
+    return ("-t", ours.topic) if peer.version == NEW else ()
+
+
+def test_mqadmin_finds_messages(ours: Scene, ask: Ask, peer: Peer) -> None:
+    first: SendResult = ours.sent[0]
+    by_key = [line.split() for line in ask("queryMsgByKey", "-t", ours.topic, "-k", "k0")]
+    wanted = {result.message_id for result in ours.sent[::2]}
+    assert {line[0] for line in by_key if line[0] in wanted} == wanted
+    unique = ask("queryMsgByUniqueKey", "-t", ours.topic, "-i", first.message_id)
+    assert any(line.split() == ["Queue", "Offset:", "0"] for line in unique)
+    by_id = ask("queryMsgById", *with_topic(ours, peer), "-i", first.offset_message_id)
+    assert any(line.endswith(first.offset_message_id) for line in by_id)
+
+
+def test_mqadmin_looks_into_a_member_of_ours(ours: Scene, ask: Ask, peer: Peer) -> None:
+    member = ours.member()
+    client = member.config.client_id
+    try:
+        status = ask("consumerStatus", "-g", ours.group, "-i", client)
+        assert any(line.startswith(ours.topic) and "ProcessQueueInfo" in line for line in status)
+        ours.got.clear()
+        ids = ("-i", ours.sent[0].offset_message_id)
+        to_member = ("-g", ours.group, "-d", client)
+        (line,) = ask("queryMsgById", *with_topic(ours, peer), *ids, *to_member)
+        assert "consumeResult=CR_SUCCESS" in line
+        assert [m.message_id for m in ours.got] == [ours.sent[0].message_id]
+        stats = [line.split() for line in ask("statsAll", "-t", ours.topic)]
+        assert [ours.topic, ours.group, "0"] in [line[:3] for line in stats]
+    finally:
+        member.stop()
+
+
+def test_mqadmin_resets_a_group_of_ours(ours: Scene, ask: Ask) -> None:
+    member = ours.member()
+    options = ("-g", ours.group, "-t", ours.topic, "-s", 0)
+    try:
+        ours.got.clear()
+        lines = [line.split() for line in ask("resetOffsetByTime", *options)]
+        assert [line for line in lines if line[0].startswith("broker-")]
+        eventually(lambda: len(ours.got) == len(ours.sent), "everything consumed again")
+        eventually(ours.caught_up, "and committed")
+    finally:
+        member.stop()
+    ours.got.clear()
+    ask("resetOffsetByTime", *options)
+    member = ours.member()
+    try:
+        eventually(lambda: len(ours.got) == len(ours.sent), "everything consumed once more")
+    finally:
+        member.stop()
