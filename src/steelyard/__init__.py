@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         TransactionResult,
         TransactionState,
     )
+    from steelyard.wire.remoting.bodies import SubscriptionGroupConfig
     from steelyard.wire.remoting.message import MessageView
 
 __version__ = "0.1.0"
@@ -82,6 +83,7 @@ __all__ = [
     "SendStatus",
     "SteelyardError",
     "StorageError",
+    "SubscriptionGroupConfig",
     "TransactionResult",
     "TransactionState",
 ]
@@ -108,6 +110,7 @@ _HOMES = {
     "TransactionResult": "steelyard.types",
     "TransactionState": "steelyard.types",
     "MessageView": "steelyard.wire.remoting.message",
+    "SubscriptionGroupConfig": "steelyard.wire.remoting.bodies",
 }
 
 

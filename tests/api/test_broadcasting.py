@@ -37,6 +37,7 @@ def push_config(folder: Path, **more: Any) -> ConsumerConfig:
         message_model=MessageModel.BROADCASTING,
         consume_from=ConsumeFrom.FIRST_OFFSET,
         offsets_folder=str(folder),
+        route_poll_ms=500,  # a new topic comes to its two brokers one after the other
         **more,
     )
 
@@ -108,6 +109,7 @@ def test_a_lite_pull_consumer_broadcasts_too(
             message_model=MessageModel.BROADCASTING,
             consume_from=ConsumeFrom.FIRST_OFFSET,
             offsets_folder=str(tmp_path),
+            route_poll_ms=500,
         )
 
         def member() -> Any:

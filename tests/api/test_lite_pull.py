@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,12 +22,17 @@ from steelyard import (
     LitePullConsumer,
     MessageQueue,
     MessageView,
+    Producer,
     RouteError,
     aio,
 )
 from steelyard.live.loops import run
 
-FIRST = LitePullConfig(consume_from=ConsumeFrom.FIRST_OFFSET, commit_interval_ms=200)
+FIRST = LitePullConfig(
+    consume_from=ConsumeFrom.FIRST_OFFSET,
+    commit_interval_ms=200,
+    route_poll_ms=500,  # a new topic comes to its two brokers one after the other
+)
 MANUAL = replace(FIRST, auto_commit=False)
 
 
@@ -327,6 +334,24 @@ def test_a_cancelled_poll_loses_nothing(nameservers: str) -> None:
         assert sorted(seen) == list(range(60))
 
     run(main())
+
+
+def test_an_interrupted_poll_loses_nothing(nameservers: str) -> None:
+    """Ctrl-C while a blocking poll waits: the next poll gets what came meanwhile."""
+    topic = "LiteInterrupted"
+    with Producer("p", nameservers) as producer:
+        queue = producer.send(topic, b"first").queue
+        consumer = LitePullConsumer(topic, nameservers, config=FIRST).subscribe(topic)
+        with consumer:
+            assert [message.body for message in consumer.poll(20_000)] == [b"first"]
+            ident = threading.main_thread().ident
+            assert ident is not None
+            timer = threading.Timer(0.1, signal.pthread_kill, (ident, signal.SIGINT))
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                consumer.poll(60_000)
+            producer.send(topic, b"second", queue=queue)
+            assert [message.body for message in consumer.poll(20_000)] == [b"second"]
 
 
 def test_wrong_use(nameservers: str, twins: Twins) -> None:

@@ -7,7 +7,7 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from tests.peers.apache import NEW, NEW_SERVER, OLD_SERVER, Cluster, Peer, eventually
@@ -18,14 +18,26 @@ from steelyard import Admin, BrokerError, Producer, ProducerConfig, SteelyardErr
 
 pytestmark = pytest.mark.peer
 
-OPERATOR = {"access_key": "operator", "secret_key": "operator-secret"}
-CLERK = {"access_key": "clerk1", "secret_key": "clerk-secret"}
+
+class Keys(NamedTuple):
+    access: str
+    secret: str
+
+    @property
+    def of_java(self) -> dict[str, str]:
+        """As options of a Java client."""
+        return self._asdict()
+
+
+OPERATOR = Keys("operator", "operator-secret")
+CLERK = Keys("clerk-one", "clerk-secret")
+NOBODY = Keys("", "")
 ACCOUNTS = """
 accounts:
 - accessKey: operator
   secretKey: operator-secret
   admin: true
-- accessKey: clerk1
+- accessKey: clerk-one
   secretKey: clerk-secret
   admin: false
   defaultTopicPerm: DENY
@@ -87,28 +99,37 @@ def guarded(
     cluster = Cluster(folder, version, java_options=options, settings=SETTINGS[version])
     try:
         cluster.start().wait_ready()
-        with Admin(cluster.nameserver, **OPERATOR) as admin:
+        made = Guarded(cluster.nameserver, certificate)
+        with administrator(made, OPERATOR) as admin:
             for topic in ("Open", "Closed"):
                 admin.create_topic(topic, cluster="DefaultCluster", queues=4)
-        yield Guarded(cluster.nameserver, certificate)
+        yield made
     finally:
         cluster.stop()
 
 
-def producer(guarded: Guarded, *, tls: ssl.SSLContext | None = None, **keys: str) -> Producer:
-    return Producer("pg", guarded.nameserver, config=ProducerConfig(**keys), tls=tls)
+def producer(guarded: Guarded, keys: Keys, tls: ssl.SSLContext | None = None) -> Producer:
+    config = ProducerConfig(access_key=keys.access, secret_key=keys.secret)
+    return Producer("pg", guarded.nameserver, config=config, tls=tls)
+
+
+def administrator(guarded: Guarded, keys: Keys, tls: ssl.SSLContext | None = None) -> Admin:
+    return Admin(guarded.nameserver, access_key=keys.access, secret_key=keys.secret, tls=tls)
+
+
+def member(guarded: Guarded, group: str, keys: Keys, tls: ssl.SSLContext | None = None) -> Member:
+    config = Member.config(access_key=keys.access, secret_key=keys.secret)
+    return Member(guarded.nameserver, group, "Open", config=config, tls=tls)
 
 
 def test_without_credentials_nothing_goes(guarded: Guarded) -> None:
-    with producer(guarded) as nobody, pytest.raises(BrokerError):
-        nobody.send("Open", b"hello")
-    wrong = {**CLERK, "secret_key": "some-other-secret"}
-    with producer(guarded, **wrong) as liar, pytest.raises(BrokerError):
-        liar.send("Open", b"hello")
-    with Admin(guarded.nameserver) as admin, pytest.raises(BrokerError):
-        admin.create_topic("Another", cluster="DefaultCluster")
-    with Admin(guarded.nameserver, **CLERK) as admin, pytest.raises(BrokerError):
-        admin.create_topic("Another", cluster="DefaultCluster")
+    liar = CLERK._replace(secret="some-other-secret")
+    for keys in (NOBODY, liar):
+        with producer(guarded, keys) as refused, pytest.raises(BrokerError):
+            refused.send("Open", b"hello")
+    for keys in (NOBODY, liar, CLERK):
+        with administrator(guarded, keys) as refused, pytest.raises(BrokerError):
+            refused.create_topic("Another", cluster="DefaultCluster")
 
 
 def test_credentials_open_what_is_granted(
@@ -116,47 +137,45 @@ def test_credentials_open_what_is_granted(
 ) -> None:
     """The clerk sends and consumes, in both directions with Java; a topic that is denied stays closed."""
     java = peers[NEW]
-    access: dict[str, Any] = {"access": CLERK["access_key"], "secret": CLERK["secret_key"]}
-    with producer(guarded, **CLERK) as clerk:
-        with pytest.raises(BrokerError):
-            clerk.send("Closed", b"hello")
+    with producer(guarded, CLERK) as clerk:
         for index in range(4):
             clerk.send(message("Open", name, index, 60))
-        with pytest.raises(SteelyardError):
-            clerk.send_batch([message("Closed", name, index, 60) for index in range(2)])
-    java.ask("producer", f"{name}p", guarded.nameserver, f"{name}pg", **access)
+        with pytest.raises(BrokerError):
+            clerk.send("Closed", b"hello")
+    java.ask("producer", f"{name}p", guarded.nameserver, f"{name}pg", **CLERK.of_java)
     java.ask("send", f"{name}p", "Open", name, 4, 4, 60)
-    java.ask("consumer", f"{name}c", guarded.nameserver, f"{name}jg", "Open", "*", **access)
-    with Member(guarded.nameserver, f"{name}g", "Open", config=Member.config(**CLERK)) as member:
-        eventually(lambda: {*member.numbers()} >= {*range(8)}, member.steps)
+    words = (f"{name}c", guarded.nameserver, f"{name}jg", "Open", "*")
+    java.ask("consumer", *words, **CLERK.of_java)
+    with member(guarded, f"{name}g", CLERK) as ours:
+        eventually(lambda: {*ours.numbers()} >= {*range(8)}, ours.steps)
         eventually(lambda: {*java.numbers(f"{name}c")} >= {*range(8)}, "all at Java's")
     java.ask("stop", f"{name}c")
     java.ask("stop", f"{name}p")
-    with Admin(guarded.nameserver, **OPERATOR) as admin:
-        eventually(lambda: admin.consumer_progress(f"{name}g", "Open").lag == 0, "all committed")
+    with administrator(guarded, OPERATOR) as admin:
+        progress = admin.consumer_progress(f"{name}g", "Open")
+    assert progress.lag == 0, progress
 
 
 def test_tls(guarded: Guarded, peers: dict[str, Peer], name: str) -> None:
     """On the same ports; with credentials within. A certificate that is not trusted ends it."""
     java = peers[NEW]
-    access: dict[str, Any] = {"access": CLERK["access_key"], "secret": CLERK["secret_key"]}
     trusting = ssl.create_default_context(cafile=str(guarded.certificate))
-    java.ask(
-        "consumer", f"{name}c", guarded.nameserver, f"{name}jg", "Open", "*", tls=True, **access
-    )
-    config = Member.config(**CLERK)
-    member = Member(guarded.nameserver, f"{name}g", "Open", config=config, tls=trusting)
-    with member, producer(guarded, tls=trusting, **CLERK) as clerk:
+    words = (f"{name}c", guarded.nameserver, f"{name}jg", "Open", "*")
+    java.ask("consumer", *words, tls=True, **CLERK.of_java)
+    with (
+        member(guarded, f"{name}g", CLERK, trusting) as ours,
+        producer(guarded, CLERK, trusting) as clerk,
+    ):
         for index in range(20):
             clerk.send(message("Open", name, index, 20_000 if index % 5 == 0 else 60))
         keys = {f"{name}-key-{index}" for index in range(20)}
-        eventually(lambda: {view.keys for view in member.views} >= keys, "all at ours")
+        eventually(lambda: {view.keys for view in ours.views} >= keys, "all at ours")
         eventually(
             lambda: {event["keys"] for event in java.received(f"{name}c")} >= keys, "all at Java's"
         )
     java.ask("stop", f"{name}c")
-    with Admin(guarded.nameserver, **OPERATOR, tls=trusting) as admin:
+    with administrator(guarded, OPERATOR, trusting) as admin:
         assert "Open" in admin.topics()
-    with producer(guarded, tls=ssl.create_default_context(), **CLERK) as careful:
-        with pytest.raises(SteelyardError):
-            careful.send("Open", b"hello", timeout_ms=3_000)
+    careful = producer(guarded, CLERK, ssl.create_default_context())
+    with careful, pytest.raises(SteelyardError):
+        careful.send("Open", b"hello", timeout_ms=3_000)

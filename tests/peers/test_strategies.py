@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from random import Random
 
@@ -20,11 +19,11 @@ pytestmark = pytest.mark.peer
 
 SHARED = ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH", "MACHINE_ROOM_NEARBY-AVG"]
 """What both sides know by name; Peer.java gives MACHINE_ROOM its two rooms."""
-OURS: dict[str, Callable[[], Strategy]] = {
-    **{name: lambda name=name: strategy(name) for name in SHARED},
-    "MACHINE_ROOM": lambda: machine_room({"room1", "room2"}),
-}
 ROUNDS = 60
+
+
+def ours(name: str) -> Strategy:
+    return machine_room({"room1", "room2"}) if name == "MACHINE_ROOM" else strategy(name)
 
 
 def plan_of(
@@ -37,7 +36,7 @@ def plan_of(
     }
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", [*SHARED, "MACHINE_ROOM"])
 def test_plans_are_javas(peer: Peer, name: str) -> None:
     """Groups of all sizes, in rooms and out of them."""
     random = Random(name)
@@ -56,7 +55,7 @@ def test_plans_are_javas(peer: Peer, name: str) -> None:
         ]
         places = ",".join(f"{queue.broker_name}:{queue.queue_id}" for queue in queues)
         javas = peer.ask("allocate", name, ",".join(clients), places)["plan"]
-        assert plan_of(OURS[name](), clients, queues) == javas
+        assert plan_of(ours(name), clients, queues) == javas
 
 
 @pytest.mark.parametrize("strategy_name", SHARED)
@@ -77,17 +76,17 @@ def test_members_of_both_kinds_agree(
     }
     config = Member.config(strategy=strategy_name)
     with ExitStack() as stack:
-        ours = {
+        mine = {
             client_id: stack.enter_context(Member(*words, config=config, client_id=client_id))
             for client_id in (f"10.9.8.7@{name}", f"room1-10.0.0.1@{name}")
         }
         seen: dict[str, object] = {}
 
         def is_planned() -> bool:
-            plan = plan_of(strategy(strategy_name), [*java, *ours], queues)
+            plan = plan_of(strategy(strategy_name), [*java, *mine], queues)
             held = {
                 client_id: peer.held(consumer, name) for client_id, (peer, consumer) in java.items()
-            } | {client_id: member.held() for client_id, member in ours.items()}
+            } | {client_id: member.held() for client_id, member in mine.items()}
             seen.update(plan=plan, held=held)
             return {
                 client_id: sorted(f"{broker}:{queue}" for broker, queue in places)
@@ -95,7 +94,7 @@ def test_members_of_both_kinds_agree(
             } == {client_id: sorted(places) for client_id, places in plan.items()}
 
         eventually(is_planned, seen)
-        ours.pop(f"10.9.8.7@{name}").consumer.stop()
+        mine.pop(f"10.9.8.7@{name}").consumer.stop()
         eventually(is_planned, seen)
         for peer, consumer in java.values():
             peer.ask("stop", consumer)

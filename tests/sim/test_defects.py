@@ -12,12 +12,16 @@ from steelyard.allocate import contiguous
 from steelyard.allocate.plan import Claim, Plan
 from steelyard.config import BrokerConfig, ConsumerConfig
 from steelyard.consume.process_queue import ProcessQueue
+from steelyard.groups.ownership import State
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.consumer import holdings
+from steelyard.nodes.consumer.handover import Handover
+from steelyard.nodes.consumer.holdings import Held
 from steelyard.nodes.consumer.node import ConsumerNode
 from steelyard.nodes.seam import Due, Effect, Event, Node, Received, Send
 from steelyard.sim.cluster import Parts
 from steelyard.sim.disk import Mount, SimFile
+from steelyard.sim.network import Weather
 from steelyard.sim.run import run
 from steelyard.sim.scenario import Fault, Scenario, load
 from steelyard.store.store import Store
@@ -172,6 +176,56 @@ def test_members_that_rely_on_notifications_alone() -> None:
     scenario = load((FOLDER / "lost_notification.toml").read_text())
     found = failure(replace(scenario, settle_ms=60_000), Parts(consumer=build))
     assert "not well 60000 ms after the faults" in found
+
+
+PLANNED = Scenario(
+    seed=1,
+    queues=8,
+    messages=800,
+    first_message_ms=36_000,
+    interval_ms=8,
+    process_ms_max=10,
+    thread_ms_max=30,
+    duplicates_max=0,
+    weather=Weather(delay_ms_max=1, spike_every=0),
+    faults=tuple(
+        Fault(kind="leave" if number % 2 else "join", at_ms=37_000 + 500 * number)
+        for number in range(10)
+    ),
+)
+"""Members come and go twice a second under load, over brokers that take requests in the wrong way round."""
+
+
+def duplicates(scenario: Scenario) -> bool:
+    """Whether messages came twice: the only rule that a planted defect may break here."""
+    found = run(scenario).failure
+    assert found is None or "duplicates" in found
+    return found is not None
+
+
+def test_members_that_hand_over_as_rocketmq_does() -> None:
+    assert not duplicates(PLANNED)
+    assert duplicates(replace(PLANNED, clean_handover=False))
+
+
+def test_members_that_unlock_before_their_last_commit_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hasty(self: Handover, held: Held, now: int) -> list[Effect]:
+        self._draining.pop(held.epoch, None)
+        held.holding.move(State.RELEASING, now)
+        return self._holdings.commit_last(held, now)[1] + self._let_go(held, now)
+
+    monkeypatch.setattr(Handover, "_release", hasty)
+    assert any(duplicates(replace(PLANNED, seed=seed)) for seed in (1, 3))
+
+
+def test_members_whose_last_commit_does_not_wait_for_those_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(holdings.Holdings, "settles_at", lambda self, held: 0)
+    monkeypatch.setattr(holdings.Holdings, "doubtful", lambda self, held: False)
+    assert duplicates(PLANNED)
 
 
 def test_a_node_that_raises() -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from steelyard.errors import ConfigError
 from steelyard.wire.remoting.ids import (
-    born_after,
     UniqueIds,
+    born_after,
     host_address,
     host_bytes,
     offset_message_id,

@@ -30,7 +30,6 @@ from steelyard.allocate.plan import Claim, Strategy
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.flags import java_string_key
 
-
 GAP_MS = 20
 """Between the beginnings of the first two runs."""
 

@@ -186,7 +186,14 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
     for field in ("topics", "producers", "nameservers", "tags", "weather", "skew_ms_max"):
         if getattr(scenario, field) != getattr(plain, field):
             yield replace(scenario, **{field: getattr(plain, field)})
-    for field in ("thread_ms_max", "drift_ppm_max", "later_of_100", "slow_of_100", "batch_of_100", "oneway_of_100"):
+    for field in (
+        "thread_ms_max",
+        "drift_ppm_max",
+        "later_of_100",
+        "slow_of_100",
+        "batch_of_100",
+        "oneway_of_100",
+    ):
         if getattr(scenario, field):
             yield replace(scenario, **{field: 0})
     for field in ("binary_headers_of_100", "consume_batch", "segment_bytes", "index_flush_rows"):

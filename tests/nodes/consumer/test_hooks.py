@@ -18,7 +18,7 @@ class Hooked(Group):
     """A member whose application hears of its queues. `told`: what it has heard and not answered, oldest first."""
 
     def __init__(self, **settings: object) -> None:
-        super().__init__(hooks=True, **settings)
+        super().__init__(2, **(settings | {"hooks": True}))
 
     @property
     def told(self) -> list[object]:

@@ -128,7 +128,7 @@ class PullConsumer(Pulling):
         """Messages of one queue from `offset` on that the expression, or the SQL92 condition, wants.
 
         `hold_ms`: how long the broker may wait for a message at the end of the queue. `timeout_ms`: 10 s more than that
-        unless given. Apache brokers return 32 messages at most.
+        unless given. Apache brokers return 32 messages at most, 8 from disk.
         """
         call = pull_call(queue, offset, expression, sql, max_messages, hold_ms, timeout_ms)
         result = self._ask(call)

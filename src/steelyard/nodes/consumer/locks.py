@@ -29,6 +29,7 @@ import msgspec
 
 from steelyard.errors import ProtocolError, RemotingError
 from steelyard.groups.ownership import State
+from steelyard.nodes.consumer.departed import Departed
 from steelyard.nodes.consumer.holdings import Held, Holdings
 from steelyard.nodes.consumer.peers import LocksAsked, LocksLetGo, Peers, PresentAsked
 from steelyard.nodes.seam import Address, Effect, SetTimer, Tell
@@ -52,9 +53,6 @@ BARE_POLL_MS = 2_000
 
 EXPIRY_MS = 60_000
 """A lock that is not renewed for so long belongs to nobody (rocketmq.broker.rebalance.lockMaxLiveTime)."""
-
-DEPARTED_MS = EXPIRY_MS
-"""Locks of somebody who departed are gone by themselves after this."""
 
 
 class LockTimer(msgspec.Struct, frozen=True):
@@ -123,9 +121,11 @@ class Locks:
         self._me = peers.config.client_id
         self._claims: dict[MessageQueue, _Claim] = {}
         self._desks: dict[Address, _Desk] = {}
-        self._present: frozenset[str] = frozenset()
-        self._departed: dict[str, int] = {}
-        self._freed: set[tuple[str, MessageQueue]] = set()
+        self._departed = Departed(self._me)
+        config = peers.config
+        # The old owner may need all of its time, and more where the application is told of everything.
+        drain_ms = config.drain_timeout_ms * (2 if config.hooks else 1) + config.call_timeout_ms
+        self._takeover_ms = max(config.takeover_timeout_ms, drain_ms)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -162,7 +162,9 @@ class Locks:
         claim = self._claims[queue] = _Claim(now, sought)
         for address, desk in self._desks.items():
             unlocks = desk.unlocks.get(self._me)
-            if unlocks and unlocks.pop(queue, False) is None:  # not said yet, so it may still be ours
+            if (
+                unlocks and unlocks.pop(queue, False) is None
+            ):  # not said yet, so it may still be ours
                 claim.address = address
                 if not unlocks:
                     del desk.unlocks[self._me]
@@ -235,15 +237,8 @@ class Locks:
 
     def heard(self, members: Collection[str], now: int) -> None:
         """The members that brokers told of in one rebalance."""
-        present = frozenset(members)
-        for client_id in sorted(self._present - present):
-            self._departed[client_id] = now
-        for client_id, at in list(self._departed.items()):
-            if client_id in present or at + DEPARTED_MS < now:
-                del self._departed[client_id]
-                self._freed = {pair for pair in self._freed if pair[0] != client_id}
-        self._present = present
-        if present != frozenset((self._me,)):
+        self._departed.heard(members, now)
+        if not self._departed.alone:
             for desk in self._desks.values():
                 desk.alone = False
 
@@ -333,7 +328,9 @@ class Locks:
                 claim.granted_at = asked.at
                 claim.address = asked.address
                 if lapsed and self._strict and held is not None:
-                    news.lost.append(held)  # somebody may have had it meanwhile: where is its offset now?
+                    news.lost.append(
+                        held
+                    )  # somebody may have had it meanwhile: where is its offset now?
                 else:
                     self._release_waiting(queue, claim, news)
             else:
@@ -382,7 +379,8 @@ class Locks:
         if not self._waits(queue, claim):
             return
         desk = self._desk(asked.address)
-        if not self._patient and answered and self._suspects(queue, desk):
+        suspects = self._departed.suspects(queue) or (self._departed.alone and not desk.alone)
+        if answered and suspects and not self._patient:
             desk.refused[queue] = None
         if desk.alone:
             self._do_without(queue, claim, news)
@@ -396,13 +394,7 @@ class Locks:
             desk.refused[queue] = None
 
     def _overdue(self, claim: _Claim, now: int) -> bool:
-        return now - claim.since >= self._peers.config.takeover_timeout_ms
-
-    def _suspects(self, queue: MessageQueue, desk: _Desk) -> bool:
-        """Somebody who may have the lock is gone."""
-        if self._present == frozenset((self._me,)):
-            return not desk.alone
-        return any((client_id, queue) not in self._freed for client_id in self._departed)
+        return now - claim.since >= self._takeover_ms
 
     def present_answered(
         self, asked: PresentAsked, reply: Command | RemotingError, now: int
@@ -413,7 +405,7 @@ class Locks:
         news = LockNews()
         refused, desk.refused = tuple(desk.refused), {}
         known = _members_in(reply)
-        desk.alone = known == frozenset((self._me,))
+        desk.alone = known is not None and self._departed.is_alone(known)
         for queue in refused:
             claim = self._claims.get(queue)
             if claim is None or claim.granted_at or not self._waits(queue, claim):
@@ -423,9 +415,9 @@ class Locks:
             elif self._overdue(claim, now):
                 self._take_over(queue, claim, known, news, now)
         if known is not None and not desk.alone:
-            for client_id in [c for c in self._departed if c not in known]:
+            for client_id in self._departed.dead(known):
                 self._unlock(asked.address, client_id, refused)
-                self._freed.update((client_id, queue) for queue in refused)
+                self._departed.tried(client_id, refused)
                 desk.ask_at = now
         news.effects += self._talk(asked.address, now)
         return news
@@ -441,7 +433,7 @@ class Locks:
         """The wait was long enough. But if the broker knows members that this one has not heard of, the plan
         was made without them, and one of them may well read the queue."""
         waited_ms = now - claim.since
-        if known is not None and known - self._present:
+        if known is not None and self._departed.unheard_of(known):
             claim.since = now
             return
         text = f"{queue} was not to be locked for {waited_ms} ms; it is read without a lock"
