@@ -114,6 +114,16 @@ def repeated(deliveries: Iterable[Sequence[Delivery]]) -> int:
     return sum(len(one) - len({delivery.offset for delivery in one}) for one in deliveries)
 
 
+def repeated_within(all_of_queue: Sequence[Delivery], begin: int, end: int) -> int:
+    """Deliveries of one queue in a stage of what had been delivered before; in the order of time."""
+    seen: set[int] = set()
+    count = 0
+    for one in all_of_queue:
+        count += one.offset in seen and begin <= one.at < end
+        seen.add(one.offset)
+    return count
+
+
 def share_ms(pauses_ns: Sequence[int], share: float) -> float:
     """A percentile of pauses, in milliseconds."""
     return percentile(pauses_ns, share) / 1e6

@@ -32,6 +32,7 @@ from bench.costs import (  # noqa: E402
     Tail,
     moves,
     repeated,
+    repeated_within,
     share_ms,
 )
 from bench.feed import Feed  # noqa: E402
@@ -338,17 +339,19 @@ class Run:
         for name in sorted(self.present):
             self.pool[name].expect()
         self.watch.look()
+        for deliveries in self.watch.deliveries.values():
+            deliveries.sort()  # they came member by member
         ends = [at for _, at, _ in stages[1:]] + [ended]
         told = [
             self._stage(step, at, end, settled)
             for (step, at, settled), end in zip(stages, ends, strict=True)
         ]
-        deliveries = self.watch.deliveries.values()
+        all_deliveries = self.watch.deliveries.values()
         result = {
             "stages": told,
             "messages": len(self.watch.sent.offsets()),
-            "deliveries": sum(map(len, deliveries)),
-            "duplicates": repeated(deliveries),
+            "deliveries": sum(map(len, all_deliveries)),
+            "duplicates": repeated(all_deliveries),
             "lost": self.watch.missing(),
         }
         self.watch.close()
@@ -356,9 +359,14 @@ class Run:
 
     def _stage(self, step: Step, begin: int, end: int, settled: bool) -> Result:
         moved = moves(self.watch.deliveries, self.watch.sent, begin, end)
+        twice = {
+            queue: repeated_within(deliveries, begin, end)
+            for queue, deliveries in sorted(self.watch.deliveries.items())
+        }
         return {
             "event": f"{step.what} {' '.join(step.names)}",
             "settled": settled,
+            "duplicates": {queue: count for queue, count in twice.items() if count},
             "moves": [move._asdict() for move in moved],
             "converged_s": max((move.after_ns for move in moved), default=0) / 1e9,
         }

@@ -46,6 +46,8 @@ def test_a_duplicate_at_the_new_owner_had_waited_since_the_old_one() -> None:
     twice = {7: delivered((11, "a", 0), (31, "b", 0))}
     assert costs.moves(twice, sent, 20 * MS, 99 * MS) == [Move(7, "a", "b", 20 * MS, 11 * MS)]
     assert costs.repeated(twice.values()) == 1
+    assert costs.repeated_within(twice[7], 20 * MS, 99 * MS) == 1
+    assert costs.repeated_within(twice[7], 0, 20 * MS) == 0
 
 
 def test_where_both_read_at_once_there_is_no_pause() -> None:

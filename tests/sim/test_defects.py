@@ -1,7 +1,7 @@
 """Known defects, planted: the simulator must find each. A checker that cannot fail checks nothing."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -13,11 +13,19 @@ from steelyard.allocate.plan import Claim, Plan
 from steelyard.config import BrokerConfig, ConsumerConfig
 from steelyard.consume.process_queue import ProcessQueue
 from steelyard.groups.ownership import State
+from steelyard.groups.queue_locks import QueueLocks
+from steelyard.nodes.broker import transactions
 from steelyard.nodes.broker.node import BrokerNode
+from steelyard.nodes.broker.operations import Operations, Outcome
+from steelyard.nodes.broker.transactions import Transactions
 from steelyard.nodes.consumer import holdings
+from steelyard.nodes.consumer import node as consumer_node
 from steelyard.nodes.consumer.handover import Handover
 from steelyard.nodes.consumer.holdings import Held
+from steelyard.nodes.consumer.locks import LockNews, Locks
 from steelyard.nodes.consumer.node import ConsumerNode
+from steelyard.nodes.consumer.ordered import OrderedDelivery
+from steelyard.nodes.consumer.ordered import _Turn as Turn
 from steelyard.nodes.seam import Due, Effect, Event, Node, Received, Send
 from steelyard.sim.cluster import Parts
 from steelyard.sim.disk import Mount, SimFile
@@ -25,6 +33,7 @@ from steelyard.sim.network import Weather
 from steelyard.sim.run import run
 from steelyard.sim.scenario import Fault, Scenario, load
 from steelyard.store.store import Store
+from steelyard.types import MessageQueue
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
 
@@ -208,14 +217,16 @@ def test_members_that_hand_over_as_rocketmq_does() -> None:
     assert duplicates(replace(PLANNED, clean_handover=False))
 
 
+def hasty(self: Handover, held: Held, now: int) -> list[Effect]:
+    """In place of `_release`."""
+    self._draining.pop(held.epoch, None)
+    held.holding.move(State.RELEASING, now)
+    return self._holdings.commit_last(held, now)[1] + self._let_go(held, now)
+
+
 def test_members_that_unlock_before_their_last_commit_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def hasty(self: Handover, held: Held, now: int) -> list[Effect]:
-        self._draining.pop(held.epoch, None)
-        held.holding.move(State.RELEASING, now)
-        return self._holdings.commit_last(held, now)[1] + self._let_go(held, now)
-
     monkeypatch.setattr(Handover, "_release", hasty)
     assert any(duplicates(replace(PLANNED, seed=seed)) for seed in (1, 3))
 
@@ -226,6 +237,107 @@ def test_members_whose_last_commit_does_not_wait_for_those_before_it(
     monkeypatch.setattr(holdings.Holdings, "settles_at", lambda self, held: 0)
     monkeypatch.setattr(holdings.Holdings, "doubtful", lambda self, held: False)
     assert duplicates(PLANNED)
+
+
+ORDERED = load((FOLDER / "ordered_planned.toml").read_text())
+ORDERED_FAULTS = load((FOLDER / "ordered_faults.toml").read_text())
+TRANSACTIONS = load((FOLDER / "transactions.toml").read_text())
+
+
+def failures(scenario: Scenario, seeds: Iterable[int]) -> str:
+    """The rules that were broken, of all these seeds."""
+    return "\n".join(run(replace(scenario, seed=seed)).failure or "" for seed in seeds)
+
+
+def test_orderly_members_that_believe_in_a_lock_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(ORDERED_FAULTS).failure is None
+    monkeypatch.setattr(Locks, "holds", lambda self, held, now: True)
+    found = run(ORDERED_FAULTS).failure
+    assert found is not None
+    assert "its lock was granted" in found
+
+
+def test_orderly_members_that_start_without_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Impatient(Locks):
+        def holds(self, held: Held, now: int) -> bool:
+            return True
+
+        def _waits(self, queue: MessageQueue, claim: object) -> bool:
+            return False
+
+    def free(self: Locks, now: int) -> LockNews:
+        news = LockNews()
+        news.free += [h for h in self._holdings.all() if h.state is State.LOCKING]
+        return news
+
+    monkeypatch.setattr(Impatient, "ask", free)
+    monkeypatch.setattr(consumer_node, "Locks", Impatient)
+    found = run(ORDERED).failure
+    assert found is not None
+    assert "without its lock" in found
+
+
+def test_a_broker_that_locks_a_queue_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QueueLocks, "lock", lambda self, group, client, queues, now: list(queues))
+    found = run(ORDERED).failure
+    assert found is not None
+    assert "is locked for" in found
+
+
+def test_orderly_members_that_do_not_wait_for_their_listener(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Handover, "_go_on_draining", Handover._release)
+    assert "lets the lock of" in failures(ORDERED, range(3))
+
+
+def test_orderly_members_that_unlock_before_their_last_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Handover, "_release", hasty)
+    assert "succeeded elsewhere" in failures(ORDERED, range(6))
+
+
+def test_orderly_members_that_go_on_behind_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def finish(self: OrderedDelivery, turn: Turn, now: int) -> list[Effect]:
+        self._finish(turn, now)
+        return []
+
+    monkeypatch.setattr(OrderedDelivery, "_again", finish)
+    assert "was suspended" in failures(ORDERED, range(3))
+
+
+def test_a_broker_that_publishes_what_is_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(TRANSACTIONS).failure is None
+    both = dict.fromkeys(transactions._OUTCOMES, Outcome.COMMIT)
+    monkeypatch.setattr(transactions, "_OUTCOMES", both)
+    found = run(TRANSACTIONS).failure
+    assert found is not None
+    assert "was not committed" in found
+
+
+def test_a_broker_that_never_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transactions, "_ask", lambda self, half, checks, effects: None)
+    found = run(replace(TRANSACTIONS, settle_ms=60_000)).failure
+    assert found is not None
+    assert "committed messages not finished" in found
+
+
+def test_a_broker_that_publishes_again_what_it_finds_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decided = lambda self, operation, half_address: operation.address >= 0  # noqa: E731
+    monkeypatch.setattr(Operations, "is_unfinished", decided)
+    found = run(TRANSACTIONS).failure
+    assert found is not None
+    assert "is published at" in found
+
+
+def test_a_broker_that_forgets_what_it_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed between the operation and the message: a restart has to publish it."""
+    monkeypatch.setattr(Operations, "is_unfinished", lambda self, operation, address: False)
+    scenario = replace(TRANSACTIONS, settle_ms=60_000)
+    assert "committed messages not finished" in failures(scenario, range(6))
 
 
 def test_a_node_that_raises() -> None:

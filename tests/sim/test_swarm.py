@@ -42,6 +42,9 @@ def test_the_seeds_draw_every_fault_and_every_size() -> None:
     assert {s.thread_ms_max for s in scenarios} == {0, 5, 30}
     assert {s.clean_handover for s in scenarios} == {True, False}
     assert {s.flush for s in scenarios} == {"async", "sync"}
+    assert {(s.ordered, s.transactions_of_100 > 0) for s in scenarios} == {
+        (ordered, transactions) for ordered in (True, False) for transactions in (True, False)
+    }
 
 
 def test_shrinking_keeps_what_the_failure_needs() -> None:

@@ -3,11 +3,14 @@
 Safety, at every moment:
 - a position (queue, offset) holds one message for ever, be it seen in an acknowledgement or a delivery;
 - what is delivered was sent, to that topic, with a subscribed tag;
+- what was sent as a transaction is in no log and delivered to nobody unless it was committed, and a half message
+  is published once (but for what a power cut takes: docs/LIMITS.md);
 - a group's committed offset never passes the lowest offset that the application has not finished
   (watched where a member sends it, so that a commit which is lost later counts as well).
 
 Liveness, after the faults heal (`sim.run` asks): everything in the logs was finished by the group,
-every acknowledged message is in its log and was finished, and every readable queue has one owner.
+every acknowledged message is in its log and was finished, every committed one was finished, and every
+readable queue has one owner.
 """
 
 from __future__ import annotations
@@ -64,6 +67,10 @@ class Witness:
         self.acknowledged: dict[int, Position] = {}
         self.failed: dict[int, str] = {}
         self.finished: set[int] = set()
+        self.withheld: set[int] = set()
+        """Numbers whose transaction was not committed: nobody may see them."""
+        self.promised: set[int] = set()
+        """Numbers whose transaction was committed."""
         self.deliveries = 0
         self.duplicates = 0
         """Deliveries of a position after its first."""
@@ -80,6 +87,10 @@ class Witness:
         """The highest commit of each queue that could not be judged, as its broker was down."""
         self._numbers: dict[Position, int] = {}
         self._delivered: set[Position] = set()
+        self._suspended: set[Position] = set()
+        """Delivered, and asked for again."""
+        self._published: dict[tuple[str, int], Position] = {}
+        """By the broker and address of a half message."""
         self._waits_since: dict[Position, int] = {}
 
     # -- what producers do -------------------------------------------------------------------------
@@ -94,6 +105,15 @@ class Witness:
 
     def fail(self, number: int, reason: str) -> None:
         self.failed[number] = reason
+
+    def began(self, number: int) -> None:
+        """The number is sent as a transaction, whose outcome is open."""
+        self.withheld.add(number)
+
+    def promise(self, number: int) -> None:
+        """Its transaction is committed, and its half message is stored."""
+        self.withheld.remove(number)
+        self.promised.add(number)
 
     # -- what members do ---------------------------------------------------------------------------
 
@@ -112,7 +132,9 @@ class Witness:
             self._place(queue, offset, number)
             self.deliveries += 1
             position = (queue, offset)
-            if position in self._delivered:
+            if position in self._suspended:
+                self._suspended.remove(position)
+            elif position in self._delivered:
                 self.duplicates += 1
                 self.first_duplicate = self.first_duplicate or position
             else:
@@ -128,6 +150,10 @@ class Witness:
         got = (message.topic, message.body, message.tags, message.keys)
         if got != (sent.topic, sent.body, sent.tags, sent.keys):
             raise Violation(f"{where}: {got} is not what was sent: {sent}")
+
+    def suspended(self, queue: MessageQueue, offset: int) -> None:
+        """The application of an orderly consumer wants this again, in its queue."""
+        self._suspended.add((queue, offset))
 
     def done(self, queue: MessageQueue, offset: int, number: int, *, final: bool) -> None:
         """The application gave its verdict; `final` is CONSUME_SUCCESS."""
@@ -169,8 +195,9 @@ class Witness:
         return not self._tags or self.messages[number].tags in self._tags
 
     def missing(self) -> list[int]:
-        """Acknowledged numbers that the group wants and has not finished."""
-        return [n for n in self.acknowledged if n not in self.finished and self.wanted(n)]
+        """Acknowledged and committed numbers that the group wants and has not finished."""
+        owed = [*self.acknowledged, *sorted(self.promised)]
+        return [n for n in owed if n not in self.finished and self.wanted(n)]
 
     def queues_of(self, broker: str) -> list[MessageQueue]:
         """The broker's queues of which something was seen, sorted."""
@@ -196,6 +223,14 @@ class Witness:
         """The log holds `number` at this position."""
         self._place(queue, offset, number)
 
+    def published(self, queue: MessageQueue, offset: int, half_address: int) -> None:
+        """What the log holds at this position was published from the half message at that address."""
+        known = self._published.setdefault((queue.broker_name, half_address), (queue, offset))
+        if known != (queue, offset):
+            raise Violation(
+                f"a half message of {queue.broker_name} is published at {known} and {(queue, offset)}"
+            )
+
     def _skipped(self, queue: MessageQueue, offset: int) -> bool:
         if not self._tags or queue.topic.startswith(RETRY_PREFIX):
             return False
@@ -205,6 +240,8 @@ class Witness:
         return number is not None and not self.wanted(number)
 
     def _place(self, queue: MessageQueue, offset: int, number: int) -> None:
+        if number in self.withheld:
+            raise Violation(f"{queue} offset {offset}: message {number} was not committed")
         known = self._numbers.setdefault((queue, offset), number)
         if known != number:
             raise Violation(f"{queue} offset {offset} held message {known}, now {number}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 from steelyard.config import (
@@ -24,9 +25,11 @@ from steelyard.sim.checkers import Witness, number_of
 from steelyard.sim.clock import Clock
 from steelyard.sim.disk import Mount, SimDisk
 from steelyard.sim.network import TcpNetwork
+from steelyard.sim.order import Notary, Order
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.threads import Threaded
-from steelyard.sim.workload import Listener, Publisher, commit_in, topic_name
+from steelyard.sim.transactions import Decisions
+from steelyard.sim.workload import Listener, Publisher, commit_in, start_asked_in, topic_name
 from steelyard.sim.world import Host, Process, World
 from steelyard.store.disk import Disk
 from steelyard.store.store import Store
@@ -93,9 +96,15 @@ class Cluster:
         self._queues = scenario.queues
         """Of each topic on each broker, now."""
         self.admin = self._seat("admin", 250)
-        self._publishers = {seat.name: Publisher(scenario, witness) for seat in self.producers}
+        self.decisions = Decisions(world, witness)
+        self._publishers = {
+            seat.name: Publisher(scenario, witness, self.decisions) for seat in self.producers
+        }
+        self.order = Order(planned=scenario.duplicates_max == 0) if scenario.ordered else None
         self.power_lost: set[str] = set()
         """Brokers whose machines lost power since their last start."""
+        self.power_cuts: set[str] = set()
+        """Brokers whose machines ever lost power."""
         witness.number_at = self.number_at
         witness.can_read = lambda queue: self.broker_log_end(queue) is not None
 
@@ -179,6 +188,8 @@ class Cluster:
         def build(now: int) -> Node:
             seat.store = self._open(mount, config.store, now)
             broker = self._parts.broker(config, seat.store, rng)
+            if self.order is not None:
+                broker = Notary(broker, seat.name, self.order, lambda: self.world.now)
             if not scenario.thread_ms_max:
                 return broker
             pool_rng = self.world.rng(f"threads {seat.name} {seat.runs}")
@@ -212,10 +223,12 @@ class Cluster:
             group="publishers",
             client_id=f"{seat.host.ip}@{seat.identity}",
             default_topic_queues=self.scenario.queues,
+            checks=self.scenario.transactions_of_100 > 0,
         )
         ids = UniqueIds(bytes([10, 0, 0, int(seat.host.ip.rpartition(".")[2])]), 1, seat.runs)
         rng = self.world.rng(f"{seat.name} {seat.runs}")
         self._run(seat, 0, lambda now: self._parts.producer(config, ids, rng))
+        seat.process.on_hand = self.decisions.hand
 
     def add_member(self) -> None:
         """A new member of the group joins, on a machine of its own."""
@@ -236,25 +249,41 @@ class Cluster:
             consume_batch=scenario.consume_batch,
             pull_batch=scenario.pull_batch,
             queue_messages_max=scenario.queue_messages_max,
+            orderly=scenario.ordered,
             clean_handover=scenario.clean_handover,
         )
         rng = self.world.rng(f"{seat.name} {seat.runs}")
         self._run(seat, 0, lambda now: self._parts.consumer(config, rng))
-        listener = Listener(self.world, scenario, self.witness, f"{seat.name} {seat.runs}")
-        seat.process.on_hand = listener.hand
+        process, who = seat.process, f"{seat.name} {seat.runs}"
+        listener = Listener(self.world, scenario, self.witness, self.order, who)
+        process.on_hand = listener.hand
         self._listeners[seat.name] = listener
-        seat.process.on_send = self._watch_commits
+        process.on_send = self._watch_commits
+        if self.order is not None:
+            self.order.joined(who, config.client_id, lambda: process.alive)
+            process.on_send = partial(self._watch_order, self.order, who)
 
     def _watch_commits(self, process: Process, link: Link, command: Command) -> None:
         commit = commit_in(command)
-        if commit is None:
-            return
-        topic, queue_id, offset = commit
-        remote = self.network.remote(link)
-        for seat in self.brokers:
-            if seat.process.address == remote:
-                queue = MessageQueue(topic, seat.name, queue_id)
+        if commit is not None:
+            topic, queue_id, offset = commit
+            for queue in self._queue_behind(link, topic, queue_id):
                 self.witness.committed(queue, offset, process.name)
+
+    def _watch_order(
+        self, order: Order, who: str, process: Process, link: Link, command: Command
+    ) -> None:
+        self._watch_commits(process, link, command)
+        start = start_asked_in(command)
+        if start is not None:
+            for queue in self._queue_behind(link, *start):
+                order.acquired(queue, who)
+
+    def _queue_behind(self, link: Link, topic: str, queue_id: int) -> list[MessageQueue]:
+        """The queue that a request on this link means; none if no broker is at its other end."""
+        remote = self.network.remote(link)
+        names = [seat.name for seat in self.brokers if seat.process.address == remote]
+        return [MessageQueue(topic, name, queue_id) for name in names]
 
     # -- topics ------------------------------------------------------------------------------------
 

@@ -129,6 +129,7 @@ class Fates:
         self._power_off(seat)
         seat.host.disk.lose_power()
         self._cluster.power_lost.add(seat.name)
+        self._cluster.power_cuts.add(seat.name)
         self._later(fault, lambda: self._power_on(seat))
         return True
 

@@ -81,11 +81,16 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Mean time between the sends of all producers."""
     batch_of_100: int = 0
     oneway_of_100: int = 0
+    transactions_of_100: int = 0
+    """Single messages that are sent as transactions: half are committed, the others rolled back or left to the
+    broker's question (`sim.transactions`)."""
     body_bytes_max: int = 200
     consume_batch: int = 1
     pull_batch: int = 32
     queue_messages_max: int = 1_000
     """Of one queue in a member."""
+    ordered: bool = False
+    """Members are orderly consumers: what comes again does so in its queue, which waits for it (`sim.order`)."""
     clean_handover: bool = True
     """Members let a queue go when its listener is done with it; otherwise as RocketMQ does."""
     thread_ms_max: int = 0

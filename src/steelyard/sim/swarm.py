@@ -82,6 +82,12 @@ def draw(seed: int) -> Scenario:
         slow_of_100=rng.choice((0, 0, 3)),
         later_of_100=rng.choice((0, 0, 3, 20)),
     )
+    apart = Random(f"swarm {seed}, kinds of clients")  # drawn apart: the seeds keep what they had
+    scenario = replace(
+        scenario,
+        ordered=apart.random() < 0.2,
+        transactions_of_100=apart.choice((0, 0, 0, 10, 50)),
+    )
     until_ms = max(20_000, messages * interval_ms)
     return replace(scenario, faults=_faults(rng, theme, flush, until_ms))
 
@@ -193,9 +199,12 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         "slow_of_100",
         "batch_of_100",
         "oneway_of_100",
+        "transactions_of_100",
     ):
         if getattr(scenario, field):
             yield replace(scenario, **{field: 0})
+    if scenario.ordered:
+        yield replace(scenario, ordered=False)
     for field in ("binary_headers_of_100", "consume_batch", "segment_bytes", "index_flush_rows"):
         if getattr(scenario, field) != getattr(plain, field):
             yield replace(scenario, **{field: getattr(plain, field)})

@@ -5,16 +5,25 @@ A body begins with the message's number; the witness checks everything by it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 
 from steelyard.nodes.consumer.contract import ConsumeBatch
 from steelyard.nodes.producer import SendMessages
-from steelyard.nodes.seam import Handled
+from steelyard.nodes.seam import Handled, Verdict
 from steelyard.sim.checkers import DIGITS, Witness, number_of
+from steelyard.sim.order import Order
 from steelyard.sim.scenario import Scenario
+from steelyard.sim.transactions import Decisions
 from steelyard.sim.world import Process, World
-from steelyard.types import ConsumeStatus, Message, SendResult
+from steelyard.types import (
+    ConsumeOrderlyStatus,
+    ConsumeStatus,
+    Message,
+    MessageQueue,
+    SendResult,
+)
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import PullFlag
@@ -27,6 +36,10 @@ LATER_MAX = 2
 """A message is failed at most so often, so that it comes through in the end."""
 
 
+SUCCESS = ConsumeOrderlyStatus.SUCCESS
+SUSPEND = ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+
+
 def topic_name(number: int) -> str:
     return f"Topic{number}"
 
@@ -34,9 +47,10 @@ def topic_name(number: int) -> str:
 class Publisher:
     """The application of one producer: sends at drawn times, remembers what was acknowledged."""
 
-    def __init__(self, scenario: Scenario, witness: Witness) -> None:
+    def __init__(self, scenario: Scenario, witness: Witness, decisions: Decisions) -> None:
         self._scenario = scenario
         self._witness = witness
+        self._decisions = decisions
 
     def publish(self, process: Process, numbers: tuple[int, ...], rng: Random) -> None:
         """Send the numbers, to one topic, in one request where there are several."""
@@ -48,6 +62,10 @@ class Publisher:
             body = b"%0*d" % (DIGITS, number) + padding
             messages.append(Message(topic, body, tags=tag, keys=f"k{number}"))
             self._witness.sent(number, messages[-1])
+        share = self._scenario.transactions_of_100
+        if share and len(numbers) == 1 and rng.randrange(100) < share:
+            self._decisions.begin(process, numbers[0], messages[0])
+            return
         oneway = len(numbers) == 1 and rng.randrange(100) < self._scenario.oneway_of_100
         call = SendMessages(tuple(messages), oneway=oneway)
         process.ask(call, partial(self._answered, process.world, numbers))
@@ -63,12 +81,16 @@ class Publisher:
 
 
 class Listener:
-    """The application of one member: takes a drawn time for each batch, fails some."""
+    """The application of a member's run `name`: takes a drawn time for each batch, fails some. With `order` an orderly one."""
 
-    def __init__(self, world: World, scenario: Scenario, witness: Witness, name: str) -> None:
+    def __init__(
+        self, world: World, scenario: Scenario, witness: Witness, order: Order | None, name: str
+    ) -> None:
         self._world = world
         self._scenario = scenario
         self._witness = witness
+        self._order = order
+        self._name = name
         self._rng = world.rng(f"listener {name}")
         self.busy = 0
         """Batches it has not given its verdict on."""
@@ -79,8 +101,11 @@ class Listener:
         self._world.trace.note(
             self._world.now, process.name, f"> Hand {ticket} {batch.queue} {pairs}"
         )
+        if self._order is not None:
+            offsets = tuple(offset for offset, _ in pairs)
+            self._order.handed(batch.queue, self._name, offsets, self._world.now)
         self._witness.delivered(batch.queue, batch.messages, self._world.now)
-        status = self._verdict(batch.messages)
+        succeeds = self._succeeds(batch.messages)
         self.busy += 1
         process_ms = self._rng.randrange(self._scenario.process_ms_max + 1)
         if self._rng.randrange(100) < self._scenario.slow_of_100:
@@ -90,19 +115,31 @@ class Listener:
             if not process.alive:
                 return
             self.busy -= 1
-            final = status is ConsumeStatus.CONSUME_SUCCESS
-            for offset, number in pairs:
-                self._witness.done(batch.queue, offset, number, final=final)
+            status = self._judge(batch.queue, pairs, succeeds=succeeds)
             process.deliver(Handled(ticket, status))
 
         self._world.after(process_ms, done)
 
-    def _verdict(self, messages: tuple[MessageView, ...]) -> ConsumeStatus:
+    def _succeeds(self, messages: tuple[MessageView, ...]) -> bool:
         if self._rng.randrange(100) >= self._scenario.later_of_100:
-            return ConsumeStatus.CONSUME_SUCCESS
-        if any(view.reconsume_times >= LATER_MAX for view in messages):
-            return ConsumeStatus.CONSUME_SUCCESS
-        return ConsumeStatus.RECONSUME_LATER
+            return True
+        return any(view.reconsume_times >= LATER_MAX for view in messages)
+
+    def _judge(
+        self, queue: MessageQueue, pairs: Sequence[tuple[int, int]], *, succeeds: bool
+    ) -> Verdict:
+        """The verdict. What failed is the group's again (its retry topic has it), or stays in its queue."""
+        if self._order is None:
+            for offset, number in pairs:
+                self._witness.done(queue, offset, number, final=succeeds)
+            return ConsumeStatus.CONSUME_SUCCESS if succeeds else ConsumeStatus.RECONSUME_LATER
+        self._order.done(queue, self._name, succeeded=succeeds)
+        for offset, number in pairs:
+            if succeeds:
+                self._witness.done(queue, offset, number, final=True)
+            else:
+                self._witness.suspended(queue, offset)
+        return SUCCESS if succeeds else SUSPEND
 
 
 def commit_in(command: Command) -> tuple[str, int, int] | None:
@@ -116,3 +153,10 @@ def commit_in(command: Command) -> tuple[str, int, int] | None:
     ):
         return ext["topic"], int(ext["queueId"]), int(ext["commitOffset"])
     return None
+
+
+def start_asked_in(command: Command) -> tuple[str, int] | None:
+    """(topic, queue id) of which a member asks where to start, None for other requests."""
+    if command.code != RequestCode.QUERY_CONSUMER_OFFSET:
+        return None
+    return command.ext["topic"], int(command.ext["queueId"])

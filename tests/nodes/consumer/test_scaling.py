@@ -181,6 +181,17 @@ def test_even_takes_the_locks_of_a_killed_member() -> None:
     assert sizes(of(town, "other")) == [16]
 
 
+def test_even_shares_what_a_lone_member_reads_without_the_locks_of_the_dead() -> None:
+    """They lapse after a minute, and whoever gets one then has the queue."""
+    town = grown("X", "Y", count=1, strategy="EVEN")
+    town.kill("c0")
+    town.join("c1")
+    town.advance(5_000)
+    town.join("c2")
+    town.advance(70_000)
+    assert sizes(of(town, "c1", "c2")) == [8, 8]
+
+
 def test_even_needs_its_locks_without_a_clean_handover_as_well() -> None:
     town = grown("X", "Y", count=2, strategy="EVEN", clean_handover=False)
     town.join("c2")

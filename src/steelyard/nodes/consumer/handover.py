@@ -118,11 +118,16 @@ class Handover:
         pool: Collection[MessageQueue],
         now: int,
     ) -> tuple[Change[MessageQueue], list[Effect]]:
-        """Hold the target, and so many queues of the pool besides: those held longest, and others if they are free."""
+        """Hold the target, and so many queues of the pool besides: those held longest, and others if they are free.
+
+        What is read without a lock stays in any case until there is one: nobody else could take it.
+        """
         self._quota.plan(quota, pool)
         ours = [h for h in self._holdings.all() if h.queue in self._of_pool()]
         ours.sort(key=lambda held: held.epoch)
-        kept = [held.queue for held in ours[:quota]]
+        ours.sort(key=lambda held: self._locks.granted_at(held.queue) > 0)
+        bare = sum(not self._locks.granted_at(held.queue) for held in ours)
+        kept = [held.queue for held in ours[: max(quota, bare)]]
         change, effects = self.want([*target, *kept], now)
         return change, effects + self._seek(now)
 
@@ -464,5 +469,4 @@ class Handover:
         for held in self._holdings.all():
             assert held.queue in self._wanted or held.state in LEAVING
         assert not self._sought & set(self._holdings.queues())
-        assert self._lacking() >= 0 or not self._quota.pool
         self._hooks.check()

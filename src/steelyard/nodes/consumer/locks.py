@@ -108,7 +108,7 @@ class _Desk(msgspec.Struct):
 
 class Locks:
     """See the module's text. `needed`: False where no queue is locked. `patient`: never without a lock.
-    `strict`: a holding ends when somebody else has its lock."""
+    `strict`: a holding ends when somebody else alive has its lock."""
 
     def __init__(
         self, peers: Peers, holdings: Holdings, *, needed: bool, patient: bool, strict: bool
@@ -371,12 +371,14 @@ class Locks:
     ) -> None:
         """The queue is not locked for this member. `answered`: the broker said so, somebody else has it."""
         held = self._holdings.get(queue)
-        if answered and claim.granted_at:
+        waits = self._waits(queue, claim)
+        if answered:
+            # Read without it: by now the lock of whoever was dead when that began belongs to somebody else.
+            lapsed = claim.granted_at or now - claim.since > EXPIRY_MS
             claim.granted_at = 0
-            if self._strict and held is not None:
+            if self._strict and held is not None and lapsed and not waits:
                 news.lost.append(held)
-                return
-        if not self._waits(queue, claim):
+        if not waits:
             return
         desk = self._desk(asked.address)
         suspects = self._departed.suspects(queue) or (self._departed.alone and not desk.alone)

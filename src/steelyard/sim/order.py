@@ -1,0 +1,243 @@
+"""Ordered consumption: what the brokers' locks promise, and whether members and brokers keep it.
+
+An **ownership** of a queue begins when a member asks where to start in it (14). The lock belongs to whom the
+queue's broker granted it last (41), until it is let go (42, 35), is not renewed for `LIFE_MS`, or the broker dies,
+which forgets its locks. A member believes in a lock for `TRUST_MS` after it asked for the grant.
+
+Promised at every moment, whatever fails:
+- a broker grants a queue to nobody else while a lock lives that it knows of;
+- a batch is handed only under a lock that its broker granted to this member within `TRUST_MS`;
+- a member has one batch of a queue at its listener, also across ownerships;
+- within one ownership offsets only grow: past what SUCCEEDED, nothing at or below it is handed; after
+  SUSPEND_CURRENT_QUEUE_A_MOMENT the next batch is the same one;
+- the lock is let go under a listener that is at work only after it had `DRAIN_MS` to finish.
+
+Promised besides where nothing fails and listeners take less than `DRAIN_MS` (`planned`):
+- two members' listeners are never at work on one queue at a time;
+- offsets grow over the whole group: what SUCCEEDED is not handed to anybody again.
+
+Not promised, for locks of RocketMQ cannot: a listener that was given its batch in time may still be at work when its
+lock lapsed (its member was stalled or cut off from the broker), was forgotten (the broker died) or was let go after
+`DRAIN_MS`; then the next owner begins with the same messages beside it. And a member believes in a lock for up to
+`TRUST_MS` that a broker forgot and granted to another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from steelyard.nodes.seam import Effect, Event, Node, Received, Send
+from steelyard.sim.clock import DRIFT_PPM_MAX
+from steelyard.sim.world import Violation
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import LockBatchBody, LockBatchResponseBody
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command, is_response
+
+LIFE_MS = 60_000
+"""rocketmq.broker.rebalance.lockMaxLiveTime."""
+
+TRUST_MS = 30_000
+"""rocketmq.client.rebalance.lockMaxLiveTime, `ConsumerConfig.lock_life_ms`."""
+
+DRAIN_MS = 5_000
+"""`ConsumerConfig.drain_timeout_ms` and `stop_timeout_ms`."""
+
+
+def _slack(duration_ms: int) -> int:
+    """How wrong a clock may measure a time, and the ms that rounding takes."""
+    return duration_ms * DRIFT_PPM_MAX // 1_000_000 + 2
+
+
+class _Grant(msgspec.Struct):
+    at: int
+    run: int
+    """Of the broker: an earlier one's grants are forgotten there, and believed in by their owners."""
+
+
+class _Member(msgspec.Struct):
+    client_id: str
+    is_alive: Callable[[], bool]
+
+
+class _Ownership(msgspec.Struct, eq=False):
+    succeeded: int = -1
+    """The highest offset that did."""
+    suspended: tuple[int, ...] = ()
+
+
+class _Batch(msgspec.Struct):
+    """What a listener is at work on."""
+
+    offsets: tuple[int, ...]
+    handed_at: int
+    ownership: _Ownership
+
+
+class Order:
+    """See the module's text. Times are true ones; `who` names one run of a member. Raises Violation."""
+
+    def __init__(self, *, planned: bool) -> None:
+        self._planned = planned
+        self._members: dict[str, _Member] = {}
+        self._runs: dict[str, int] = {}
+        self._grants: dict[MessageQueue, dict[str, _Grant]] = {}
+        self._ownerships: dict[tuple[MessageQueue, str], _Ownership] = {}
+        self._at_work: dict[MessageQueue, dict[str, _Batch]] = {}
+        self._succeeded: dict[MessageQueue, int] = {}
+
+    # -- what brokers do ---------------------------------------------------------------------------
+
+    def broker_started(self, broker: str) -> None:
+        """It knows no locks."""
+        self._runs[broker] = self._runs.get(broker, 0) + 1
+
+    def granted(self, queue: MessageQueue, client_id: str, now: int) -> None:
+        run = self._runs[queue.broker_name]
+        grants = self._grants.setdefault(queue, {})
+        for other in [o for o, grant in grants.items() if o != client_id and grant.run == run]:
+            age_ms = now - grants[other].at
+            if age_ms < LIFE_MS - _slack(LIFE_MS):
+                raise Violation(
+                    f"{queue} is locked for {client_id}, {age_ms} ms after it was for {other}"
+                )
+            del grants[other]
+        grants[client_id] = _Grant(now, run)
+
+    def let_go(self, queue: MessageQueue, client_id: str, now: int) -> None:
+        if self._grants.get(queue, {}).pop(client_id, None) is None:
+            return
+        for who, batch in self._listeners(queue).items():
+            age_ms = now - batch.handed_at
+            mine = self._members[who].client_id == client_id
+            if mine and age_ms < DRAIN_MS - _slack(DRAIN_MS):
+                raise Violation(
+                    f"{who} lets the lock of {queue} go, its listener has {batch.offsets} since {age_ms} ms"
+                )
+
+    def left(self, broker: str, client_id: str, now: int) -> None:
+        """A member said good-bye to the broker: all its locks there are free."""
+        for queue in self._grants:
+            if queue.broker_name == broker:
+                self.let_go(queue, client_id, now)
+
+    # -- what members do ---------------------------------------------------------------------------
+
+    def joined(self, who: str, client_id: str, is_alive: Callable[[], bool]) -> None:
+        """A member starts."""
+        self._members[who] = _Member(client_id, is_alive)
+
+    def acquired(self, queue: MessageQueue, who: str) -> None:
+        """The member asks where to start in the queue."""
+        self._ownerships[queue, who] = _Ownership()
+
+    def handed(self, queue: MessageQueue, who: str, offsets: tuple[int, ...], now: int) -> None:
+        listeners = self._listeners(queue)
+        if who in listeners:
+            raise Violation(
+                f"{who} hands {offsets} of {queue}, its listener has {listeners[who].offsets}"
+            )
+        self._under_lock(queue, who, now)
+        ownership = self._ownerships.setdefault((queue, who), _Ownership())
+        if offsets[0] <= ownership.succeeded:
+            raise Violation(
+                f"{who} hands {offsets[0]} of {queue} again, {ownership.succeeded} succeeded"
+            )
+        if ownership.suspended and ownership.suspended != offsets:
+            raise Violation(
+                f"{who} hands {offsets} of {queue}, but {ownership.suspended} was suspended"
+            )
+        ownership.suspended = ()
+        if self._planned:
+            if listeners:
+                raise Violation(
+                    f"{who} hands {offsets} of {queue} while {sorted(listeners)} is at work on it"
+                )
+            if offsets[0] <= self._succeeded.get(queue, -1):
+                raise Violation(
+                    f"{who} hands {offsets[0]} of {queue}, {self._succeeded[queue]} succeeded elsewhere"
+                )
+        self._at_work.setdefault(queue, {})[who] = _Batch(offsets, now, ownership)
+
+    def _under_lock(self, queue: MessageQueue, who: str, now: int) -> None:
+        client_id = self._members[who].client_id
+        grants = self._grants.get(queue, {})
+        if client_id not in grants:
+            raise Violation(f"{who} hands messages of {queue} without its lock: {sorted(grants)}")
+        age_ms = now - grants[client_id].at
+        if age_ms > TRUST_MS + _slack(TRUST_MS):
+            raise Violation(
+                f"{who} hands messages of {queue}, its lock was granted {age_ms} ms ago"
+            )
+
+    def done(self, queue: MessageQueue, who: str, *, succeeded: bool) -> None:
+        """The listener gave its verdict on what it had of the queue."""
+        batch = self._at_work[queue].pop(who)
+        if not succeeded:
+            batch.ownership.suspended = batch.offsets
+            return
+        batch.ownership.succeeded = batch.offsets[-1]
+        self._succeeded[queue] = max(batch.offsets[-1], self._succeeded.get(queue, -1))
+
+    def _listeners(self, queue: MessageQueue) -> dict[str, _Batch]:
+        """Who is at work on the queue. The listeners of the dead are not."""
+        at_work = self._at_work.get(queue, {})
+        for who in [who for who in at_work if not self._members[who].is_alive()]:
+            del at_work[who]
+        return at_work
+
+
+class Notary:
+    """Around a broker: writes down what it does with locks, when it does it."""
+
+    def __init__(self, broker: Node, name: str, order: Order, true_time: Callable[[], int]) -> None:
+        self._broker = broker
+        self._name = name
+        self._order = order
+        self._true_time = true_time
+
+    def start(self, now: int) -> list[Effect]:
+        self._order.broker_started(self._name)
+        return self._broker.start(now)
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        effects = self._broker.handle(event, now)
+        match event:
+            case Received(message=Command() as command) if not is_response(command):
+                self._write_down(command, effects)
+        return effects
+
+    def _write_down(self, command: Command, effects: list[Effect]) -> None:
+        now = self._true_time()
+        match command.code:
+            case RequestCode.LOCK_BATCH_MQ:
+                client_id = fastjson.read(LockBatchBody, command.body).client_id
+                for queue in _granted(command, effects):
+                    self._order.granted(queue, client_id, now)
+            case RequestCode.UNLOCK_BATCH_MQ:
+                body = fastjson.read(LockBatchBody, command.body)
+                for queue in body.mq_set:
+                    self._order.let_go(queue, body.client_id, now)
+            case RequestCode.UNREGISTER_CLIENT:
+                header = headers.read(headers.UnregisterClientRequestHeader, command.ext)
+                if header.consumer_group:
+                    self._order.left(self._name, header.client_id, now)
+
+    def check(self) -> None:
+        self._broker.check()
+
+
+def _granted(request: Command, effects: list[Effect]) -> tuple[MessageQueue, ...]:
+    """The queues that the broker's reply says are locked."""
+    for effect in effects:
+        match effect:
+            case Send(message=Command() as reply) if (
+                is_response(reply)
+                and reply.opaque == request.opaque
+                and reply.code == ResponseCode.SUCCESS
+            ):
+                return fastjson.read(LockBatchResponseBody, reply.body).lock_ok_mq_set
+    return ()
