@@ -187,6 +187,11 @@ def test_calls_that_make_no_sense(call: object, text: str) -> None:
 # -- offsets and the rest --------------------------------------------------------------------------
 
 
+def test_a_strategy_by_locks_is_refused() -> None:
+    with pytest.raises(ConfigError, match="EVEN shares queues out by locks"):
+        Bench("T", strategy="EVEN")
+
+
 def test_offsets_of_a_queue_and_a_group() -> None:
     bench = Bench()
     bench.a.fill("T", 0, 7)

@@ -18,7 +18,7 @@ from typing import assert_never
 
 import msgspec
 
-from steelyard.allocate import registry
+from steelyard.allocate import even, registry
 from steelyard.allocate.plan import Strategy
 from steelyard.config import ConsumerConfig
 from steelyard.consume.subscription import subscription
@@ -86,6 +86,11 @@ class PullerNode:
         self._pace = RoutePace(config.route_poll_ms)
         self._membership = Membership(self._peers)
         strategy = registry.strategy(config.strategy) if allocate is None else allocate
+        if strategy is even.allocate:
+            raise ConfigError(
+                "EVEN shares queues out by locks, which a pull consumer does not take;"
+                " choose another strategy, or a LitePullConsumer"
+            )
         self._balance = Balance(self._peers, self._topics, strategy, rng)
         self._questions = Questions(self._peers)
         self._shares = Shares(self._peers)
