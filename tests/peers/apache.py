@@ -32,8 +32,11 @@ OLD_SERVER, NEW_SERVER = "4.9.7", NEW
 T = TypeVar("T")
 
 _QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx256m")
-_OFTEN = ("-Drocketmq.client.rebalance.waitInterval=5000",)
-"""Java asks again for a queue that another still has locked at its next rebalance, by default 20 s later."""
+_OFTEN = (
+    "-Drocketmq.client.rebalance.waitInterval=5000",
+    "-Drocketmq.client.unlockDelayTimeMills=1000",
+)
+"""What Java does every 20 s else: look again whether a queue is unlocked; and how long it keeps one of its own locked."""
 _SERVER_HEAP = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
 _OPEN = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",

@@ -51,7 +51,8 @@ SETTINGS = {
     "transactionTimeOut": 3000,  # ms; a half message is asked after when it is so old,
     "transactionCheckInterval": 1000,  # and looked at so often
     "transactionOpBatchInterval": 100,  # 5.x notes the end of transactions so late
-    "accessMessageInMemoryMaxRatio": 0,  # 4.x: as if all messages were on disk; see test_starting.py
+    "accessMessageInMemoryMaxRatio": 0,  # 4.x: as if all messages were on disk; see test_starting.py,
+    "maxTransferCountOnMessageInDisk": 32,  # and as many in one pull as of memory
     "timerWheelEnable": "true",  # without it 5.x cannot tell its own figures (28)
     "waitTimeMillsInSendQueue": 10_000,  # a busy machine is no reason to refuse sends
 }

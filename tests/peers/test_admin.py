@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.peers.apache import NEW, Peer, eventually
-from tests.peers.conftest import Running
+from tests.peers.apache import NEW, OLD, OLD_SERVER, Peer, eventually
+from tests.peers.conftest import Running, create_topic
+from tests.peers.series import message, numbers
 
 from steelyard import Admin, ConsumerConfig, Message, Producer, PushConsumer, SendResult
-from steelyard.errors import BrokerError, ConfigError, RouteError
+from steelyard.errors import ConfigError, RouteError
 from steelyard.groups.overview import MessageTrack, QueueReset, TrackKind
-from steelyard.types import ConsumeFrom
+from steelyard.types import ConsumeFrom, MessageQueue
 from steelyard.wire.remoting.bodies import SubscriptionGroupConfig
 from steelyard.wire.remoting.message import MessageView
 
@@ -86,11 +88,6 @@ def test_topics_and_groups(scene: Scene) -> None:
     for address in addresses:
         admin.delete_group(config.group_name, broker=address, clean_offsets=True)
         assert config.group_name not in admin.group_configs(address)
-    if scene.cluster.kind.startswith("apache-5"):
-        # Without its timer wheel, as here, 5.3.3 deletes a topic and answers with a NullPointerException.
-        with pytest.raises(BrokerError, match="getTimerMetrics"):
-            admin.delete_topic(topic, CLUSTER)
-        return
     admin.delete_topic(topic, CLUSTER)
     eventually(lambda: topic not in admin.topics(), "topic deleted")
 
@@ -188,6 +185,54 @@ def test_a_group_is_moved_while_it_is_offline(scene: Scene) -> None:
         eventually(lambda: len(scene.got) == len(scene.sent) - 1, "the rest consumed again")
     finally:
         member.stop()
+
+
+def test_a_java_member(any_cluster: Running, peers: dict[str, Peer], name: str) -> None:
+    # The client of the broker's line, as far as mqadmin's own versions go together.
+    peer = peers[OLD if any_cluster.kind == f"apache-{OLD_SERVER}" else NEW]
+    create_topic(any_cluster, peer, name)
+    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+        results = [producer.send(message(name, "s", index, 60)) for index in range(8)]
+    words = (f"{name}c", any_cluster.nameserver, f"{name}g", name, "*")
+    client_id = peer.ask("consumer", *words)["client_id"]
+    eventually(lambda: len(peer.numbers(f"{name}c")) == 8, "the messages")
+    queues = {
+        MessageQueue(name, broker, queue) for broker in any_cluster.brokers for queue in range(4)
+    }
+    with Admin(any_cluster.nameserver) as admin:
+        (member,) = admin.members(f"{name}g").connection_set
+        assert (member.client_id, member.language) == (client_id, "JAVA")
+        info = admin.running_info(f"{name}g", client_id)
+        assert {queue for queue in info.mq_table if queue.topic == name} == queues
+
+        def is_done() -> bool:
+            return admin.consumer_progress(f"{name}g", name).lag == 0
+
+        eventually(is_done, "all is committed")
+        progress = admin.consumer_progress(f"{name}g", name)
+        assert {(row.queue, row.client_id) for row in progress.queues} == {
+            (queue, client_id) for queue in queues
+        }
+        assert sum(row.consumer_offset for row in progress.queues) == 8
+
+        found = admin.message(results[3].offset_message_id)
+        assert numbers([found]) == [3]
+        eventually(lambda: admin.messages_by_key(name, "s-key-3"), "the index has the message")
+        assert numbers(admin.messages_by_key(name, "s-key-3")) == [3]
+        assert numbers(admin.messages_by_unique_key(name, results[4].message_id)) == [4]
+        tracks = [track for track in admin.track(found) if track.group == f"{name}g"]
+        assert [track.kind for track in tracks] == [TrackKind.CONSUMED]
+
+        said = admin.consume_directly(f"{name}g", client_id, found)
+        assert (said.order, said.consume_result) == (False, "CR_SUCCESS")
+        eventually(lambda: peer.numbers(f"{name}c").count(3) == 2, "it is consumed once more")
+
+        resets = admin.reset_offset(f"{name}g", name, timestamp=0)
+        assert {(reset.queue, reset.offset) for reset in resets} == {(queue, 0) for queue in queues}
+        eventually(
+            lambda: {*Counter(peer.numbers(f"{name}c")).values()} >= {2, 3}, "everything again"
+        )
+    peer.ask("stop", f"{name}c")
 
 
 # -- the real mqadmin, both versions, asks our brokers -------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.peers.apache import NEW, OLD, Peer, eventually
-from tests.peers.conftest import Running
+from tests.peers.conftest import Running, create_topic
 from tests.peers.series import expected, seen_by_java, seen_by_steelyard
 
 from steelyard import ConsumeFrom, ConsumerConfig, MessageView, PushConsumer
@@ -150,6 +150,7 @@ def test_versions_share_a_topic_and_a_group(
     cluster: Running, peers: dict[str, Peer], name: str
 ) -> None:
     """What one version sends the other receives; in one group they hold every queue once."""
+    create_topic(cluster, peers[OLD], name)
     for version, peer in peers.items():
         peer.ask("producer", f"{name}p", cluster.nameserver, f"{name}pg{version[0]}")
         peer.ask("send", f"{name}p", name, version[0], 0, 10, 60)

@@ -146,6 +146,49 @@ def test_tags_that_nobody_wants_are_passed_over() -> None:
         seen.delivered(Q0, views((2, 2)), 105)
 
 
+def test_what_is_suspended_comes_again_and_is_no_duplicate() -> None:
+    seen = witness()
+    seen.delivered(Q0, views((0, 0)), 105)
+    seen.suspended(Q0, 0)
+    seen.delivered(Q0, views((0, 0)), 106)
+    assert (seen.deliveries, seen.duplicates) == (2, 0)
+    with pytest.raises(Violation, match="0 is not finished"):
+        seen.committed(Q0, 1, "m")
+    seen.delivered(Q0, views((0, 0)), 107)
+    assert (seen.deliveries, seen.duplicates) == (3, 1)
+
+
+def test_a_committed_transaction_is_owed_and_published_once() -> None:
+    seen = witness()
+    seen.sent(3, message(3))
+    seen.began(3)
+    assert seen.missing() == [0, 1, 2]
+    seen.promise(3)
+    assert seen.missing() == [0, 1, 2, 3]
+    seen.delivered(Q1, views((0, 3)), 105)
+    seen.done(Q1, 0, 3, final=True)
+    assert seen.missing() == [0, 1, 2]
+    seen.published(Q1, 0, 77)
+    seen.published(Q1, 0, 77)
+    with pytest.raises(Violation, match=r"is published at .*queue_id=1.* and .*queue_id=0"):
+        seen.published(Q0, 3, 77)
+
+
+@pytest.mark.parametrize(
+    "see",
+    [
+        lambda seen: seen.delivered(Q1, views((0, 3)), 105),
+        lambda seen: seen.read_in_log(Q1, 0, 3),
+    ],
+)
+def test_nobody_sees_a_transaction_that_was_not_committed(see: Callable[[Witness], None]) -> None:
+    seen = witness()
+    seen.sent(3, message(3))
+    seen.began(3)
+    with pytest.raises(Violation, match="message 3 was not committed"):
+        see(seen)
+
+
 @pytest.mark.parametrize(
     ("held", "complaint"),
     [

@@ -25,6 +25,7 @@ CALM = Scenario(
         replace(CALM, consume_batch=4, pull_batch=2, queue_messages_max=3),
         replace(CALM, pull_bytes_max=1, body_bytes_max=6_000),
         replace(CALM, strategy="AVG_BY_CIRCLE", topics=2, queues=1, nameservers=2),
+        replace(CALM, ordered=True, duplicates_max=0, consume_batch=4),
         replace(CALM, skew_ms_max=60_000, drift_ppm_max=500, binary_headers_of_100=100),
     ],
 )
@@ -62,3 +63,14 @@ def test_failed_messages_come_back(seed: int) -> None:
     outcome = run(replace(CALM, seed=seed, later_of_100=20))
     assert outcome.failure is None
     assert 160 < outcome.counts["deliveries"] < 230
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_transactions_end_as_the_program_decides(seed: int) -> None:
+    outcome = run(replace(CALM, seed=seed, transactions_of_100=100, batch_of_100=0))
+    assert outcome.failure is None
+    counts = outcome.counts
+    assert counts["committed"] + counts["withheld"] == counts["messages"] == 150
+    assert counts["deliveries"] == counts["committed"] > counts["withheld"] > 0
+    assert (counts["failed"], counts["duplicates"]) == (0, 0)
+    assert counts["questions"] > 0
