@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,6 +28,7 @@ from steelyard import (
     RouteError,
     aio,
 )
+from steelyard.live.blocking.running import Running
 from steelyard.live.loops import run
 
 FIRST = LitePullConfig(
@@ -336,6 +339,15 @@ def test_a_cancelled_poll_loses_nothing(nameservers: str) -> None:
     run(main())
 
 
+def interrupt_call() -> None:
+    """Ctrl-C for the main thread, as soon as it waits for a node's answer."""
+    ident = threading.main_thread().ident
+    assert ident is not None
+    while sys._current_frames()[ident].f_code is not Running.call.__code__:
+        time.sleep(0.002)
+    signal.pthread_kill(ident, signal.SIGINT)
+
+
 def test_an_interrupted_poll_loses_nothing(nameservers: str) -> None:
     """Ctrl-C while a blocking poll waits: the next poll gets what came meanwhile."""
     topic = "LiteInterrupted"
@@ -344,12 +356,16 @@ def test_an_interrupted_poll_loses_nothing(nameservers: str) -> None:
         consumer = LitePullConsumer(topic, nameservers, config=FIRST).subscribe(topic)
         with consumer:
             assert [message.body for message in consumer.poll(20_000)] == [b"first"]
-            ident = threading.main_thread().ident
-            assert ident is not None
-            timer = threading.Timer(0.1, signal.pthread_kill, (ident, signal.SIGINT))
-            timer.start()
-            with pytest.raises(KeyboardInterrupt):
-                consumer.poll(60_000)
+            # Programs that a shell starts in the background ignore Ctrl-C: the tests may be one.
+            before = signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                interrupting = threading.Thread(target=interrupt_call, daemon=True)
+                interrupting.start()
+                with pytest.raises(KeyboardInterrupt):
+                    consumer.poll(60_000)
+                interrupting.join()
+            finally:
+                signal.signal(signal.SIGINT, before)
             producer.send(topic, b"second", queue=queue)
             assert [message.body for message in consumer.poll(20_000)] == [b"second"]
 

@@ -202,7 +202,9 @@ def test_broker(seed: int, flush: str) -> None:
     store.open(NOW)
     node = BrokerNode(BrokerConfig(flush=flush), store, Random(seed))
     # Pulls may be held, running info is relayed, and with sync everything stored waits for the disk.
-    late_codes = {11, 307} | ({10, 36, 310, 320} if flush == "sync" else set())
+    late_codes = {11, 361, 12, 223, 307, 309, 324, 325}  # held, searched for, or asked of a client
+    if flush == "sync":
+        late_codes |= {10, 36, 37, 310, 320}
     bench = Bench(node, Random(seed), frozenset(late_codes))
     bench.run(2000)
     assert len(bench.replies) > 5

@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from steelyard.allocate import contiguous
+from steelyard.allocate.plan import Plan
 from steelyard.groups.rebalancer import Decision, Rebalancer, View
 from steelyard.types import MessageQueue
 
@@ -25,6 +26,10 @@ def run(
     decision = subject.decide(views, held, now)
     subject.check()
     return decision
+
+
+def broken(claims: object, queues: object) -> Plan[MessageQueue]:
+    raise LookupError("no room for c1")
 
 
 GOOD = View("T", ("c1",), queues("T", 2))
@@ -124,3 +129,15 @@ def test_topics_are_decided_one_by_one() -> None:
     for member in ("c1", "c2", "c3", "c4"):
         counts[member] = len(run(rebalancer(member), 0, *views).target)
     assert counts == {"c1": 2, "c2": 2, "c3": 0, "c4": 0}
+
+
+def test_a_strategy_that_raises_changes_nothing_and_is_tried_again_soon() -> None:
+    subject = Rebalancer("c1", broken, interval_ms=20_000, retry_ms=1_000)
+    held = queues("T", 1)
+    assert run(subject, 100, GOOD, held=held) == Decision(
+        target=held,
+        balanced=False,
+        absent=(),
+        next_at=1_100,
+        faults=("T: LookupError('no room for c1')",),
+    )

@@ -15,7 +15,7 @@ import pytest
 
 from steelyard import ConsumeFrom, ConsumerConfig, Message, MessageQueue, Producer, PushConsumer
 from steelyard.groups import cost, ledger
-from steelyard.groups.ledger import LEDGER_TOPIC, BrokerStarted, Record
+from steelyard.groups.ledger import LEDGER_TOPIC, BrokerStarted, Delivered, MemberJoined, Record
 from steelyard.spark import columns
 from steelyard.spark.options import read_options
 from steelyard.spark.ownership import ownership_chart
@@ -97,28 +97,37 @@ def test_the_ledger_tells_what_a_join_cost(nameserver: str) -> None:
                 producer.send("Ledger", b"%d" % sent)
                 sent += 1
 
+    records: list[Record] = []
+
+    def read_ledger() -> None:
+        bodies = read(nameserver, LEDGER_TOPIC).column("body").to_pylist()
+        records[:] = [record for body in bodies for record in ledger.decode(body)]
+
+    def settled(name: str) -> bool:
+        """The member consumed so long after it joined that the next event is a rebalance of its own."""
+        read_ledger()
+        joined = [one.at for one in records if isinstance(one, MemberJoined) and one.client == name]
+        got = [one.until for one in records if isinstance(one, Delivered) and one.client == name]
+        return bool(joined and got) and max(got) > max(joined) + cost.MERGE_MS
+
+    def written() -> bool:
+        read_ledger()
+        left = [one for one in records if getattr(one, "cause", "") == "unregistered"]
+        return len(left) == 4  # two members, two brokers
+
     thread = threading.Thread(target=publish)
     thread.start()
     try:
         with member("m1"):
-            # So many messages take longer than MERGE_MS: each join is a rebalance of its own.
-            poll(lambda: len(seen["m1"]) > 150)
+            poll(lambda: settled("m1"))
             with member("m2"):
-                poll(lambda: len(seen["m2"]) > 150)
+                poll(lambda: settled("m2"))
                 done.set()
                 thread.join()
                 poll(lambda: len(seen["m1"] | seen["m2"]) == sent)
     finally:
         done.set()
         thread.join()
-
-    records: list[Record] = []
-
-    def written() -> bool:
-        bodies = read(nameserver, LEDGER_TOPIC).column("body").to_pylist()
-        records[:] = [record for body in bodies for record in ledger.decode(body)]
-        left = [one for one in records if getattr(one, "cause", "") == "unregistered"]
-        return len(left) == 4  # two members, two brokers
 
     poll(written)
     assert {one.broker for one in records if isinstance(one, BrokerStarted)} == {

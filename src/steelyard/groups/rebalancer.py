@@ -66,6 +66,8 @@ class Decision(msgspec.Struct, frozen=True):
     next_at: int
     quota: int | None = None
     pool: tuple[MessageQueue, ...] = ()
+    faults: tuple[str, ...] = ()
+    """What the strategy raised, by topic; their queues stay as they are."""
 
 
 class Rebalancer:
@@ -127,6 +129,7 @@ class Rebalancer:
         pool: list[MessageQueue] = []
         everybody: set[str] = set()
         absent: list[str] = []
+        faults: list[str] = []
         balanced = True
         for view in views:
             if view.members is None or view.queues is None:
@@ -134,7 +137,12 @@ class Rebalancer:
                 balanced = balanced and view.optional and view.queues is None
                 continue
             if self._quotas is None or view.optional:
-                target += self.share(view.members, view.queues)
+                try:
+                    target += self.share(view.members, view.queues)
+                except Exception as error:  # the application's own code, perhaps
+                    faults.append(f"{view.topic}: {error!r}")
+                    target += [queue for queue in held if queue.topic == view.topic]
+                    balanced = False
             else:
                 pool += view.queues
                 everybody.update(view.members)
@@ -150,7 +158,13 @@ class Rebalancer:
             self._next_at = now + self._interval_ms
         quota = self._quota(everybody, len(pool)) if everybody else None
         return Decision(
-            tuple(sorted(target)), balanced, tuple(absent), self._next_at, quota, tuple(pool)
+            target=tuple(sorted(target)),
+            balanced=balanced,
+            absent=tuple(absent),
+            next_at=self._next_at,
+            quota=quota,
+            pool=tuple(pool),
+            faults=tuple(faults),
         )
 
     def _quota(self, members: Collection[str], queue_count: int) -> int:

@@ -190,6 +190,7 @@ class PullerNode:
         if decision is None:
             return []
         effects: list[Effect] = [SetTimer(REBALANCE_TIMER, decision.next_at)]
+        effects += self._balance.complaints(decision)
         for share in self._shares.changed(self._topics, decision.target):
             text = (
                 f"group {self._config.group}: {self._config.client_id} has {len(share.mine)} of"

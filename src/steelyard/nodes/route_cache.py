@@ -32,23 +32,28 @@ QUEUES_MAX = 65_536
 POLL_SOON_MS = 500
 """How soon the routes are looked at in a hurry. The nameserver needs a moment to notice a change, too."""
 
+POLL_EAGER_MS = 2_000
+POLL_EAGER_FOR_MS = 60_000
+
 
 class RoutePace:
     """When to ask for the routes: every `poll_ms`, sooner once a broker failed or a topic is being made.
 
-    After a `hurry` the wait begins at POLL_SOON_MS and doubles up to `poll_ms`, so that a broker that
-    was away for a moment is found again in about as much time.
+    After a `hurry` the wait begins at POLL_SOON_MS and doubles up to POLL_EAGER_MS for POLL_EAGER_FOR_MS, then up to
+    `poll_ms`: a broker that is restarted comes back within a minute, and its queues should not wait long.
     """
 
     def __init__(self, poll_ms: int) -> None:
         self._poll_ms = poll_ms
         self._wait_ms = poll_ms
         self._due = 0
+        self._eager_until = 0
 
     def next(self, now: int) -> int:
         """The routes are asked for now. Returns when to ask next."""
         self._due = now + self._wait_ms
-        self._wait_ms = min(2 * self._wait_ms, self._poll_ms)
+        longest = POLL_EAGER_MS if now < self._eager_until else self._poll_ms
+        self._wait_ms = min(2 * self._wait_ms, longest, self._poll_ms)
         return self._due
 
     def hurry(self, now: int) -> int | None:
@@ -57,6 +62,7 @@ class RoutePace:
         if soon >= self._due:
             return None
         self._wait_ms = min(2 * POLL_SOON_MS, self._poll_ms)
+        self._eager_until = now + POLL_EAGER_FOR_MS
         self._due = soon
         return soon
 

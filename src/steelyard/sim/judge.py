@@ -55,7 +55,11 @@ class Judge:
             text = "acknowledged or committed messages not finished"
             return f"{len(missing)} {text}, e.g. {number} at {where}"
         busy = self._cluster.busy_members()
-        return f"the listener of {busy[0]} is at work" if busy else self._ownership()
+        if busy:
+            return f"the listener of {busy[0]} is at work"
+        return (
+            self._ownership() or self._unfinished()
+        )  # while members answered, a delayed message may have come
 
     def _unfinished(self) -> str | None:
         for queue, end in self._logs():

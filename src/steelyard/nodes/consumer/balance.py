@@ -14,7 +14,7 @@ from steelyard.allocate.plan import Strategy
 from steelyard.errors import ProtocolError, RemotingError
 from steelyard.groups.rebalancer import Decision, Rebalancer, View
 from steelyard.nodes.consumer.peers import MembersAsked, Peers
-from steelyard.nodes.seam import Effect, SetTimer
+from steelyard.nodes.seam import Effect, SetTimer, Tell
 from steelyard.types import MessageModel, MessageQueue, Random
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ConsumerListBody
@@ -55,7 +55,8 @@ class Balance:
             quotas=even.quotas if by_quota else None,
         )
         self._run = 0
-        self._complained = False
+        self._collided = False
+        self._faults: tuple[str, ...] = ()
         self._open: set[str] = set()
         self._seen: dict[str, tuple[str, ...]] = {}
         self.members: dict[str, tuple[str, ...]] = {}
@@ -118,18 +119,27 @@ class Balance:
         self.members.update(self._seen)
         return self._rebalancer.decide(views, held, now)
 
-    def complaint(self) -> str | None:
-        """Something that a person should change, told once: Apache's brokers list every connection, so a client
-        id that is listed twice belongs to two clients."""
+    def complaints(self, decision: Decision) -> list[Effect]:
+        """What a person should change, told once.
+
+        Apache's brokers list every connection, so a client id that is listed twice belongs to two clients.
+        """
         config = self._peers.config
+        effects: list[Effect] = []
+        if decision.faults != self._faults:
+            self._faults = decision.faults
+            for fault in decision.faults:
+                text = f"group {config.group}: the allocation strategy failed on {fault}; its queues stay"
+                effects.append(Tell("ERROR", text))
         twice = any(listed.count(config.client_id) > 1 for listed in self._seen.values())
-        if not twice or self._complained:
-            return None
-        self._complained = True
-        return (
-            f"group {config.group} has another client with the id {config.client_id}: both read the"
-            " same queues and leave others unread; set another client_id"
-        )
+        if twice and not self._collided:
+            self._collided = True
+            text = (
+                f"group {config.group} has another client with the id {config.client_id}: both read the"
+                " same queues and leave others unread; set another client_id"
+            )
+            effects.append(Tell("WARNING", text))
+        return effects
 
     def everybody(self) -> frozenset[str]:
         """Whom the last run saw, or where it saw less those before it: members of any topic's list."""

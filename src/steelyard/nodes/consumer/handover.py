@@ -363,6 +363,10 @@ class Handover:
         draining = list(self._draining.values())
         return [e for held in draining if not held.handed for e in self._go_on_draining(held, now)]
 
+    def routed(self, now: int) -> list[Effect]:
+        """The routes have changed: a broker may be there again whose locks are waited for."""
+        return self._locks_news(self._locks.ask(now), now)
+
     def locks_answered(
         self, asked: LocksAsked, reply: Command | RemotingError, now: int
     ) -> list[Effect]:

@@ -293,6 +293,8 @@ class ConsumerNode:
         effects += self._membership.ask_condition(news.done, now)
         strangers = self._membership.strangers(self._peers.routes.readers())
         effects += self._membership.greet(strangers, now)
+        if news.changed:
+            effects += self._handover.routed(now)
         if self._lite is not None:
             effects += self._lite.routed(news, now)
             if not self._topics:
@@ -327,9 +329,7 @@ class ConsumerNode:
             )
         self._pulling.share_out()
         effects.append(SetTimer(REBALANCE_TIMER, decision.next_at))
-        complaint = self._balance.complaint()
-        if complaint is not None:
-            effects.append(Tell("WARNING", complaint))
+        effects += self._balance.complaints(decision)
         if change.release or change.acquire:
             text = (
                 f"group {self._config.group}: {self._config.client_id} holds"
