@@ -48,7 +48,9 @@ class Scene:
             return ()
 
     def member(self) -> PushConsumer:
-        config = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, commit_interval_ms=100)
+        config = ConsumerConfig(
+            consume_from=ConsumeFrom.FIRST_OFFSET, commit_interval_ms=100, pull_hold_ms=1_000
+        )
         consumer = PushConsumer(self.group, self.cluster.nameserver, self.got.append, config=config)
         consumer.subscribe(self.topic).start()
         eventually(self.caught_up, "everything consumed and committed")

@@ -318,7 +318,7 @@ class Holdings:
         held.committed = offset
         told = LastCommitSent(held.queue, held.epoch)
         effects = self._offsets.write_surely(told, held.address, offset, now)
-        return bool(effects), effects
+        return (False, []) if effects is None else (True, effects)
 
     def commit_again(self, held: Held) -> list[Effect]:
         """The last commit was not answered, or not well: once more, one-way."""

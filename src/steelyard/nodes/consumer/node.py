@@ -247,7 +247,8 @@ class ConsumerNode:
             case StartAsked():
                 return self._handover.start_answered(purpose, reply, now)
             case LastCommitSent():
-                effects = self._handover.last_commit_answered(purpose, reply, now)
+                effects = self._commit_ended(purpose, outcome.address, now)
+                effects += self._handover.last_commit_answered(purpose, reply, now)
                 return effects + self._leave_if_done(now)
             case LocksAsked():
                 return self._handover.locks_answered(purpose, reply, now) + self._tell_shares()
@@ -260,13 +261,21 @@ class ConsumerNode:
                 return self._delivery.sent_back(purpose, reply, now) + self._heard_out(now)
             case OffsetTold() | RangeAsked() | QuestionSent():
                 assert self._lite is not None
-                effects = self._lite.answered(purpose, outcome.address, reply, now)
+                effects = []
+                if isinstance(purpose, OffsetTold):
+                    effects = self._commit_ended(purpose, outcome.address, now)
+                effects += self._lite.answered(purpose, outcome.address, reply, now)
                 return effects + self._heard_out(now)
             case Unregistered(address=address):
                 self._membership.left(address)
                 return self._finish()
             case _:
                 assert_never(purpose)
+
+    def _commit_ended(
+        self, told: LastCommitSent | OffsetTold, address: Address, now: int
+    ) -> list[Effect]:
+        return [] if self._left else self._offsets.answered(told.queue, address, now)
 
     def _pulled(
         self, sent: PullSent, address: Address, reply: Command | RemotingError, now: int

@@ -1,6 +1,8 @@
 """Where a consumer's offsets are kept: with the broker of each queue, or at home.
 
-- `BrokerOffsets`: the members of a group share one offset per queue, which its broker keeps (14, 15).
+- `BrokerOffsets`: the members of a group share one offset per queue, which its broker keeps (14, 15). The first sure
+  commit to a topic there goes alone, the others follow its reply: when the first commits of a group to a topic come
+  at once, Apache's brokers keep those of one thread only (ConsumerOffsetManager.java `commitOffset`, 4.9 and 5.3).
 - `LocalOffsets`: every member of a broadcasting group has its own. They live here, and are written down by
   `Keep` every commit interval and at the end; what was kept last is given back when the node is made anew.
   An offset stays known when its queue is given up: a broker that is missing for a while takes no offset
@@ -11,6 +13,7 @@ Source: client/consumer/store/RemoteBrokerOffsetStore.java, LocalFileOffsetStore
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Protocol
 
 from steelyard.nodes.consumer.peers import LastCommitSent, OffsetAsked, OffsetTold, Peers
@@ -20,6 +23,9 @@ from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import OffsetTable
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
+
+Told = LastCommitSent | OffsetTold
+"""What a sure commit is for."""
 
 
 class Offsets(Protocol):
@@ -32,9 +38,12 @@ class Offsets(Protocol):
         """Commit. Nobody says whether it arrived."""
 
     def write_surely(
-        self, told: LastCommitSent | OffsetTold, address: Address, offset: int, now: int
-    ) -> list[Effect]:
-        """Commit, and learn under `told` what became of it. Nothing to send: it is done."""
+        self, told: Told, address: Address, offset: int, now: int
+    ) -> list[Effect] | None:
+        """Commit, and learn under `told` what became of it. None: it is done. The node passes the outcome to `answered`."""
+
+    def answered(self, queue: MessageQueue, address: Address, now: int) -> list[Effect]:
+        """A `write_surely` has ended, well or not. What to send next."""
 
     def keep(self) -> list[Effect]:
         """Time to write down what is not."""
@@ -45,6 +54,10 @@ class BrokerOffsets:
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
+        self._begun: set[tuple[Address, str]] = set()
+        """Brokers and topics where a sure commit has ended."""
+        self._first: dict[tuple[Address, str], deque[tuple[Told, int]]] = {}
+        """Where the first commit is under way: what waits for it."""
 
     def ask(self, asked: OffsetAsked, address: Address, now: int) -> list[Effect]:
         header = headers.QueryConsumerOffsetRequestHeader(
@@ -57,10 +70,22 @@ class BrokerOffsets:
     def write(self, queue: MessageQueue, address: Address, offset: int) -> list[Effect]:
         return self._peers.calls.tell(address, self._command(queue, offset))
 
-    def write_surely(
-        self, told: LastCommitSent | OffsetTold, address: Address, offset: int, now: int
-    ) -> list[Effect]:
+    def write_surely(self, told: Told, address: Address, offset: int, now: int) -> list[Effect]:
+        place = (address, told.queue.topic)
+        if place in self._first:
+            self._first[place].append((told, offset))
+            return []
+        if place not in self._begun:
+            self._first[place] = deque()
         return self._peers.call(address, self._command(told.queue, offset), told, now)
+
+    def answered(self, queue: MessageQueue, address: Address, now: int) -> list[Effect]:
+        place = (address, queue.topic)
+        self._begun.add(place)
+        effects: list[Effect] = []
+        for told, offset in self._first.pop(place, ()):
+            effects += self.write_surely(told, address, offset, now)
+        return effects
 
     def keep(self) -> list[Effect]:
         return []
@@ -93,10 +118,11 @@ class LocalOffsets:
         self._offsets[queue] = offset
         return []
 
-    def write_surely(
-        self, told: LastCommitSent | OffsetTold, address: Address, offset: int, now: int
-    ) -> list[Effect]:
-        return self.write(told.queue, address, offset)
+    def write_surely(self, told: Told, address: Address, offset: int, now: int) -> None:
+        self.write(told.queue, address, offset)
+
+    def answered(self, queue: MessageQueue, address: Address, now: int) -> list[Effect]:
+        raise AssertionError("nobody was asked")
 
     def keep(self) -> list[Effect]:
         if self._offsets == self._written:

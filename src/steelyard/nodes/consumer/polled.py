@@ -248,8 +248,9 @@ class PolledDelivery:
         self._holdings.wrote(held, offset, now)
         told = OffsetTold(held.queue, held.epoch, call_id)
         effects = self._offsets.write_surely(told, address, offset, now)
-        if effects:
-            committing.open += 1
+        if effects is None:
+            return []
+        committing.open += 1
         return effects
 
     def told(
