@@ -160,5 +160,5 @@ def test_the_pace_quickens_in_a_hurry_and_slows_down_again() -> None:
         following = pace.next(now)
         waits.append(following - now)
         now = following
-    a_minute_of_restarts = [1_000] + 30 * [2_000]
-    assert waits[:37] == [*a_minute_of_restarts, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]
+    a_minute_of_restarts = [1_000] + 31 * [2_000]
+    assert waits[:38] == [*a_minute_of_restarts, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]
