@@ -8,6 +8,7 @@ there is none.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import queue
@@ -17,8 +18,8 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
@@ -110,6 +111,12 @@ def prepare(version: str) -> Path:
     Raises Missing.
     """
     target = _fetch(version, "lib")
+    with _alone():
+        _compile(version, target)
+    return target
+
+
+def _compile(version: str, target: Path) -> None:
     classes = target / "classes"
     compiled = classes / "Peer.class"
     sources = sorted(JAVA.glob("*.java"))
@@ -124,7 +131,6 @@ def prepare(version: str) -> Path:
             ],
             f"the Java peer does not compile against RocketMQ {version}",
         )
-    return target
 
 
 def prepare_servers(version: str) -> Path:
@@ -142,17 +148,27 @@ def _fetch(version: str, name: str, *options: str) -> Path:
             raise Missing(f"the peer tests need {program} on the PATH (Java 11+ and Maven 3)")
     folder = JAVA / "target" / version / name
     mark = folder.with_suffix(".fetched")
-    if not mark.exists():
-        _build(
-            [
-                *("mvn", "-q", "-B", "dependency:copy-dependencies", *options),
-                *(f"-Drocketmq.version={version}", "-DincludeScope=runtime"),
-                f"-DoutputDirectory={folder}",
-            ],
-            f"Maven cannot fetch the jars of RocketMQ {version}",
-        )
-        mark.touch()
+    with _alone():
+        if not mark.exists():
+            _build(
+                [
+                    *("mvn", "-q", "-B", "dependency:copy-dependencies", *options),
+                    *(f"-Drocketmq.version={version}", "-DincludeScope=runtime"),
+                    f"-DoutputDirectory={folder}",
+                ],
+                f"Maven cannot fetch the jars of RocketMQ {version}",
+            )
+            mark.touch()
     return folder.parent
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One test process at a time: the first one makes what the others find."""
+    (JAVA / "target").mkdir(exist_ok=True)
+    with (JAVA / "target" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _build(command: list[str], failure: str) -> None:

@@ -37,14 +37,15 @@ def test_all_that_is_sent_arrives_once_and_equal(cluster: Running, peer: Peer, n
     ]  # compressed: over 4 KiB
     batches = peer.ask("batch", f"{name}p", name, "s", 15, 8, 300)["results"]
     peer.ask("oneway", f"{name}p", name, "s", 23, 5, 50)
+    callbacks = peer.ask("async", f"{name}p", name, "s", 28, 4, 50)["results"]
 
     peer.ask("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*")
-    events = wait_for(peer, f"{name}c", 28)
+    events = wait_for(peer, f"{name}c", 32)
 
-    sizes = {range(12): 100, range(12, 15): 20_000, range(15, 23): 300, range(23, 28): 50}
+    sizes = {range(12): 100, range(12, 15): 20_000, range(15, 23): 300, range(23, 32): 50}
     assert sorted(seen_by_java(event) for event in events) == expected(name, "s", sizes)
-    assert len({place(event) for event in events}) == 28
-    assert {result["status"] for result in results + batches} == {"SEND_OK"}
+    assert len({place(event) for event in events}) == 32
+    assert {result["status"] for result in results + batches + callbacks} == {"SEND_OK"}
     by_number = {int(event["properties"]["number"]): event for event in events}
     for number, result in enumerate(results):
         assert by_number[number]["id"] == result["id"]

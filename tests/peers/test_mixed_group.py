@@ -103,15 +103,15 @@ def averagely(
 
 
 def test_members_of_both_kinds_share_the_queues(
-    cluster: Running, peers: dict[str, Peer], name: str
+    any_cluster: Running, peers: dict[str, Peer], name: str
 ) -> None:
     """Java 4.9.8 and Steelyard share a group; Steelyard, then Java 5.3.3 joins; one of each leaves."""
-    each = QUEUES // len(cluster.brokers)
-    words = ("updateTopic", "-n", cluster.nameserver, "-c", "DefaultCluster", "-t", name)
+    each = QUEUES // len(any_cluster.brokers)
+    words = ("updateTopic", "-n", any_cluster.nameserver, "-c", "DefaultCluster", "-t", name)
     peers[OLD].mqadmin(*words, "-r", each, "-w", each)
-    group = MixedGroup(cluster, name, peers)
+    group = MixedGroup(any_cluster, name, peers)
     with ExitStack() as stack:
-        producer = stack.enter_context(Producer(f"{name}pg", cluster.nameserver))
+        producer = stack.enter_context(Producer(f"{name}pg", any_cluster.nameserver))
         stack.callback(group.leave_all)
         sent = 0
 

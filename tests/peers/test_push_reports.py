@@ -24,7 +24,7 @@ def test_our_consumer_answers_operators(
     create_topic(any_cluster, peer, name, queues=2)
     with Producer(f"{name}p", nameserver) as producer:
         sent = [producer.send(name, f"{number}") for number in range(8)]
-    config = replace(FROM_FIRST, commit_interval_ms=500)
+    config = replace(FROM_FIRST, commit_interval_ms=500, pull_hold_ms=1_000)
     with Member(
         nameserver, group, name, orderly=True, client_id=client_id, config=config
     ) as member:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.peers.apache import Peer, eventually
+from tests.peers.apache import NEW, Peer, eventually
 from tests.peers.conftest import Running
 from tests.peers.series import expected, message, seen_by_java, seen_by_steelyard
 
@@ -17,6 +17,7 @@ from steelyard import (
     ConsumerConfig,
     MessageView,
     Producer,
+    ProducerConfig,
     PushConsumer,
     SendResult,
     SendStatus,
@@ -25,8 +26,8 @@ from steelyard import (
 pytestmark = pytest.mark.peer
 
 FROM_FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
-SIZES = {range(12): 100, range(12, 15): 20_000, range(15, 23): 300, range(23, 28): 50}
-"""Singles, compressed ones, a batch, one-way ones."""
+SIZES = {range(12): 100, range(12, 15): 20_000, range(15, 23): 300, range(23, 40): 50}
+"""Singles, compressed ones, a batch, one-way ones and many at once."""
 
 
 @contextmanager
@@ -50,6 +51,8 @@ def send_all_ways(producer: Producer, topic: str) -> tuple[list[SendResult], Sen
     batch = producer.send_batch([message(topic, "s", index, 300) for index in range(15, 23)])
     for index in range(23, 28):
         producer.send_oneway(message(topic, "s", index, 50))
+    futures = [producer.send_async(message(topic, "s", index, 50)) for index in range(28, 40)]
+    assert {future.result().status for future in futures} == {SendStatus.SEND_OK}
     return results, batch
 
 
@@ -65,7 +68,7 @@ def test_all_that_is_sent_arrives_once_and_equal(any_cluster: Running, name: str
     with Producer(f"{name}pg", any_cluster.nameserver) as producer:
         results, batch = send_all_ways(producer, name)
         with consuming(any_cluster, f"{name}g", name) as views:
-            wait_for(views, 28)
+            wait_for(views, 40)
 
     assert sorted(seen_by_steelyard(view) for view in views) == expected(name, "s", SIZES)
     assert {result.status for result in [*results, batch]} == {SendStatus.SEND_OK}
@@ -89,10 +92,27 @@ def test_java_receives_what_steelyard_sends(any_cluster: Running, peer: Peer, na
     def events() -> list[dict[str, object]]:
         return [event for event in peer.messages if event["consumer"] == f"{name}c"]
 
-    eventually(lambda: len(events()) >= 28, "28 messages at the Java client")
+    eventually(lambda: len(events()) >= 40, "40 messages at the Java client")
     peer.ask("stop", f"{name}c")
     assert sorted(map(seen_by_java, events())) == expected(name, "s", SIZES)
     assert {result.message_id for result in results} <= {event["id"] for event in events()}
+
+
+@pytest.mark.parametrize("compress_type", ["lz4", "zstd"])
+def test_java_reads_other_compressions(
+    cluster: Running, peers: dict[str, Peer], name: str, compress_type: str
+) -> None:
+    """Those that clients of 4.x do not know."""
+    config = ProducerConfig(compress_type=compress_type)
+    with Producer(f"{name}pg", cluster.nameserver, config=config) as producer:
+        for index in range(4):
+            producer.send(message(name, "s", index, 20_000))
+    java = peers[NEW]
+    java.ask("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*")
+    eventually(lambda: len(java.received(f"{name}c")) >= 4, "all at Java's")
+    java.ask("stop", f"{name}c")
+    seen = sorted(map(seen_by_java, java.received(f"{name}c")))
+    assert seen == expected(name, "s", {range(4): 20_000})
 
 
 def test_steelyard_receives_what_java_sends(any_cluster: Running, peer: Peer, name: str) -> None:
@@ -101,9 +121,10 @@ def test_steelyard_receives_what_java_sends(any_cluster: Running, peer: Peer, na
     peer.ask("send", f"{name}p", name, "s", 12, 3, 20_000)
     peer.ask("batch", f"{name}p", name, "s", 15, 8, 300)
     peer.ask("oneway", f"{name}p", name, "s", 23, 5, 50)
+    peer.ask("async", f"{name}p", name, "s", 28, 12, 50)
     peer.ask("stop", f"{name}p")
     with consuming(any_cluster, f"{name}g", name) as views:
-        wait_for(views, 28)
+        wait_for(views, 40)
     assert sorted(seen_by_steelyard(view) for view in views) == expected(name, "s", SIZES)
     assert {view.born_host.rpartition(":")[0] for view in views} == {"127.0.0.1"}
 

@@ -24,7 +24,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
  * transaction), queues (a MessageQueueListener was told). The commands:
  *
  * <pre>
- * producer NAME NAMESERVER GROUP                             --access --secret --tls --transactions --faults
+ * producer NAME NAMESERVER GROUP                             --access --secret --tls --transactions
  * send|async|batch|oneway PRODUCER TOPIC PREFIX FIRST COUNT SIZE
  *                                                            messages FIRST..FIRST+COUNT-1 of Senders.message();
  *                                                            --level (delay)  --keys=N (N ordering keys in turn)

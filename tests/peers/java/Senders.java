@@ -42,7 +42,6 @@ final class Senders {
         producer.setInstanceName(name);
         producer.setSendMsgTimeout(10_000);
         producer.setHeartbeatBrokerInterval(2_000); // it is unknown to a broker until the next one after its first send
-        producer.setSendLatencyFaultEnable(command.has("faults"));
         producer.setUseTLS(command.has("tls"));
         producer.start();
         producers.put(name, producer);
