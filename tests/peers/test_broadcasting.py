@@ -25,6 +25,7 @@ def wait_for(peer: Peer, consumer: str, number: int) -> None:
 
 
 def test_java_broadcasting(cluster: Running, peer: Peer, name: str) -> None:
+    create_topic(cluster, peer, name)
     peer.ask("producer", f"{name}p", cluster.nameserver, f"{name}pg")
     peer.ask("send", f"{name}p", name, "s", 0, 10, 60)
     words = (cluster.nameserver, f"{name}g", name, "*")
