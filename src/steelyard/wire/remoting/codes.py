@@ -79,6 +79,15 @@ class RequestCode(IntEnum):
     LITE_PULL_MESSAGE = 361
 
 
+class SteelyardCode(IntEnum):
+    """Requests of our own to brokers, far from RocketMQ's; those of brokers to each other are in `neighbours`.
+
+    An Apache broker answers them with REQUEST_CODE_NOT_SUPPORTED.
+    """
+
+    KAFKA_GROUPS = 9101
+
+
 class ResponseCode(IntEnum):
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -1,0 +1,169 @@
+"""Compression of the records in a batch.
+
+What a reader takes: gzip · snappy, bare or in the frames of xerial's Java library (Java clients write those) · LZ4
+frames · Zstandard. What is written is what Java clients read: snappy in xerial's frames, LZ4 frames with
+independent blocks.
+Source: clients/.../compress/*.java, KafkaLZ4BlockInputStream.java, org.xerial.snappy.SnappyOutputStream.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from enum import IntEnum
+
+from steelyard.errors import ProtocolError
+
+PLAIN_BYTES_MAX = 64 * 1024 * 1024
+"""What the records of one batch may take when they are decompressed, 64 times the largest batch taken by default."""
+
+_GZIP_WINDOW = 31
+_XERIAL = b"\x82SNAPPY\x00"
+_XERIAL_HEAD = struct.Struct(">8sii")
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_SIZE = struct.Struct(">i")
+_ZSTD_PIECE_BYTES = 1024
+
+
+class Compression(IntEnum):
+    """How the records of a batch are compressed: the low three bits of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(data: bytes, compression: int) -> bytes:
+    """`data` compressed. Raises ProtocolError for an unknown compression."""
+    match compression:
+        case Compression.NONE:
+            return data
+        case Compression.GZIP:
+            packer = zlib.compressobj(wbits=_GZIP_WINDOW)
+            return packer.compress(data) + packer.flush()
+        case Compression.SNAPPY:
+            return _pack_snappy(data)
+        case Compression.LZ4:
+            import lz4.frame  # here, as below: most programs never meet such a batch
+
+            packed: bytes = lz4.frame.compress(data, block_linked=False, store_size=False)
+            return packed
+        case Compression.ZSTD:
+            import zstandard
+
+            return zstandard.ZstdCompressor().compress(data)
+    raise ProtocolError(f"unknown compression {compression} of a record batch")
+
+
+def decompress(data: bytes, compression: int, bytes_max: int = PLAIN_BYTES_MAX) -> bytes:
+    """What was compressed. Raises ProtocolError where `data` is damaged or would grow beyond `bytes_max` bytes."""
+    match compression:
+        case Compression.NONE:
+            plain = data
+        case Compression.GZIP:
+            plain = _unpack_gzip(data, bytes_max + 1)
+        case Compression.SNAPPY:
+            plain = _unpack_snappy(data, bytes_max)
+        case Compression.LZ4:
+            plain = _unpack_lz4(data, bytes_max + 1)
+        case Compression.ZSTD:
+            plain = _unpack_zstd(data, bytes_max + 1)
+        case _:
+            raise ProtocolError(f"unknown compression {compression} of a record batch")
+    if len(plain) > bytes_max:
+        raise _too_large(bytes_max)
+    return plain
+
+
+def _too_large(bytes_max: int) -> ProtocolError:
+    return ProtocolError(f"the records of a batch grow beyond {bytes_max} bytes")
+
+
+def _ends_early(name: str) -> ProtocolError:
+    return ProtocolError(f"the {name} data of a record batch ends too early")
+
+
+def _unpack_gzip(data: bytes, size_max: int) -> bytes:
+    unpacker = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        plain = unpacker.decompress(data, size_max)
+    except zlib.error as error:
+        raise ProtocolError(f"the records of a batch are no gzip data: {error}") from None
+    if not unpacker.eof and len(plain) < size_max:
+        raise _ends_early("gzip")
+    return plain
+
+
+def _pack_snappy(data: bytes) -> bytes:
+    from cramjam import snappy
+
+    parts = [_XERIAL_HEAD.pack(_XERIAL, 1, 1)]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))
+        parts.append(_SIZE.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def _unpack_snappy(data: bytes, bytes_max: int) -> bytes:
+    if not data.startswith(_XERIAL):
+        return _unpack_snappy_block(data, 0, bytes_max)
+    parts: list[bytes] = []
+    size, position = 0, _XERIAL_HEAD.size
+    while position < len(data):
+        start = position + 4
+        if start > len(data):
+            raise _ends_early("snappy")
+        (block_size,) = _SIZE.unpack_from(data, position)
+        position = start + block_size
+        if block_size < 0 or position > len(data):
+            raise _ends_early("snappy")
+        parts.append(_unpack_snappy_block(data[start:position], size, bytes_max))
+        size += len(parts[-1])
+    return b"".join(parts)
+
+
+def _unpack_snappy_block(data: bytes, size_before: int, bytes_max: int) -> bytes:
+    import cramjam
+
+    try:
+        # A block begins with the size that it unpacks to, which the library allocates.
+        if size_before + cramjam.snappy.decompress_raw_len(data) > bytes_max:
+            raise _too_large(bytes_max)
+        return bytes(cramjam.snappy.decompress_raw(data))
+    except cramjam.DecompressionError as error:
+        raise ProtocolError(f"the records of a batch are no snappy data: {error}") from None
+
+
+def _unpack_lz4(data: bytes, size_max: int) -> bytes:
+    import lz4.frame
+
+    unpacker = lz4.frame.LZ4FrameDecompressor()
+    try:
+        plain: bytes = unpacker.decompress(data, size_max)
+    except (RuntimeError, EOFError) as error:
+        raise ProtocolError(f"the records of a batch are no LZ4 frame: {error}") from None
+    if not unpacker.eof and len(plain) < size_max:
+        raise _ends_early("LZ4")
+    return plain
+
+
+def _unpack_zstd(data: bytes, size_max: int) -> bytes:
+    """The library has no limit for the output of a stream, hence small pieces: a piece of 1 KiB makes 32 MiB at most."""
+    import zstandard
+
+    unpacker = zstandard.ZstdDecompressor(max_window_size=PLAIN_BYTES_MAX).decompressobj()
+    parts: list[bytes] = []
+    size = position = 0
+    try:
+        while position < len(data) and size < size_max and not unpacker.eof:
+            parts.append(unpacker.decompress(data[position : position + _ZSTD_PIECE_BYTES]))
+            size += len(parts[-1])
+            position += _ZSTD_PIECE_BYTES
+    except zstandard.ZstdError as error:
+        raise ProtocolError(f"the records of a batch are no Zstandard data: {error}") from None
+    if not unpacker.eof and size < size_max:
+        raise _ends_early("Zstandard")
+    return b"".join(parts)

@@ -1,0 +1,77 @@
+"""19 CreateTopics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from steelyard.wire.kafka.schema import (
+    NO_ID,
+    Api,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    Part,
+    Since,
+    String,
+    Tag,
+    Uuid,
+)
+
+
+class CreatableReplicaAssignment(Part, frozen=True, gc=False):
+    partition_index: Int32 = 0
+    broker_ids: Sequence[Int32] = ()
+
+
+class CreatableTopicConfig(Part, frozen=True, gc=False):
+    name: String = ""
+    value: NullableString = ""
+
+
+class CreatableTopic(Part, frozen=True, gc=False):
+    name: String = ""
+    num_partitions: Int32 = 0
+    replication_factor: Int16 = 0
+    assignments: Sequence[CreatableReplicaAssignment] = ()
+    configs: Sequence[CreatableTopicConfig] = ()
+
+
+class CreateTopicsRequest(Message, frozen=True, gc=False):
+    """CreateTopics request. Source: CreateTopicsRequest.json."""
+
+    topics: Sequence[CreatableTopic] = ()
+    timeout_ms: Int32 = 60000
+    validate_only: Bool = False
+
+
+class CreatableTopicConfigs(Part, frozen=True, gc=False):
+    name: Annotated[String, Since(5)] = ""
+    value: Annotated[NullableString, Since(5)] = ""
+    read_only: Annotated[Bool, Since(5)] = False
+    config_source: Annotated[Int8, Since(5)] = -1
+    is_sensitive: Annotated[Bool, Since(5)] = False
+
+
+class CreatableTopicResult(Part, frozen=True, gc=False):
+    name: String = ""
+    topic_id: Annotated[Uuid, Since(7)] = NO_ID
+    error_code: Int16 = 0
+    error_message: NullableString = ""
+    topic_config_error_code: Annotated[Int16, Since(5), Tag(0)] = 0
+    num_partitions: Annotated[Int32, Since(5)] = -1
+    replication_factor: Annotated[Int16, Since(5)] = -1
+    configs: Annotated[Sequence[CreatableTopicConfigs] | None, Since(5)] = ()
+
+
+class CreateTopicsResponse(Message, frozen=True, gc=False):
+    """CreateTopics response. Source: CreateTopicsResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    topics: Sequence[CreatableTopicResult] = ()
+
+
+CREATE_TOPICS = Api(19, CreateTopicsRequest, CreateTopicsResponse, versions=(2, 7), flexible=5)

@@ -1,0 +1,70 @@
+"""32 DescribeConfigs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from steelyard.wire.kafka.schema import (
+    Api,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    Part,
+    Since,
+    String,
+)
+
+
+class DescribeConfigsResource(Part, frozen=True, gc=False):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configuration_keys: Sequence[String] | None = ()
+
+
+class DescribeConfigsRequest(Message, frozen=True, gc=False):
+    """DescribeConfigs request. Source: DescribeConfigsRequest.json."""
+
+    resources: Sequence[DescribeConfigsResource] = ()
+    include_synonyms: Bool = False
+    include_documentation: Annotated[Bool, Since(3)] = False
+
+
+class DescribeConfigsSynonym(Part, frozen=True, gc=False):
+    name: String = ""
+    value: NullableString = ""
+    source: Int8 = 0
+
+
+class DescribeConfigsResourceResult(Part, frozen=True, gc=False):
+    name: String = ""
+    value: NullableString = ""
+    read_only: Bool = False
+    config_source: Int8 = -1
+    is_sensitive: Bool = False
+    synonyms: Sequence[DescribeConfigsSynonym] = ()
+    config_type: Annotated[Int8, Since(3)] = 0
+    documentation: Annotated[NullableString, Since(3)] = ""
+
+
+class DescribeConfigsResult(Part, frozen=True, gc=False):
+    error_code: Int16 = 0
+    error_message: NullableString = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: Sequence[DescribeConfigsResourceResult] = ()
+
+
+class DescribeConfigsResponse(Message, frozen=True, gc=False):
+    """DescribeConfigs response. Source: DescribeConfigsResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    results: Sequence[DescribeConfigsResult] = ()
+
+
+DESCRIBE_CONFIGS = Api(
+    32, DescribeConfigsRequest, DescribeConfigsResponse, versions=(1, 4), flexible=4
+)

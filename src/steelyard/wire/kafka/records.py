@@ -1,0 +1,410 @@
+"""Record batches, format 2 (magic 2): their headers, their records, and control batches.
+
+    int64  base offset                 int64  base timestamp, ms
+    int32  bytes that follow           int64  largest timestamp, ms
+    int32  partition leader epoch      int64  producer id, -1 without one
+    int8   magic, 2                    int16  producer epoch
+    uint32 CRC-32C of what follows     int32  base sequence
+    int16  attributes                  int32  number of records
+    int32  last offset less the base   the records, compressed together
+
+    attributes: bits 0-2 compression, 3 timestamps are times of append, 4 transactional, 5 control
+
+A record, all numbers but the attributes as zigzag varints: size of the rest, int8 attributes, timestamp
+less the base, offset less the base, key size and key, value size and value (size -1: null), number of
+headers, each: name size and name, value size and value.
+
+The checksum covers neither offset nor epoch, so that a broker gives a batch its place without touching it.
+A batch whose producer may be trusted less than its checksum is read with `read_records`, which believes
+no size. Older formats (magic 0 and 1, message sets) are refused.
+Source: clients/.../record/internal/DefaultRecordBatch.java, DefaultRecord.java, ControlRecordType.java,
+EndTransactionMarker.java; KIP-98, KIP-82.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from crc32c import crc32c
+
+from steelyard.errors import ProtocolError
+from steelyard.wire.kafka.compression import PLAIN_BYTES_MAX, Compression, compress, decompress
+
+MAGIC = 2
+HEADER_BYTES = 61
+SIZE_BEFORE = 12
+"""Bytes of a batch up to and including its size field; the size counts the rest."""
+RECORD_BYTES_MIN = 7
+"""The smallest record: null key, null value, no headers."""
+
+COMPRESSION_MASK = 0x7
+LOG_APPEND_TIME = 0x8
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+
+ABORT = 0
+COMMIT = 1
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_PLACE = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_CHECKED = struct.Struct(">hiqqqhii")
+_FRONT = struct.Struct(">qiibI")
+_MAX_TIMESTAMP = struct.Struct(">q")
+_CRC_START = 21
+_MARKER_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+
+
+class BatchHeader(msgspec.Struct, frozen=True, gc=False):
+    """What a batch says before its records."""
+
+    base_offset: int
+    batch_length: int
+    """Bytes after this field."""
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.batch_length + SIZE_BEFORE
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        """A `Compression`, or a number that is none."""
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id >= 0
+
+    @property
+    def count_fits(self) -> bool:
+        """Can so many records be in so many bytes? Of compressed ones only the size when unpacked is bounded."""
+        room = self.size - HEADER_BYTES if not self.compression else PLAIN_BYTES_MAX
+        return (
+            0 < self.count == self.last_offset_delta + 1 and self.count * RECORD_BYTES_MIN <= room
+        )
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record. `timestamp`: ms, -1 without one. Names of headers may repeat."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class Marker(msgspec.Struct, frozen=True, gc=False):
+    """The record of a control batch: how a transaction of its producer ended. `kind`: ABORT or COMMIT."""
+
+    kind: int
+    coordinator_epoch: int = 0
+
+
+# -- headers ---------------------------------------------------------------------------------------
+
+
+def read_header(data: bytes | memoryview, at: int = 0) -> BatchHeader:
+    """The header of the batch at `at`. Raises ProtocolError where there is none, or of another format."""
+    if at + HEADER_BYTES > len(data):
+        if at + 17 <= len(data) and data[at + 16] != MAGIC:
+            raise ProtocolError(
+                f"a record batch of format {data[at + 16]}; format {MAGIC} is taken"
+            )
+        raise ProtocolError(f"{len(data) - at} bytes are no record batch")
+    header = BatchHeader(*_HEADER.unpack_from(data, at))
+    if header.magic != MAGIC:
+        raise ProtocolError(f"a record batch of format {header.magic}; format {MAGIC} is taken")
+    if header.size < HEADER_BYTES:
+        raise ProtocolError(f"a record batch of {header.size} bytes")
+    return header
+
+
+def read_headers(data: bytes, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch of those back to back in `data`, up to the first that is not all there.
+
+    That one may be cut, as a fetch may cut it. Raises ProtocolError where something else lies in between.
+    """
+    while at + HEADER_BYTES <= len(data):
+        header = read_header(data, at)
+        if at + header.size > len(data):
+            return
+        yield at, header
+        at += header.size
+
+
+def crc_ok(data: bytes | memoryview, at: int = 0, size: int | None = None) -> bool:
+    """Does the batch of `size` bytes at `at`, or all from `at` on, match its checksum?"""
+    end = len(data) if size is None else at + size
+    if not at + HEADER_BYTES <= end <= len(data):
+        return False
+    (crc,) = _CRC.unpack_from(data, at + 17)
+    return bool(crc32c(memoryview(data)[at + _CRC_START : end]) == crc)
+
+
+def with_offset(
+    batch: bytes | memoryview,
+    base_offset: int,
+    leader_epoch: int = 0,
+    append_time: int | None = None,
+) -> bytes:
+    """The batch at its place in a log. One copy, and no new checksum without `append_time`.
+
+    `append_time`: the topic's timestamps are times of append (message.timestamp.type=LogAppendTime): all
+    its records get this one.
+    """
+    with memoryview(batch) as view:
+        if append_time is None:
+            place, epoch = _PLACE.pack(base_offset), _EPOCH.pack(leader_epoch)
+            return b"".join((place, view[8:12], epoch, view[16:]))
+        placed = bytearray(view)
+    _PLACE.pack_into(placed, 0, base_offset)
+    _EPOCH.pack_into(placed, 12, leader_epoch)
+    (attributes,) = _ATTRIBUTES.unpack_from(placed, _CRC_START)
+    _ATTRIBUTES.pack_into(placed, _CRC_START, attributes | LOG_APPEND_TIME)
+    _MAX_TIMESTAMP.pack_into(placed, 35, append_time)
+    with memoryview(placed) as view:
+        _CRC.pack_into(placed, 17, crc32c(view[_CRC_START:]))
+    return bytes(placed)
+
+
+# -- reading records -------------------------------------------------------------------------------
+
+
+def read_records(batch: bytes, at: int = 0, bytes_max: int = PLAIN_BYTES_MAX) -> tuple[Record, ...]:
+    """The records of the batch at `at`, in order.
+
+    Raises ProtocolError where the batch is damaged or its records take more than `bytes_max` bytes. Does not look
+    at the checksum.
+    """
+    header = read_header(batch, at)
+    end = at + header.size
+    if end > len(batch):
+        raise ProtocolError(f"a record batch of {header.size} bytes ends after {len(batch) - at}")
+    data = decompress(batch[at + HEADER_BYTES : end], header.compression, bytes_max)
+    if not 0 <= header.count * RECORD_BYTES_MIN <= len(data):
+        raise ProtocolError(f"{header.count} records do not fit in {len(data)} bytes")
+    records: list[Record] = []
+    position = 0
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    try:
+        for _ in range(header.count):
+            record, position = _read_record(data, position, header, append_time)
+            records.append(record)
+    except IndexError:
+        raise ProtocolError(f"a record at byte {position} ends too early") from None
+    except UnicodeDecodeError as error:
+        raise ProtocolError(f"the name of a header is no UTF-8: {error.reason}") from None
+    if position != len(data):
+        raise ProtocolError(f"{len(data) - position} bytes follow the last record of a batch")
+    return tuple(records)
+
+
+def _read_record(
+    data: bytes, position: int, header: BatchHeader, append_time: int | None
+) -> tuple[Record, int]:
+    size, at = _read_varint(data, position)
+    end = at + size
+    if size < 0 or end > len(data):
+        raise ProtocolError(f"a record at byte {position} claims {size} bytes")
+    at += 1  # its attributes, of which none are in use
+    timestamp, at = _read_varint(data, at)
+    offset, at = _read_varint(data, at)
+    key, at = _read_bytes(data, at, end)
+    value, at = _read_bytes(data, at, end)
+    count, at = _read_varint(data, at)
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    if count:
+        if not 0 < count <= end - at:
+            raise ProtocolError(f"a record at byte {position} claims {count} headers")
+        headers, at = _read_headers(data, at, end, count)
+    if at != end:
+        raise ProtocolError(f"the parts of a record at byte {position} do not add up to {size}")
+    time = header.base_timestamp + timestamp if append_time is None else append_time
+    return Record(header.base_offset + offset, time, key, value, headers), end
+
+
+def _read_headers(
+    data: bytes, at: int, end: int, count: int
+) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, at = _read_bytes(data, at, end)
+        if name is None:
+            raise ProtocolError("a header of a record has no name")
+        value, at = _read_bytes(data, at, end)
+        headers.append((str(name, "utf-8"), value))
+    return tuple(headers), at
+
+
+def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    size, at = _read_varint(data, at)
+    if size < 0:
+        return None, at
+    if at + size > end:
+        raise ProtocolError(f"a field of {size} bytes in a record with {end - at} bytes left")
+    return data[at : at + size], at + size
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A zigzag varint of up to 64 bits. Raises IndexError where the bytes end."""
+    byte = data[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    value = byte & 0x7F
+    shift = 7
+    while True:
+        at += 1
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), at + 1
+        shift += 7
+        if shift > 63:
+            raise ProtocolError(f"a varint of more than 10 bytes ends at byte {at}")
+
+
+# -- writing records -------------------------------------------------------------------------------
+
+
+def write_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int | None = None,
+    compression: int = Compression.NONE,
+    leader_epoch: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    attributes: int = 0,
+) -> bytes:
+    """A batch of records, at least one, in the order of their offsets.
+
+    `base_offset`: None is that of the first. `attributes`: TRANSACTIONAL, CONTROL, LOG_APPEND_TIME.
+    """
+    assert records, "an empty batch"
+    base = records[0].offset if base_offset is None else base_offset
+    base_timestamp = records[0].timestamp
+    out = bytearray()
+    for record in records:
+        _write_record(out, record, record.offset - base, record.timestamp - base_timestamp)
+    packed = compress(bytes(out), compression)
+    checked = (
+        _CHECKED.pack(
+            attributes & ~COMPRESSION_MASK | compression,
+            records[-1].offset - base,
+            base_timestamp,
+            max(record.timestamp for record in records),
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(records),
+        )
+        + packed
+    )
+    size = len(checked) + _CRC_START - SIZE_BEFORE
+    return _FRONT.pack(base, size, leader_epoch, MAGIC, crc32c(checked)) + checked
+
+
+def _write_record(out: bytearray, record: Record, offset: int, timestamp: int) -> None:
+    body = bytearray(1)
+    _write_varint(body, timestamp)
+    _write_varint(body, offset)
+    _write_bytes(body, record.key)
+    _write_bytes(body, record.value)
+    _write_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _write_bytes(body, name.encode())
+        _write_bytes(body, value)
+    _write_varint(out, len(body))
+    out += body
+
+
+def _write_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out.append(1)
+    else:
+        _write_varint(out, len(value))
+        out += value
+
+
+def _write_varint(out: bytearray, value: int) -> None:
+    value = value << 1 if value >= 0 else (-value << 1) - 1
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+# -- control batches -------------------------------------------------------------------------------
+
+
+def write_marker(
+    marker: Marker, *, base_offset: int, producer_id: int, producer_epoch: int, timestamp: int
+) -> bytes:
+    """The control batch that ends a transaction."""
+    key = _MARKER_KEY.pack(0, marker.kind)
+    value = _MARKER_VALUE.pack(0, marker.coordinator_epoch)
+    return write_batch(
+        (Record(base_offset, timestamp, key, value),),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        attributes=TRANSACTIONAL | CONTROL,
+    )
+
+
+def read_marker(batch: bytes, at: int = 0) -> Marker | None:
+    """How the transaction ended; None for control records of other kinds, which are to be passed over.
+
+    Raises ProtocolError where the batch is no control batch or is damaged.
+    """
+    header = read_header(batch, at)
+    records = read_records(batch, at)
+    if not header.is_control or not records:
+        raise ProtocolError("a batch of data where a control batch is wanted")
+    key, value = records[0].key, records[0].value
+    if key is None or len(key) < _MARKER_KEY.size:
+        raise ProtocolError("the key of a control record is too short")
+    _, kind = _MARKER_KEY.unpack_from(key)
+    if kind not in (ABORT, COMMIT):
+        return None
+    if value is None or len(value) < _MARKER_VALUE.size:
+        raise ProtocolError("the value of a transaction marker is too short")
+    return Marker(int(kind), int(_MARKER_VALUE.unpack_from(value)[1]))

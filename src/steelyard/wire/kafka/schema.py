@@ -1,0 +1,441 @@
+"""How messages are declared, and how a declaration becomes a codec.
+
+A message is a `Message`, a structure within one a `Part`; its fields are in the order of the wire. A field's type is one
+of the primitives below, a `Part`, or a `Sequence` of either, with marks where it is not in every version:
+
+    topics: Sequence[FetchTopic] = ()
+    session_id: Annotated[Int32, Since(7)] = 0
+    topic: Annotated[String, Versions(0, 12)] = ""
+    cluster_id: Annotated[NullableString, Since(12), Tag(0)] = None
+
+Every field has a default, which it keeps in versions that do not have it, and with which a tagged field is left out.
+For each version that is used a reader and a writer are written as Python source, as `dataclasses` does, with one
+`struct` call for each run of fixed-width fields.
+Source: clients/src/main/resources/common/message/README.md, KIP-482.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import struct
+import types
+import typing
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+
+from steelyard.errors import ProtocolError
+from steelyard.wire.kafka import primitives
+
+
+class Fixed(NamedTuple):
+    """A primitive of fixed width, by its code in `struct`."""
+
+    code: str
+
+
+class Sized(NamedTuple):
+    """A primitive that says how long it is: `string` or `bytes`."""
+
+    kind: str
+    nullable: bool = False
+
+
+class Versions(NamedTuple):
+    """The versions that have a field; `last` None: all further ones."""
+
+    first: int
+    last: int | None = None
+
+
+def Since(first: int) -> Versions:  # noqa: N802  # reads as a mark
+    """The field is there from this version on."""
+    return Versions(first)
+
+
+class Tag(NamedTuple):
+    """The field is a tagged one, from version `since` on."""
+
+    number: int
+    since: int = 0
+
+
+Bool = Annotated[bool, Fixed("?")]
+Int8 = Annotated[int, Fixed("b")]
+Int16 = Annotated[int, Fixed("h")]
+UInt16 = Annotated[int, Fixed("H")]
+Int32 = Annotated[int, Fixed("i")]
+UInt32 = Annotated[int, Fixed("I")]
+Int64 = Annotated[int, Fixed("q")]
+Float64 = Annotated[float, Fixed("d")]
+Uuid = Annotated[bytes, Fixed("16s")]
+String = Annotated[str, Sized("string")]
+NullableString = Annotated[str | None, Sized("string", nullable=True)]
+Bytes = Annotated[bytes, Sized("bytes")]
+NullableBytes = Annotated[bytes | None, Sized("bytes", nullable=True)]
+Records = Annotated[bytes, Sized("bytes")]
+NullableRecords = Annotated[bytes | None, Sized("bytes", nullable=True)]
+"""Record batches, opaque here: see `records`."""
+
+NO_ID = bytes(16)
+"""The topic id that stands for none."""
+
+
+class Part(msgspec.Struct, frozen=True, gc=False):
+    """A structure within a message."""
+
+
+class Message(Part, frozen=True, gc=False):
+    """A request, a response, or one of the structures that group members exchange."""
+
+
+class Api(NamedTuple):
+    """A request with its response. `versions`: those that we speak, both inclusive; `flexible`: the first flexible one."""
+
+    key: int
+    request: type[Message]
+    response: type[Message]
+    versions: tuple[int, int]
+    flexible: int | None
+
+    @property
+    def name(self) -> str:
+        return self.request.__name__.removesuffix("Request")
+
+    def is_flexible(self, version: int) -> bool:
+        return self.flexible is not None and version >= self.flexible
+
+
+M = TypeVar("M", bound=Message)
+
+
+def read(
+    kind: type[M],
+    data: bytes,
+    version: int,
+    *,
+    flexible: bool,
+    at: int = 0,
+    more_allowed: bool = False,
+) -> M:
+    """The message that begins at `at` and fills the rest of `data`. Raises ProtocolError for anything else.
+
+    `more_allowed`: what comes after it is ignored.
+    """
+    reader = _codec(kind, version, flexible).read
+    try:
+        message, end = reader(data, at)
+    except struct.error:
+        raise ProtocolError(f"{kind.__name__} version {version} ends too early") from None
+    except ProtocolError as error:
+        raise ProtocolError(f"{kind.__name__} version {version}: {error}") from None
+    if end != len(data) and not more_allowed:
+        raise ProtocolError(
+            f"{kind.__name__} version {version} has {len(data) - end} bytes too many"
+        )
+    return typing.cast("M", message)
+
+
+def read_prefix(kind: type[M], data: bytes, version: int, *, at: int = 0) -> M:
+    """As `read`, of a message that may go on: what later versions have appended is ignored."""
+    try:
+        message, _ = _codec(kind, version, False).read(data, at)
+    except struct.error:
+        raise ProtocolError(f"{kind.__name__} version {version} ends too early") from None
+    return typing.cast("M", message)
+
+
+def write(message: Message, version: int, *, flexible: bool) -> list[bytes]:
+    """The message in pieces. Raises ProtocolError where a value does not fit its field."""
+    out: list[bytes] = []
+    try:
+        _codec(type(message), version, flexible).write(message, out)
+    except (struct.error, TypeError, AttributeError) as error:
+        name = type(message).__name__
+        raise ProtocolError(f"{name} version {version} cannot be written: {error}") from None
+    return out
+
+
+# -- from a declaration to a codec -------------------------------------------------------------------
+
+
+class _Field(NamedTuple):
+    name: str
+    kind: Fixed | Sized | type[Part]
+    is_array: bool
+    nullable: bool
+    tag: int | None
+    default: Any
+
+
+class _Codec(NamedTuple):
+    read: Callable[[bytes, int], tuple[Part, int]]
+    write: Callable[[Any, list[bytes]], None]
+
+
+@cache
+def _codec(kind: type[Part], version: int, flexible: bool) -> _Codec:
+    fields = list(_fields(kind, version, flexible))
+    source = _Source(version, flexible)
+    lines = ["def read(data, at):", *source.reading(fields)]
+    lines += ["def write(message, out):", *source.writing(fields)]
+    names: dict[str, Any] = dict(source.names, **vars(primitives), kind=kind)
+    exec("\n".join(lines), names)
+    return _Codec(names["read"], names["write"])
+
+
+@cache
+def _hints(kind: type[Part]) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+def _fields(kind: type[Part], version: int, flexible: bool) -> collections.abc.Iterator[_Field]:
+    """The fields that a version has, in the order of the wire."""
+    hints = _hints(kind)
+    for info in msgspec.structs.fields(kind):
+        shape, marks, nullable = _taken_apart(hints[info.name])
+        tag = None
+        for mark in marks:
+            if isinstance(mark, Versions):
+                if version < mark.first or (mark.last is not None and version > mark.last):
+                    break
+            elif isinstance(mark, Tag) and flexible and version >= mark.since:
+                tag = mark.number
+        else:
+            is_array = typing.get_origin(shape) is collections.abc.Sequence
+            if is_array:
+                shape, element_marks, _ = _taken_apart(typing.get_args(shape)[0])
+                marks = element_marks
+            primitive = next((m for m in marks if isinstance(m, Fixed | Sized)), None)
+            if isinstance(primitive, Sized) and not is_array:
+                nullable = primitive.nullable
+            default = info.default_factory() if info.default is msgspec.NODEFAULT else info.default
+            yield _Field(info.name, primitive or shape, is_array, nullable, tag, default)
+
+
+def _taken_apart(hint: Any) -> tuple[Any, list[Any], bool]:
+    """A type, its marks, and whether it may be None."""
+    marks: list[Any] = []
+    nullable = False
+    while True:
+        if typing.get_origin(hint) is Annotated:
+            marks += hint.__metadata__
+            hint = hint.__origin__
+        elif isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+            (hint,) = [arm for arm in typing.get_args(hint) if arm is not type(None)]
+            nullable = True
+        else:
+            return hint, marks, nullable
+
+
+class _Source:
+    """Lines of Python for one version, and the names that they use."""
+
+    def __init__(self, version: int, flexible: bool) -> None:
+        self.names: dict[str, Any] = {}
+        self._version = version
+        self._flexible = flexible
+        self._compact = "compact_" if flexible else ""
+
+    def _name(self, prefix: str, value: object) -> str:
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = f"{prefix}{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def _codec(self, kind: type[Part]) -> _Codec:
+        return _codec(kind, self._version, self._flexible)
+
+    @staticmethod
+    def _runs(fields: list[_Field]) -> collections.abc.Iterator[list[_Field]]:
+        """Untagged fields; those of fixed width that follow each other together."""
+        run: list[_Field] = []
+        for field in fields:
+            if field.tag is not None:
+                continue
+            if isinstance(field.kind, Fixed) and not field.is_array:
+                run.append(field)
+                continue
+            if run:
+                yield run
+                run = []
+            yield [field]
+        if run:
+            yield run
+
+    def _packing(self, run: list[_Field]) -> struct.Struct:
+        return struct.Struct(">" + "".join([f.kind.code for f in run if isinstance(f.kind, Fixed)]))
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def reading(self, fields: list[_Field]) -> list[str]:
+        lines: list[str] = []
+        for run in self._runs(fields):
+            field = run[0]
+            if isinstance(field.kind, Fixed) and not field.is_array:
+                packing = self._packing(run)
+                unpack = self._name("unpack", packing.unpack_from)
+                targets = ", ".join([f"v_{f.name}" for f in run])
+                lines += [f"{targets}, = {unpack}(data, at)", f"at += {packing.size}"]
+            else:
+                lines += self._read_one(field)
+        tagged = [field for field in fields if field.tag is not None]
+        if self._flexible:
+            lines.append(
+                "tags, at = read_tags(data, at) if data[at:at + 1] != b'\\0' else (None, at + 1)"
+            )
+            for field in tagged:
+                lines += self._read_tagged(field)
+        given = ", ".join([f"{field.name}=v_{field.name}" for field in fields])
+        lines.append(f"return kind({given}), at")
+        return [f"    {line}" for line in lines]
+
+    def _read_one(self, field: _Field, data: str = "data", at: str = "at") -> list[str]:
+        target = f"v_{field.name}"
+        if not field.is_array:
+            lines = self._read_value(field, target, data, at)
+        else:
+            lines = [f"count, {at} = read_{self._compact}count({data}, {at})"]
+            lines.append("if count < 0:")
+            null = f"{target} = None" if field.nullable else f"{target} = ()"
+            lines += [f"    {null}", "else:", f"    {target} = []", f"    add = {target}.append"]
+            if isinstance(field.kind, Fixed):
+                packing = struct.Struct(">" + field.kind.code)
+                size, code = packing.size, field.kind.code
+                lines[-1] = f"    end = {at} + count * {size}"
+                unpack = self._name("unpack", struct.unpack_from)
+                lines.append(f"    {target} = {unpack}(f'>{{count}}{code}', {data}, {at})")
+                if code == "16s":
+                    lines[-1] = f"    {target} = [{data}[i:i + 16] for i in range({at}, end, 16)]"
+                lines.append(f"    {at} = end")
+                lines.append(f"    if end > len({data}): raise ends_early({at})")
+            else:
+                lines.append("    for _ in range(count):")
+                one = self._read_value(field._replace(nullable=False), "value", data, at)
+                lines += [f"        {line}" for line in one]
+                lines.append("        add(value)")
+        return lines
+
+    def _read_value(self, field: _Field, target: str, data: str, at: str) -> list[str]:
+        kind = field.kind
+        if isinstance(kind, Fixed):
+            packing = struct.Struct(">" + kind.code)
+            unpack = self._name("unpack", packing.unpack_from)
+            return [f"{target}, = {unpack}({data}, {at})", f"{at} += {packing.size}"]
+        if isinstance(kind, Sized):
+            lines = [f"{target}, {at} = read_{self._compact}{kind.kind}({data}, {at})"]
+            if not field.nullable:
+                empty = '""' if kind.kind == "string" else 'b""'
+                lines.append(f"if {target} is None: {target} = {empty}")
+            return lines
+        reader = self._name("read", self._codec(kind).read)
+        lines = [f"{target}, {at} = {reader}({data}, {at})"]
+        if field.nullable:
+            lines = [
+                f"if {data}[{at}:{at} + 1] == b'\\xff':",
+                f"    {target} = None",
+                f"    {at} += 1",
+                "else:",
+                f"    {target}, {at} = {reader}({data}, {at} + 1)",
+            ]
+        return lines
+
+    def _read_tagged(self, field: _Field) -> list[str]:
+        default = self._name("default", field.default)
+        lines = [f"if tags is None or {field.tag} not in tags:", f"    v_{field.name} = {default}"]
+        lines += ["else:", f"    part = tags[{field.tag}]", "    place = 0"]
+        return lines + [f"    {line}" for line in self._read_one(field, "part", "place")]
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def writing(self, fields: list[_Field]) -> list[str]:
+        lines: list[str] = []
+        for run in self._runs(fields):
+            field = run[0]
+            if isinstance(field.kind, Fixed) and not field.is_array:
+                pack = self._name("pack", self._packing(run).pack)
+                values = ", ".join([f"message.{f.name}" for f in run])
+                lines.append(f"out.append({pack}({values}))")
+            else:
+                lines += self._write_one(field)
+        tagged = [field for field in fields if field.tag is not None]
+        if tagged:
+            lines.append("tags = []")
+            for field in sorted(tagged, key=lambda item: item.tag or 0):
+                default = self._name("default", field.default)
+                differs = "" if field.is_array and not field.default else f" != {default}"
+                lines.append(f"if message.{field.name}{differs}:")
+                lines += ["    part = []"]
+                lines += [f"    {line}" for line in self._write_one(field, "part")]
+                lines.append(f"    tags.append(({field.tag}, b''.join(part)))")
+            lines.append("write_tags(out, tags)")
+        elif self._flexible:
+            lines.append("out.append(b'\\0')")
+        return [f"    {line}" for line in lines or ["pass"]]
+
+    def _write_one(self, field: _Field, out: str = "out") -> list[str]:
+        value = f"message.{field.name}"
+        if not field.is_array:
+            return self._write_value(field, value, out)
+        lines = []
+        if isinstance(field.kind, Fixed) and field.kind.code != "16s":
+            pack = self._name("pack", struct.pack)
+            lines = [f"{out}.append({pack}(f'>{{len({value})}}{field.kind.code}', *{value}))"]
+        else:
+            one = self._write_value(field._replace(nullable=False), "item", out)
+            lines = [f"for item in {value}:", *[f"    {line}" for line in one]]
+        null = [f"if {value} is None:", f"    write_{self._compact}count({out}, -1)", "else:"]
+        body = [f"write_{self._compact}count({out}, len({value}))", *lines]
+        return [*null, *[f"    {line}" for line in body]] if field.nullable else body
+
+    def _write_value(self, field: _Field, value: str, out: str) -> list[str]:
+        kind = field.kind
+        if isinstance(kind, Fixed):
+            pack = self._name("pack", struct.Struct(">" + kind.code).pack)
+            return [f"{out}.append({pack}({value}))"]
+        if isinstance(kind, Sized):
+            return [f"write_{self._compact}{kind.kind}({out}, {value})"]
+        writer = self._name("write", self._codec(kind).write)
+        if field.nullable:
+            return [
+                f"if {value} is None:",
+                f"    {out}.append(b'\\xff')",
+                "else:",
+                f"    {out}.append(b'\\x01')",
+                f"    {writer}({value}, {out})",
+            ]
+        return [f"{writer}({value}, {out})"]
+
+
+__all__ = [
+    "NO_ID",
+    "Api",
+    "Bool",
+    "Bytes",
+    "Float64",
+    "Int8",
+    "Int16",
+    "Int32",
+    "Int64",
+    "Message",
+    "NullableBytes",
+    "NullableRecords",
+    "NullableString",
+    "Part",
+    "Records",
+    "Sequence",
+    "Since",
+    "String",
+    "Tag",
+    "UInt16",
+    "UInt32",
+    "Uuid",
+    "Versions",
+    "read",
+    "read_prefix",
+    "write",
+]
