@@ -1,0 +1,110 @@
+"""Who holds what when a group rebalances: what members say of themselves, with contradictions settled.
+
+- What is claimed of topics or partitions that are not there is forgotten.
+- Where several claim a partition, the one of the highest generation holds it; if several claim it in that one,
+  none does. So it does not matter in which order the claims are heard.
+- Who holds a partition and no longer subscribes to its topic does not stay with it.
+
+Source: AbstractStickyAssignor.allSubscriptionsEqual, KAFKA-12984, KIP-792.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from steelyard.allocate.assignors.plan import Assignment, Subscriber, java_order, topics_of
+from steelyard.allocate.assignors.user_data import Claim, read_generation, read_sticky
+from steelyard.types import TopicPartition
+
+
+class Holdings(msgspec.Struct, frozen=True):
+    """A group before its rebalance.
+
+    `members`: sorted. `partitions`: of each topic that has any and is subscribed to, sorted by topic. `readers`:
+    who subscribed to each of these, sorted. `held`: what each member may stay with. `holders`: of every partition
+    that is claimed; None where several hold it with equal right.
+    """
+
+    members: list[str]
+    partitions: dict[str, int]
+    readers: dict[str, list[str]]
+    held: dict[str, list[TopicPartition]]
+    holders: dict[TopicPartition, str | None]
+
+    @property
+    def all_read_the_same(self) -> bool:
+        return all(len(readers) == len(self.members) for readers in self.readers.values())
+
+    def unclaimed_by(self, kept: Mapping[str, Sequence[TopicPartition]]) -> list[TopicPartition]:
+        """All partitions that are in none of these lists, sorted."""
+        taken = {partition for share in kept.values() for partition in share}
+        return [
+            partition
+            for topic, count in self.partitions.items()
+            for number in range(count)
+            if (partition := TopicPartition(topic, number)) not in taken
+        ]
+
+    def without_moving(self, assignment: Assignment) -> Assignment:
+        """The first half of a cooperative rebalance: no partition goes to a member while another may hold it.
+
+        Who has to give one up sees that it is missing, stops reading it and joins again; then it is free.
+        Source: CooperativeStickyAssignor.adjustAssignment.
+        """
+        holders = self.holders
+        return {
+            member: [one for one in share if holders.get(one, member) == member]
+            for member, share in assignment.items()
+        }
+
+
+def claim_of_eager(subscriber: Subscriber) -> Claim:
+    """What sticky's user data says. A member without any may hold something yet: then that counts."""
+    if subscriber.user_data:
+        return read_sticky(subscriber.user_data)
+    return Claim(subscriber.owned, subscriber.generation)
+
+
+def claim_of_cooperative(subscriber: Subscriber) -> Claim:
+    """What it holds; the generation stands in the user data where the subscription has no field for it."""
+    if subscriber.generation >= 0:
+        return Claim(subscriber.owned, subscriber.generation)
+    return Claim(subscriber.owned, read_generation(subscriber.user_data))
+
+
+def settle(
+    subscribers: Sequence[Subscriber],
+    partitions: Mapping[str, int],
+    claim_of: Callable[[Subscriber], Claim],
+) -> Holdings:
+    ordered = sorted(subscribers, key=lambda subscriber: java_order(subscriber.member))
+    readers = topics_of(ordered, partitions)
+    holders: dict[TopicPartition, str | None] = {}
+    generations: dict[TopicPartition, int] = {}
+    for subscriber in ordered:
+        owned, generation = claim_of(subscriber)
+        for partition in dict.fromkeys(owned):
+            if partition.topic not in readers:
+                continue
+            if not 0 <= partition.partition < partitions[partition.topic]:
+                continue
+            known = generations.get(partition)
+            if known is None or generation > known:
+                holders[partition] = subscriber.member
+                generations[partition] = generation
+            elif generation == known:
+                holders[partition] = None
+    topics = {subscriber.member: frozenset(subscriber.topics) for subscriber in ordered}
+    held: dict[str, list[TopicPartition]] = {subscriber.member: [] for subscriber in ordered}
+    for partition, holder in holders.items():
+        if holder is not None and partition.topic in topics[holder]:
+            held[holder].append(partition)
+    return Holdings(
+        [subscriber.member for subscriber in ordered],
+        {topic: partitions[topic] for topic in readers},
+        {topic: [reader.member for reader in who] for topic, who in readers.items()},
+        held,
+        holders,
+    )

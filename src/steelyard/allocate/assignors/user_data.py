@@ -1,0 +1,84 @@
+"""What members tell the leader through an assignor's own bytes in their subscription.
+
+- sticky, version 1: `[topic string, [partition int32]], generation int32`, what the member was assigned last and
+  when, because it holds nothing any more when it joins. Version 0 lacks the generation. kafka-python 3 puts the
+  version before it as an int16, which Java's assignor cannot read; this one can.
+- cooperative-sticky: `generation int32`, for subscriptions of a version below 2, which have no field for it.
+
+Bytes that cannot be read say nothing: the member's claim is forgotten. Source: clients/consumer/StickyAssignor.java,
+CooperativeStickyAssignor.java.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from steelyard.allocate.assignors.plan import DEFAULT_GENERATION
+from steelyard.types import TopicPartition
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_KAFKA_PYTHON_VERSION_1 = b"\0\1"
+
+
+class Claim(NamedTuple):
+    """What a member holds, and in which generation it got it."""
+
+    owned: Sequence[TopicPartition] = ()
+    generation: int = DEFAULT_GENERATION
+
+
+def write_sticky(assigned: Sequence[TopicPartition], generation: int) -> bytes | None:
+    """Nothing for a member that was in no generation yet."""
+    if generation < 0:
+        return None
+    numbers_of: dict[str, list[int]] = {}
+    for topic, number in assigned:
+        numbers_of.setdefault(topic, []).append(number)
+    parts = [_INT32.pack(len(numbers_of))]
+    for topic, numbers in numbers_of.items():
+        name = topic.encode()
+        parts += (_INT16.pack(len(name)), name)
+        parts.append(struct.pack(f">i{len(numbers)}i", len(numbers), *numbers))
+    return b"".join([*parts, _INT32.pack(generation)])
+
+
+def read_sticky(data: bytes) -> Claim:
+    """Of either version, and of kafka-python; an empty claim where the bytes are none of these."""
+    claim = _read_sticky(data)
+    if claim is None and data.startswith(_KAFKA_PYTHON_VERSION_1):
+        claim = _read_sticky(data[len(_KAFKA_PYTHON_VERSION_1) :])
+    return claim or Claim()
+
+
+def _read_sticky(data: bytes) -> Claim | None:
+    owned: list[TopicPartition] = []
+    try:
+        (topics,), at = _INT32.unpack_from(data), 4
+        if topics < 0:
+            return None
+        for _ in range(topics):
+            (size,) = _INT16.unpack_from(data, at)
+            name, at = data[at + 2 : at + 2 + size], at + 2 + size
+            (count,) = _INT32.unpack_from(data, at)
+            if size < 0 or count < 0 or at + 4 + 4 * count > len(data):
+                return None
+            topic = name.decode()
+            numbers = struct.unpack_from(f">{count}i", data, at + 4)
+            owned += [TopicPartition(topic, number) for number in numbers]
+            at += 4 + 4 * count
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return Claim(owned, _INT32.unpack_from(data, at)[0] if at + 4 <= len(data) else -1)
+
+
+def write_generation(assigned: Sequence[TopicPartition], generation: int) -> bytes:
+    return _INT32.pack(generation)
+
+
+def read_generation(data: bytes | None) -> int:
+    if data is None or len(data) < 4:
+        return DEFAULT_GENERATION
+    return int(_INT32.unpack_from(data)[0])
