@@ -18,6 +18,8 @@ from steelyard.groups.ledger import (
     Delivered,
     MemberJoined,
     MemberLeft,
+    RebalanceBegan,
+    RebalanceEnded,
     Record,
 )
 
@@ -71,6 +73,30 @@ def got(
         stored=at if stored is None else stored,
         backlog_max=backlog[0],
         backlog=backlog[1],
+    )
+
+
+def began(at: int, trigger: str, members: str, generation: int = 1) -> RebalanceBegan:
+    return RebalanceBegan(
+        at=at,
+        broker="a",
+        group="g",
+        generation=generation,
+        trigger=trigger,
+        cause="",
+        members=tuple(members),
+    )
+
+
+def ended(at: int, members: str, generation: int = 2) -> RebalanceEnded:
+    return RebalanceEnded(
+        at=at,
+        broker="a",
+        group="g",
+        generation=generation,
+        protocol="range",
+        duration_ms=0,
+        members=tuple(members),
     )
 
 
@@ -187,6 +213,54 @@ def test_a_second_member_joins() -> None:
     )
 
 
+def test_an_eager_rebalance_of_a_kafka_group() -> None:
+    """B joins at 10 000; A hears of it with its heartbeat and stops at 12 500; both read again from 13 000 on.
+
+    Partition 1 moves: its last messages went to A at 12 400, one that was stored at 12 600 goes to B at 13 100. Partition
+    0 stands still as well, but stays with A: it is no hand-off.
+    """
+    records: list[Record] = [
+        joined(1_000, "A", "A", cause="joined"),
+        began(1_000, "joined", "A"),
+        ended(1_010, "A"),
+        got(9_000, "A", 0, 10, queue=0, until=12_500),
+        got(9_000, "A", 0, 10, queue=1, until=12_400),
+        joined(10_000, "B", "AB", cause="joined"),
+        began(10_000, "joined", "AB"),
+        ended(13_000, "AB"),
+        got(13_050, "A", 10, 12, queue=0),
+        got(13_100, "B", 10, 12, queue=1, stored=12_600),
+    ]
+    (moved,) = cost.handoffs(records)
+    assert (moved.queue, moved.from_client, moved.to_client) == (1, "A", "B")
+    assert (moved.pause_ms, moved.duplicates, moved.rebalance) == (500, 0, "g/10000")
+    assert [row.queues_moved for row in cost.rebalances(records)] == [0, 1]
+
+
+def test_a_cooperative_rebalance_of_a_kafka_group_is_one() -> None:
+    """B joins at 10 000. In the first round, until 13 000, A gives partition 1 up; in the second B gets it, at 16 000.
+
+    Nothing else stands still. The second round begins because A holds less than before: it is no rebalance of its own.
+    """
+    records: list[Record] = [
+        joined(1_000, "A", "A", cause="joined"),
+        began(1_000, "joined", "A"),
+        got(9_000, "A", 0, 40, queue=0, until=16_100),
+        got(9_000, "A", 0, 10, queue=1, until=12_900),
+        joined(10_000, "B", "AB", cause="joined"),
+        began(10_000, "joined", "AB"),
+        ended(13_000, "AB"),
+        began(13_010, "revoked", "AB", 2),
+        ended(16_000, "AB", 3),
+        got(16_050, "B", 10, 30, queue=1, stored=13_000, backlog=(20, 0)),
+    ]
+    (moved,) = cost.handoffs(records)
+    assert (moved.pause_ms, moved.rebalance) == (3_050, "g/10000")
+    first, second = cost.rebalances(records)
+    assert (second.started_at, second.trigger, second.queues_moved) == (10_000, "joined", 1)
+    assert (first.queues_moved, second.pause_max_ms) == (0, 3_050)
+
+
 def triggers(records: list[Record]) -> list[tuple[int, str, str, str]]:
     return [
         (row.started_at, row.trigger, "".join(row.members_before), "".join(row.members_after))
@@ -256,6 +330,32 @@ EXAMPLES: dict[str, tuple[list[Record], list[tuple[int, str, str, str]]]] = {
         [(9_000, "joined", "AB", "ABC")],
     ),
     "a group that nobody is ever a member of": ([got(5, "1.2.3.4:5", 0, 1)], []),
+    "a Kafka group whose members come and go": (
+        [
+            joined(0, "A", "A", cause="joined"),
+            began(0, "joined", "A"),
+            ended(10, "A"),
+            joined(5_000, "B", "AB", cause="joined"),
+            began(5_000, "joined", "AB"),
+            ended(8_000, "AB"),
+            left(20_000, "B", "A", cause="expired"),
+            began(20_000, "expired", "A"),
+            ended(23_000, "A"),
+        ],
+        [
+            (0, "joined", "", "A"),
+            (5_000, "joined", "A", "AB"),
+            (20_000, "left (expired)", "AB", "A"),
+        ],
+    ),
+    "a Kafka group whose leader sees new partitions": (
+        [*BOTH, began(9_000, "leader", "AB"), ended(12_000, "AB")],
+        [(0, "joined", "", "AB"), (9_000, "leader", "AB", "AB")],
+    ),
+    "a static member of a Kafka group that comes back under a new id, without a rebalance": (
+        [*BOTH, left(9_000, "B", "A", cause="replaced"), joined(9_000, "C", "AC", cause="static")],
+        [(0, "joined", "", "AB"), (9_000, "joined", "AB", "AC")],
+    ),
 }
 
 
@@ -283,6 +383,26 @@ def test_a_broker_is_killed_and_comes_back() -> None:
     ]
     moves = [(h.from_client, h.to_client, h.pause_ms, h.rebalance) for h in cost.handoffs(records)]
     assert moves == [("B", "A", 3_500, "g/20000"), ("A", "B", 1_000, "g/90000")]
+
+
+def test_commits_that_others_note_are_no_sign_of_life() -> None:
+    """b was last heard of at 20 000, whatever the coordinator on a noted afterwards of b's queues."""
+
+    def committed(at: int, writer: str) -> Committed:
+        return Committed(
+            at=at, broker="b", group="g", topic="T", queue=0, offset=1, client="A", writer=writer
+        )
+
+    records: list[Record] = [
+        *BOTH,
+        got(1_000, "B", 0, 1, queue=0),
+        got(20_000, "A", 0, 1, broker="b"),
+        got(24_000, "A", 2, 3, queue=0, stored=21_500),
+        BrokerStarted(at=90_000, broker="b"),
+    ]
+    died = (20_000, "routes", "AB", "AB")
+    assert died in triggers([*records, committed(22_000, "a")])
+    assert died not in triggers([*records, committed(22_000, "")])
 
 
 def test_a_broker_is_killed_and_nothing_moves() -> None:

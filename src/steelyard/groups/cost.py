@@ -30,6 +30,8 @@ What is one rebalance
   time is that of its last record).
 - Every broker reports the same member: an event that leaves the set of members as it was says
   nothing new. Events within `MERGE_MS` of a rebalance's start belong to it.
+- In a Kafka group the coordinator tells of rebalances that no member's coming or going explains: its leader saw topics or
+  partitions change (`leader`, `topics`), and the like. The second round of a cooperative rebalance belongs to the first.
 - A hand-off with no event since `SETTLE_MS` before its old owner's last delivery starts a rebalance
   of its own, with the trigger `routes`: something moved that no broker saw.
 - A rebalance lasts until the next one of the group starts: hand-offs, duplicates and backlog in that
@@ -56,6 +58,8 @@ from steelyard.groups.ledger import (
     Delivered,
     MemberJoined,
     MemberLeft,
+    RebalanceBegan,
+    RebalanceEnded,
     Record,
 )
 
@@ -71,6 +75,11 @@ BEFORE_MS = 10_000
 
 BACKLOG_FLOOR = 1
 """A smaller median backlog counts as this."""
+
+
+TOLD_OTHERWISE = frozenset(("joined", "left", "expired", "subscription", "static", "revoked"))
+"""Rebalances of Kafka's groups that need no event of their own: records of members tell of them, or they are the second
+round of a cooperative rebalance."""
 
 
 class Handoff(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,8 +109,8 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     """One rebalance of one group.
 
     `trigger`: joined | left (unregistered) | left (closed) | left (expired) | subscription |
-    broker_started | broker_stopped | routes; of the first event, but a member's event goes before
-    routes. Percentiles of the pauses are nearest-rank, and 0 where no queue moved.
+    broker_started | broker_stopped | routes, and of Kafka's groups leader | topics | assignor | size | storage; of the
+    first event, but a member's event goes before routes. Percentiles of the pauses are nearest-rank, and 0 where no queue moved.
     """
 
     group: str
@@ -332,9 +341,13 @@ def _events(records: Sequence[Record], read_from: set[str]) -> list[_Event]:
                 # A broker that stops loses everybody, who are members still elsewhere.
                 if broker not in stopped:
                     events.append(_member_event(record, f"left ({record.cause})"))
-            case Delivered() | Committed():
+            case RebalanceBegan():
+                if record.trigger not in TOLD_OTHERWISE:
+                    events.append(_Event(record.at, record.trigger, "", frozenset(record.members)))
+            case Delivered() | Committed() | RebalanceEnded():
                 pass
-        silent_since[broker] = record.until if isinstance(record, Delivered) else record.at
+        if not isinstance(record, Committed) or not record.writer:  # else another broker speaks
+            silent_since[broker] = record.until if isinstance(record, Delivered) else record.at
     events.sort(key=lambda event: event.at)
     return events
 

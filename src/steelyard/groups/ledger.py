@@ -3,7 +3,8 @@
 A broker appends `Record`s to the topic `RMQ_SYS_REBALANCE_LEDGER`, one JSON array of records per
 message (`encode`/`decode`). Joins and leaves are written as they happen, deliveries and commits are
 gathered per queue and client and written once a second, so that the ledger costs a small fraction of
-what it watches. What the records mean for a group is worked out by `groups.cost`, from any broker's
+what it watches. A group of Kafka's dialect goes by the same records, with member ids as clients and a partition's queue on
+its broker as the queue, and by two more that only a coordinator can write. What the records mean for a group is worked out by `groups.cost`, from any broker's
 records together, for any client: the ledger needs nothing from the members.
 
 Why these fields: pause needs the last delivery to the old owner, the first delivery to the new one,
@@ -23,7 +24,7 @@ class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True,
     at: int
     """When it happened, ms since the epoch, by the broker's clock."""
     broker: str
-    """The name of the broker that writes."""
+    """The name of the broker that writes; of a commit, of the one with the queue."""
 
 
 class BrokerStarted(_Record, frozen=True, kw_only=True, tag="broker_started"):
@@ -40,7 +41,7 @@ class MemberJoined(_Record, frozen=True, kw_only=True, tag="joined"):
     group: str
     client: str
     cause: str
-    """heartbeat | subscription (topics changed)"""
+    """heartbeat | subscription (topics changed); of Kafka's groups: joined | subscription | static"""
     members: tuple[str, ...]
     topics: tuple[str, ...] = ()
 
@@ -51,7 +52,7 @@ class MemberLeft(_Record, frozen=True, kw_only=True, tag="left"):
     group: str
     client: str
     cause: str
-    """unregistered | closed (connection) | expired (no heartbeat)"""
+    """unregistered | closed (connection) | expired (no heartbeat); of Kafka's static members: replaced"""
     members: tuple[str, ...]
 
 
@@ -90,9 +91,46 @@ class Committed(_Record, frozen=True, kw_only=True, tag="committed"):
     offset: int
     client: str = ""
     """Who committed, where the broker knows."""
+    writer: str = ""
+    """The broker that writes, where the queue is another's: a Kafka group's coordinator notes all of its commits."""
 
 
-Record = BrokerStarted | BrokerStopped | MemberJoined | MemberLeft | Delivered | Committed
+class RebalanceBegan(_Record, frozen=True, kw_only=True, tag="rebalance_began"):
+    """A Kafka group's generation came to its end. (In RocketMQ's groups no broker knows of a rebalance.)"""
+
+    group: str
+    generation: int
+    """The one that ends, 0 for none."""
+    trigger: str
+    """joined | left | expired | subscription | revoked | leader | static | size | storage: see `coordinator.effects`;
+    of KIP-848 also topics | assignor."""
+    cause: str
+    """In words, with the client's own where it gave any."""
+    members: tuple[str, ...]
+
+
+class RebalanceEnded(_Record, frozen=True, kw_only=True, tag="rebalance_ended"):
+    """A Kafka group has a new generation, and its members can know what to read; or it has no members."""
+
+    group: str
+    generation: int
+    protocol: str
+    """The assignor's name, empty where nobody is left."""
+    duration_ms: int
+    """Since the rebalance began."""
+    members: tuple[str, ...]
+
+
+Record = (
+    BrokerStarted
+    | BrokerStopped
+    | MemberJoined
+    | MemberLeft
+    | Delivered
+    | Committed
+    | RebalanceBegan
+    | RebalanceEnded
+)
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(tuple[Record, ...])

@@ -1,0 +1,1 @@
+"""Groups of the new consumer protocol (KIP-848): the coordinator itself says who reads what."""

@@ -1,0 +1,54 @@
+"""The states of a classic group, what each request does in them, and what leads from one to the other.
+
+Empty                no members; offsets may be there
+    JoinGroup        -> PreparingRebalance, where the first generation waits for the initial delay
+    SyncGroup, Heartbeat, LeaveGroup     UNKNOWN_MEMBER_ID
+    OffsetCommit     accepted without a generation (the client assigns partitions itself)
+PreparingRebalance   the join phase: everybody has to join (again)
+    JoinGroup        parked. All members have joined, or the longest rebalance timeout is over and those who did not
+                     are out (static members stay) -> CompletingRebalance; nobody is left -> Empty
+    SyncGroup        REBALANCE_IN_PROGRESS
+    Heartbeat        REBALANCE_IN_PROGRESS, and the session goes on
+    OffsetCommit     accepted for the generation that ends
+CompletingRebalance  a new generation; the leader computes who reads what
+    JoinGroup        the same again is answered with this generation; changed or new -> PreparingRebalance
+    SyncGroup        parked; the leader's brings the assignments -> Stable, and all are answered.
+                     A member that never sends it is out after the rebalance timeout -> PreparingRebalance
+    Heartbeat        accepted
+    OffsetCommit     REBALANCE_IN_PROGRESS
+Stable               everybody can know what to read
+    JoinGroup        by the leader, changed or new -> PreparingRebalance; else answered with this generation
+    SyncGroup        answered with the assignment
+    Heartbeat, OffsetCommit              accepted
+Dead                 deleted; a JoinGroup makes a new group
+any with members     a member leaves, or its session runs out -> PreparingRebalance
+
+Source: classic/ClassicGroupState.java, GroupMetadataManager.java.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+EMPTY = "Empty"
+PREPARING = "PreparingRebalance"
+COMPLETING = "CompletingRebalance"
+STABLE = "Stable"
+DEAD = "Dead"
+
+MOVES: dict[str, frozenset[str]] = {
+    EMPTY: frozenset((PREPARING, DEAD)),
+    PREPARING: frozenset((COMPLETING, EMPTY, DEAD)),
+    COMPLETING: frozenset((STABLE, PREPARING, DEAD)),
+    STABLE: frozenset((PREPARING, DEAD)),
+    DEAD: frozenset(),
+}
+"""Where each state may lead."""
+
+
+class InitialDelay(msgspec.Struct):
+    """The first generation of a group waits, longer while more members come, until `remaining_ms` are used up."""
+
+    delay_ms: int
+    remaining_ms: int
+    member_came: bool = False

@@ -1,0 +1,187 @@
+"""What a member of a group is told, and what it orders: plain data on both sides of `machine.Member`.
+
+`turn` numbers what the member waits for. An answer to an earlier turn is ignored: the member has moved on since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.messages.heartbeat import HeartbeatResponse
+from steelyard.wire.kafka.messages.join_group import JoinGroupResponse
+from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
+from steelyard.wire.kafka.schema import Message
+
+Partitions = tuple[TopicPartition, ...]
+"""Sorted."""
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """Root of the events."""
+
+
+class Subscribed(Fact, frozen=True):
+    """The topics to read, sorted; from the application, or because the topics that match its pattern changed.
+
+    None: no topics of the group any more; the member leaves.
+    """
+
+    topics: tuple[str, ...] | None
+    reason: str = "the subscription has changed"
+
+
+class CoordinatorFound(Fact, frozen=True):
+    """Requests can be sent."""
+
+
+class CoordinatorLost(Fact, frozen=True):
+    """Nobody takes requests until `CoordinatorFound`."""
+
+    reason: str
+
+
+class Prepared(Fact, frozen=True):
+    """`Prepare` is done: these partitions are not held any more."""
+
+    released: Partitions
+
+
+class TopicsKnown(Fact, frozen=True):
+    """How many partitions the topics have that `NeedTopics` named; unknown topics are left out."""
+
+    partitions: Mapping[str, int]
+
+
+class TopicsChanged(Fact, frozen=True):
+    """The cluster was looked at again: how many partitions topics have."""
+
+    partitions: Mapping[str, int]
+
+
+class Answered(Fact, frozen=True):
+    """The coordinator answered an `Ask`."""
+
+    turn: int
+    response: JoinGroupResponse | SyncGroupResponse | HeartbeatResponse
+
+
+class Unanswered(Fact, frozen=True):
+    """An `Ask` got no answer: the connection closed, or the time was over."""
+
+    turn: int
+    reason: str
+
+
+class Adopted(Fact, frozen=True):
+    """`Adopt` is done: these partitions are held now."""
+
+    owned: Partitions
+
+
+class PollBegan(Fact, frozen=True):
+    """The application asks for records, and so is done with those it had."""
+
+
+class PollEnded(Fact, frozen=True):
+    """The application got its records."""
+
+
+class CommitRefused(Fact, frozen=True):
+    """The coordinator refused a commit with this code, which says something of the membership."""
+
+    code: int
+
+
+class RejoinWanted(Fact, frozen=True):
+    """The application wants a rebalance (Consumer.enforceRebalance)."""
+
+    reason: str
+
+
+class TimePassed(Fact, frozen=True):
+    """It is `Member.due` or later."""
+
+
+class Closing(Fact, frozen=True):
+    """The consumer closes: leave, unless the member is a static one."""
+
+    reason: str
+
+
+Event = (
+    Subscribed
+    | CoordinatorFound
+    | CoordinatorLost
+    | Prepared
+    | TopicsKnown
+    | TopicsChanged
+    | Answered
+    | Unanswered
+    | Adopted
+    | PollBegan
+    | PollEnded
+    | CommitRefused
+    | RejoinWanted
+    | TimePassed
+    | Closing
+)
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Root of the effects."""
+
+
+class Ask(Order, frozen=True):
+    """Send this to the coordinator. Answered by `Answered` or `Unanswered`, but for a LeaveGroup, which needs no answer."""
+
+    turn: int
+    message: Message
+    timeout_ms: int
+
+
+class FindCoordinator(Order, frozen=True):
+    """Ask who the coordinator is; answered by `CoordinatorFound`, some time."""
+
+    reason: str
+
+
+class Prepare(Order, frozen=True):
+    """Before the group is joined: commit what is consumed, where `commit`; give up `revoked`; tell the application of
+    them, or that `lost` are another member's already. Then `Prepared`."""
+
+    revoked: Partitions
+    lost: Partitions
+    commit: bool
+
+
+class NeedTopics(Order, frozen=True):
+    """This member leads: look up these topics; answered by `TopicsKnown`."""
+
+    topics: tuple[str, ...]
+
+
+class Adopt(Order, frozen=True):
+    """Give up `revoked`, take `assigned`, and tell the application; then `Adopted`."""
+
+    revoked: Partitions
+    assigned: Partitions
+
+
+class Fail(Order, frozen=True):
+    """The member cannot be one; the application must know."""
+
+    code: int
+    text: str
+
+
+class Warn(Order, frozen=True):
+    """A person may want to know."""
+
+    level: str
+    text: str
+
+
+Effect = Ask | FindCoordinator | Prepare | NeedTopics | Adopt | Fail | Warn

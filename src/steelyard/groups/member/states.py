@@ -1,0 +1,60 @@
+"""The states of a classic group member, where they may lead, and what a member is told at its start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+
+from steelyard.allocate.assignors.plan import Assignor
+
+NO_GENERATION = -1
+JOIN_GRACE_MS = 5_000
+"""Added to the rebalance timeout for the answer of a JoinGroup (AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE)."""
+REASON_MAX = 255
+"""Characters of a reason that are sent (JoinGroupRequest.maybeTruncateReason)."""
+
+
+class State(Enum):
+    OUT = "out"
+    PREPARING = "preparing"
+    READY = "ready"
+    JOINING = "joining"
+    ASSIGNING = "assigning"
+    SYNCING = "syncing"
+    ADOPTING = "adopting"
+    STABLE = "stable"
+    GONE = "gone"
+
+
+MOVES: Mapping[State, frozenset[State]] = {
+    State.OUT: frozenset({State.PREPARING}),
+    State.PREPARING: frozenset({State.READY, State.OUT}),
+    State.READY: frozenset({State.JOINING, State.OUT}),
+    State.JOINING: frozenset({State.ASSIGNING, State.SYNCING, State.READY, State.OUT}),
+    State.ASSIGNING: frozenset({State.SYNCING, State.READY, State.OUT}),
+    State.SYNCING: frozenset({State.ADOPTING, State.READY, State.OUT}),
+    State.ADOPTING: frozenset({State.STABLE, State.OUT}),
+    State.STABLE: frozenset({State.PREPARING, State.OUT}),
+    State.GONE: frozenset(),
+}
+"""Where a state may lead; GONE can be reached from all."""
+
+BEATING = (State.PREPARING, State.ADOPTING, State.STABLE)
+"""In these the coordinator wants heartbeats of a member."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What a member is told at its start; times in ms. Defaults and meaning: `config.KafkaConsumerConfig`."""
+
+    group: str
+    assignors: tuple[Assignor, ...]
+    instance: str | None = None
+    rack: str | None = None
+    session_timeout_ms: int = 45_000
+    rebalance_timeout_ms: int = 300_000
+    """Also how long the application may go without a poll (max.poll.interval.ms)."""
+    heartbeat_interval_ms: int = 3_000
+    request_timeout_ms: int = 30_000
+    retry_backoff_ms: int = 100

@@ -1,0 +1,300 @@
+"""Kafka's transaction coordinator: which producer may write under a transactional id, and how its transactions end.
+
+    Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing | Empty
+                     -> PrepareAbort  -> CompleteAbort  -> Ongoing | Empty
+
+A transaction is decided when its Prepare state is written; the client is answered then. The markers that make it visible
+(or void) go to every partition that it wrote to, as `Marking`s: whoever delivers them says `marked`, as often as it takes,
+and after the last one the transaction is complete. All of it survives a restart; what was prepared is marked again.
+
+A new producer under the id fences the old one by a higher epoch; an ongoing transaction is aborted first, and so is one
+that takes longer than its time-out. Errors and their order: coordinator/transaction/TransactionCoordinator.scala,
+TransactionMetadata.java (clients that know nothing of KIP-890: transaction.version 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from steelyard.config import KafkaConfig
+from steelyard.store.tables import Table
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+
+EMPTY = "Empty"
+ONGOING = "Ongoing"
+PREPARE_COMMIT = "PrepareCommit"
+PREPARE_ABORT = "PrepareAbort"
+COMPLETE_COMMIT = "CompleteCommit"
+COMPLETE_ABORT = "CompleteAbort"
+STATES = (EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)
+
+_PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
+
+EPOCH_MAX = 0x7FFF - 1
+"""The last epoch that a producer gets; after it the id is renewed. One more is left for fencing."""
+
+NO_EPOCH = -1
+
+TRANSACTIONS_MAX = 100_000
+"""Most transactional ids; more are refused with COORDINATOR_NOT_AVAILABLE."""
+PARTITIONS_MAX = 100_000
+"""Most partitions in one transaction."""
+
+SCAN_INTERVAL_MS = 1_000
+"""How often transactions past their time-out are looked for (transaction.abort.timed.out.transaction.cleanup.interval.ms: 10 s)."""
+
+
+class Marking(msgspec.Struct, frozen=True):
+    """Markers to write for one decided transaction."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    partitions: tuple[TopicPartition, ...]
+
+
+class Transaction(msgspec.Struct):
+    """One transactional id and its latest transaction; as it lies in the table."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int = NO_EPOCH
+    last_epoch: int = NO_EPOCH
+    """The one before, for a client that asks again after a lost answer."""
+    previous_producer_id: int = -1
+    timeout_ms: int = 0
+    state: str = EMPTY
+    partitions: set[tuple[str, int]] = set()
+    started_at: int = -1
+    updated_at: int = -1
+
+
+class Producer(msgspec.Struct, frozen=True):
+    """Who may write: the answer to InitProducerId."""
+
+    error: ErrorCode
+    producer_id: int = -1
+    epoch: int = NO_EPOCH
+
+
+class Transactions:
+    """See the module's text. `next_producer_id` gives one that no broker ever gave before."""
+
+    def __init__(
+        self, config: KafkaConfig, table: Table, next_producer_id: Callable[[], int], now: int
+    ) -> None:
+        self._config = config
+        self._table = table
+        self._next_producer_id = next_producer_id
+        self._all: dict[str, Transaction] = {}
+        self._scan_at = now + SCAN_INTERVAL_MS
+        self.markings: list[Marking] = []
+        """Decided and not delivered yet; whoever delivers them takes them from here."""
+        for data in dict(table.items()).values():
+            transaction = msgspec.json.decode(data, type=Transaction)
+            self._all[transaction.transactional_id] = transaction
+            if transaction.state in _PREPARED:
+                self._mark(transaction)
+
+    # -- what clients ask --------------------------------------------------------------------------
+
+    def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int, now: int
+    ) -> Producer:
+        """A producer begins. `producer_id`, `epoch`: what it had, -1 for nothing (KIP-360). Raises StorageError."""
+        if not transactional_id:
+            return Producer(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
+            return Producer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        known = self._all.get(transactional_id)
+        if known is None:
+            if len(self._all) >= TRANSACTIONS_MAX:
+                return Producer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            known = Transaction(transactional_id, self._next_producer_id())
+        expected = producer_id >= 0
+        if expected and not _may_be(known, producer_id, epoch):
+            return Producer(ErrorCode.PRODUCER_FENCED)
+        if known.state in _PREPARED:
+            return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if known.state == ONGOING:
+            self._decide(self._fenced(known), commit=False, now=now)
+            return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        new = msgspec.structs.replace(
+            known,
+            state=EMPTY,
+            partitions=set(),
+            started_at=-1,
+            timeout_ms=timeout_ms,
+            updated_at=now,
+        )
+        if known.producer_epoch >= EPOCH_MAX and (not expected or epoch == known.producer_epoch):
+            new.previous_producer_id = known.producer_id
+            new.producer_id = self._next_producer_id()
+            new.producer_epoch = 0
+            new.last_epoch = known.producer_epoch if expected else NO_EPOCH
+        elif not expected or known.producer_epoch in (NO_EPOCH, epoch):
+            new.last_epoch = known.producer_epoch if expected else NO_EPOCH
+            new.producer_epoch = known.producer_epoch + 1
+        elif epoch != known.last_epoch:
+            return Producer(ErrorCode.PRODUCER_FENCED)
+        self._put(new)
+        return Producer(ErrorCode.NONE, new.producer_id, new.producer_epoch)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Sequence[TopicPartition],
+        now: int,
+    ) -> ErrorCode:
+        """The producer is going to write to these partitions. Raises StorageError."""
+        found = self._found(transactional_id, producer_id, epoch)
+        if isinstance(found, ErrorCode):
+            return found
+        if found.state in _PREPARED:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        new: set[tuple[str, int]] = set(partitions)
+        if found.state == ONGOING:
+            if new <= found.partitions:
+                return ErrorCode.NONE
+            new |= found.partitions
+        if len(new) > PARTITIONS_MAX:
+            return ErrorCode.INVALID_REQUEST
+        started_at = found.started_at if found.state == ONGOING else now
+        self._put(
+            msgspec.structs.replace(
+                found, state=ONGOING, partitions=new, started_at=started_at, updated_at=now
+            )
+        )
+        return ErrorCode.NONE
+
+    def end(
+        self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, now: int
+    ) -> ErrorCode:
+        """Commit or abort. The decision stands when this returns NONE. Raises StorageError."""
+        found = self._found(transactional_id, producer_id, epoch)
+        if isinstance(found, ErrorCode):
+            return found
+        prepared = PREPARE_COMMIT if commit else PREPARE_ABORT
+        complete = COMPLETE_COMMIT if commit else COMPLETE_ABORT
+        if found.state == ONGOING:
+            self._decide(found, commit=commit, now=now)
+            return ErrorCode.NONE
+        if found.state == complete:
+            return ErrorCode.NONE  # the client asks again: its answer was lost
+        if found.state == prepared:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        return ErrorCode.INVALID_TXN_STATE
+
+    def verify(self, transactional_id: str, producer_id: int, epoch: int) -> ErrorCode:
+        """NONE where this producer has an ongoing transaction."""
+        found = self._found(transactional_id, producer_id, epoch)
+        if isinstance(found, ErrorCode):
+            return found
+        return ErrorCode.NONE if found.state == ONGOING else ErrorCode.INVALID_TXN_STATE
+
+    def get(self, transactional_id: str) -> Transaction | None:
+        return self._all.get(transactional_id)
+
+    def all(self) -> Iterable[Transaction]:
+        return self._all.values()
+
+    def _found(
+        self, transactional_id: str, producer_id: int, epoch: int
+    ) -> Transaction | ErrorCode:
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        found = self._all.get(transactional_id)
+        if found is None or found.producer_id != producer_id:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        if found.producer_epoch != epoch:
+            return ErrorCode.PRODUCER_FENCED
+        return found
+
+    # -- decisions and their markers ---------------------------------------------------------------
+
+    def _fenced(self, found: Transaction) -> Transaction:
+        """The same with an epoch that no client has."""
+        epoch = min(found.producer_epoch + 1, 0x7FFF)
+        return msgspec.structs.replace(found, producer_epoch=epoch, last_epoch=NO_EPOCH)
+
+    def _decide(self, found: Transaction, *, commit: bool, now: int) -> None:
+        state = PREPARE_COMMIT if commit else PREPARE_ABORT
+        decided = msgspec.structs.replace(found, state=state, updated_at=now)
+        self._put(decided)
+        self._mark(decided)
+
+    def _mark(self, decided: Transaction) -> None:
+        commit = decided.state == PREPARE_COMMIT
+        partitions = tuple(sorted(TopicPartition(*each) for each in decided.partitions))
+        self.markings.append(
+            Marking(
+                decided.transactional_id,
+                decided.producer_id,
+                decided.producer_epoch,
+                commit,
+                partitions,
+            )
+        )
+
+    def marked(self, marking: Marking, partitions: Iterable[TopicPartition], now: int) -> None:
+        """These partitions have the marker (or are gone). Raises StorageError."""
+        found = self._all.get(marking.transactional_id)
+        if found is None or found.state not in _PREPARED:
+            return
+        if (found.producer_id, found.producer_epoch) != (
+            marking.producer_id,
+            marking.producer_epoch,
+        ):
+            return
+        left = found.partitions - set(partitions)
+        state = found.state
+        if not left:
+            state = COMPLETE_COMMIT if state == PREPARE_COMMIT else COMPLETE_ABORT
+        elif left == found.partitions:
+            return
+        self._put(msgspec.structs.replace(found, partitions=left, state=state, updated_at=now))
+
+    # -- time --------------------------------------------------------------------------------------
+
+    @property
+    def next_at(self) -> int | None:
+        return self._scan_at if self._all else None
+
+    def due(self, now: int) -> None:
+        """Abort what takes too long, forget ids that nobody has used for long. Raises StorageError."""
+        self._scan_at = now + SCAN_INTERVAL_MS
+        expired = now - self._config.transactional_id_expiration_ms
+        for found in list(self._all.values()):
+            if found.state == ONGOING:
+                if found.started_at + found.timeout_ms < now:
+                    self._decide(self._fenced(found), commit=False, now=now)
+            elif found.state not in _PREPARED and found.updated_at <= expired:
+                self._table.delete(found.transactional_id)
+                del self._all[found.transactional_id]
+
+    def _put(self, transaction: Transaction) -> None:
+        self._table.put(transaction.transactional_id, msgspec.json.encode(transaction))
+        self._all[transaction.transactional_id] = transaction
+
+    def check(self) -> None:
+        """Assert what must hold."""
+        for transactional_id, found in self._all.items():
+            assert found.transactional_id == transactional_id
+            assert found.state in STATES
+            assert (found.state in (ONGOING, *_PREPARED)) or not found.partitions
+            assert found.producer_epoch >= 0
+
+
+def _may_be(known: Transaction, producer_id: int, epoch: int) -> bool:
+    """A producer that says it had this id and epoch may go on, as far as the id tells."""
+    return (
+        known.producer_epoch == NO_EPOCH
+        or producer_id == known.producer_id
+        or (producer_id == known.previous_producer_id and epoch >= EPOCH_MAX)
+    )
