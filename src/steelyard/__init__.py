@@ -13,15 +13,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from steelyard.config import ConsumerConfig, LitePullConfig, ProducerConfig
+    from steelyard.config import (
+        ConsumerConfig,
+        KafkaConsumerConfig,
+        LitePullConfig,
+        ProducerConfig,
+    )
     from steelyard.errors import (
         BrokerError,
         CallTimeoutError,
         ClosedError,
+        CommitFailedError,
         ConfigError,
         ConnectError,
         DiskFullError,
+        KafkaError,
         MessageError,
+        NoOffsetError,
         ProtocolError,
         RemotingError,
         RouteError,
@@ -29,11 +37,18 @@ if TYPE_CHECKING:
         StorageError,
     )
     from steelyard.live.blocking.admin import Admin
+    from steelyard.live.blocking.kafka import KafkaConsumer
     from steelyard.live.blocking.lite_pull import LitePullConsumer
     from steelyard.live.blocking.producer import Producer
     from steelyard.live.blocking.pull import PullConsumer
     from steelyard.live.blocking.push import PushConsumer
     from steelyard.nodes.consumer.questions import PullResult, PullStatus
+    from steelyard.nodes.kafka_consumer.contract import (
+        ConsumerRecord,
+        MemberState,
+        OffsetAndMetadata,
+        OffsetAndTimestamp,
+    )
     from steelyard.types import (
         ConsumeFrom,
         ConsumeOrderlyStatus,
@@ -43,6 +58,7 @@ if TYPE_CHECKING:
         MessageQueue,
         SendResult,
         SendStatus,
+        TopicPartition,
         TransactionResult,
         TransactionState,
     )
@@ -56,20 +72,29 @@ __all__ = [
     "BrokerError",
     "CallTimeoutError",
     "ClosedError",
+    "CommitFailedError",
     "ConfigError",
     "ConnectError",
     "ConsumeFrom",
     "ConsumeOrderlyStatus",
     "ConsumeStatus",
     "ConsumerConfig",
+    "ConsumerRecord",
     "DiskFullError",
+    "KafkaConsumer",
+    "KafkaConsumerConfig",
+    "KafkaError",
     "LitePullConfig",
     "LitePullConsumer",
+    "MemberState",
     "Message",
     "MessageError",
     "MessageModel",
     "MessageQueue",
     "MessageView",
+    "NoOffsetError",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
     "Producer",
     "ProducerConfig",
     "ProtocolError",
@@ -84,15 +109,22 @@ __all__ = [
     "SteelyardError",
     "StorageError",
     "SubscriptionGroupConfig",
+    "TopicPartition",
     "TransactionResult",
     "TransactionState",
 ]
 
 _HOMES = {
     "ConsumerConfig": "steelyard.config",
+    "KafkaConsumerConfig": "steelyard.config",
     "LitePullConfig": "steelyard.config",
     "ProducerConfig": "steelyard.config",
+    "KafkaConsumer": "steelyard.live.blocking.kafka",
     "LitePullConsumer": "steelyard.live.blocking.lite_pull",
+    "ConsumerRecord": "steelyard.nodes.kafka_consumer.contract",
+    "MemberState": "steelyard.nodes.kafka_consumer.contract",
+    "OffsetAndMetadata": "steelyard.nodes.kafka_consumer.contract",
+    "OffsetAndTimestamp": "steelyard.nodes.kafka_consumer.contract",
     "PullConsumer": "steelyard.live.blocking.pull",
     "PullResult": "steelyard.nodes.consumer.questions",
     "PullStatus": "steelyard.nodes.consumer.questions",
@@ -107,6 +139,7 @@ _HOMES = {
     "MessageQueue": "steelyard.types",
     "SendResult": "steelyard.types",
     "SendStatus": "steelyard.types",
+    "TopicPartition": "steelyard.types",
     "TransactionResult": "steelyard.types",
     "TransactionState": "steelyard.types",
     "MessageView": "steelyard.wire.remoting.message",

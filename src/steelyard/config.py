@@ -7,6 +7,7 @@ it comes from. Times are milliseconds, sizes bytes. Values are checked where the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
 from steelyard.errors import ConfigError
@@ -35,6 +36,62 @@ class StoreConfig:
     """Whole segments older than this are deleted (fileReservedTime 72 h); 0 keeps all."""
     message_bytes_max: int = 4 * 1024 * 1024
     """Largest body (maxMessageSize)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConfig:
+    """A broker's Kafka door: server/config/AbstractKafkaConfig.java, GroupCoordinatorConfig.java. Operators use Kafka's dotted names."""
+
+    address: str = "127.0.0.1:9092"
+    """What Kafka clients are told to connect to (advertised.listeners)."""
+    node_id: int = 1
+    """Unique in the cluster (node.id)."""
+    num_partitions: int = 1
+    """Of topics that are made without a number (num.partitions)."""
+    auto_create_topics_enable: bool = True
+    message_max_bytes: int = 1024 * 1024 + 12
+    """Largest record batch."""
+    offsets_topic_num_partitions: int = 50
+    offset_metadata_max_bytes: int = 4096
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 0
+    """3000 in the code of Apache Kafka, 0 in the settings it is shipped with."""
+    group_max_size: int = 0x7FFFFFFF
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = 0x7FFFFFFF
+    group_consumer_assignment_interval_ms: int = 0
+    """Least time between two target assignments of a group. 0 up to Kafka 4.2 and with us; 1000 since 4.3, which makes
+    members that come within a second of each other wait for their next heartbeat."""
+    transactional_id_expiration_ms: int = 604_800_000
+    transaction_max_timeout_ms: int = 900_000
+    transaction_state_log_num_partitions: int = 50
+    producer_id_expiration_ms: int = 86_400_000
+    max_incremental_fetch_session_cache_slots: int = 1_000
+
+
+def kafka_config(settings: Sequence[str], node_id: int = 1) -> KafkaConfig:
+    """A `KafkaConfig` with `name=value` settings in Kafka's dotted names. Raises ConfigError for what is none."""
+    known = {each.name.replace("_", "."): each for each in fields(KafkaConfig)}
+    values: dict[str, object] = {"node_id": node_id}
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        found = known.get(name.strip())
+        if found is None or not equals or name in ("address", "node.id"):
+            raise ConfigError(f"{setting!r} is no NAME=VALUE of these: {', '.join(sorted(known))}")
+        text = text.strip()
+        if isinstance(found.default, bool):
+            if text not in ("true", "false"):
+                raise ConfigError(f"{name} is {text!r}; it must be true or false")
+            values[found.name] = text == "true"
+        elif text.removeprefix("-").isdecimal():
+            values[found.name] = int(text)
+        else:
+            raise ConfigError(f"{name} is {text!r}; it must be a number")
+    return KafkaConfig(**values)  # type: ignore[arg-type]  # the names are checked above
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +146,8 @@ class BrokerConfig:
     ledger_interval_ms: int = 1_000
     """How long deliveries and commits are gathered before they are written."""
     store: StoreConfig = StoreConfig()
+    kafka: KafkaConfig | None = None
+    """The Kafka door, None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,24 +315,78 @@ class LitePullConfig(ConsumerConfig):
     """Messages in the client, shared by its queues (pullThresholdForAll)."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConsumerConfig:
+    """A Kafka consumer: clients/consumer/ConsumerConfig.java, whose names and defaults these are."""
+
+    bootstrap_servers: tuple[str, ...] = ()
+    """Brokers to ask first, `host:port`; they name the others."""
+    client_id: str = "steelyard"
+    group_id: str = ""
+    """Empty: of no group; then only `assign` gives partitions, and nothing is committed."""
+    group_instance_id: str = ""
+    """Makes a static member: it keeps its partitions while it restarts, for a session's time at most."""
+    client_rack: str = ""
+    """Where the consumer is; told to assignors that care."""
+    assignors: tuple[str, ...] = ("range", "cooperative-sticky")
+    """What the member can share partitions out by, the best first (partition.assignment.strategy)."""
+    auto_offset_reset: str = "latest"
+    """Where to begin without a committed offset: `earliest`, `latest`, or `none`: fail."""
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+    isolation_level: str = "read_uncommitted"
+    """`read_committed`: records of open and aborted transactions are not returned."""
+    session_timeout_ms: int = 45_000
+    """A member that is not heard of for so long is out of the group."""
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    """A member whose application does not poll for so long leaves the group; also how long the group waits for it."""
+    max_poll_records: int = 500
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 50 * 1024 * 1024
+    """Of one fetch from a broker, but always one batch; kept until polls have returned it."""
+    fetch_max_wait_ms: int = 500
+    """How long a broker may wait until it has `fetch_min_bytes`."""
+    max_partition_fetch_bytes: int = 1024 * 1024
+    check_crcs: bool = True
+    metadata_max_age_ms: int = 300_000
+    allow_auto_create_topics: bool = True
+    """Let the broker make topics that are subscribed to and do not exist, if it does so."""
+    request_timeout_ms: int = 30_000
+    default_api_timeout_ms: int = 60_000
+    """How long a call that needs a broker is tried again."""
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+
+
 _MINUS_ONE = frozenset({"retry_max"})
 """Settings where -1 has a meaning."""
+
+_AT_LEAST_ONE = frozenset(
+    {"num_partitions", "offsets_topic_num_partitions", "transaction_state_log_num_partitions"}
+)
 
 
 def check(config: object) -> None:
     """Raise ConfigError where a number is out of range, naming the setting and what would be right."""
     for item in fields(config):  # type: ignore[arg-type]  # any of the dataclasses above
         value = getattr(config, item.name)
-        lowest = -1 if item.name in _MINUS_ONE else 0
+        lowest = -1 if item.name in _MINUS_ONE else int(item.name in _AT_LEAST_ONE)
         if isinstance(value, int) and not isinstance(value, bool) and value < lowest:
             raise ConfigError(f"{item.name} is {value}; it must be {lowest} or more")
-        if isinstance(value, StoreConfig):
+        if isinstance(value, StoreConfig | KafkaConfig):
             check(value)
     if isinstance(config, ClientConfig) and bool(config.access_key) != bool(config.secret_key):
         given, missing = ("access", "secret") if config.access_key else ("secret", "access")
         raise ConfigError(f"{given}_key is given without {missing}_key; give both, or neither")
     if isinstance(config, ProducerConfig):
         _check_producer(config)
+    if isinstance(config, KafkaConsumerConfig):
+        _check_kafka_consumer(config)
+    if isinstance(config, KafkaConfig) and config.node_id >= 2**31:
+        raise ConfigError(f"node_id is {config.node_id}; it must be less than {2**31}")
+    if isinstance(config, BrokerConfig) and config.kafka is not None and "," in config.name:
+        raise ConfigError(f"name is {config.name!r}; with a Kafka door it must have no comma")
     if isinstance(config, BrokerConfig) and config.flush not in ("async", "sync"):
         raise ConfigError(f"flush is {config.flush!r}; it must be 'async' or 'sync'")
 
@@ -293,3 +406,22 @@ def _check_producer(config: ProducerConfig) -> None:
         raise ConfigError("detect belongs to latency_faults='5.x'; without it nobody is looked for")
     if config.detect and config.detect_interval_ms < 1:
         raise ConfigError("detect_interval_ms is 0; it must be 1 or more")
+
+
+def _check_kafka_consumer(config: KafkaConsumerConfig) -> None:
+    for name, allowed in (
+        ("auto_offset_reset", ("earliest", "latest", "none")),
+        ("isolation_level", ("read_uncommitted", "read_committed")),
+    ):
+        if getattr(config, name) not in allowed:
+            choices = ", ".join(repr(choice) for choice in allowed)
+            raise ConfigError(f"{name} is {getattr(config, name)!r}; it must be one of {choices}")
+    for name in ("max_poll_records", "heartbeat_interval_ms", "max_poll_interval_ms"):
+        if getattr(config, name) < 1:
+            raise ConfigError(f"{name} is {getattr(config, name)}; it must be 1 or more")
+    if config.heartbeat_interval_ms >= config.session_timeout_ms:
+        raise ConfigError("heartbeat_interval_ms must be below session_timeout_ms, a third at most")
+    if not config.assignors:
+        raise ConfigError("no assignors; give at least one, such as 'range'")
+    if not config.bootstrap_servers:
+        raise ConfigError("no bootstrap_servers; give 'host:port'")

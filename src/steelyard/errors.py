@@ -8,6 +8,9 @@ SteelyardError
 │   ├── ConnectError         nobody listens there, or the name is unknown
 │   └── CallTimeoutError     no reply within the time-out
 ├── BrokerError              a peer answered with an error code                (by code)
+├── KafkaError               a Kafka broker answered with an error code        (by code)
+│   ├── CommitFailedError    the group has gone on without this member: its offsets are another's to commit
+│   └── NoOffsetError        no offset to begin at, and auto_offset_reset is 'none'
 ├── RouteError               no nameserver knows a route for the topic         (retriable)
 ├── ProtocolError            bytes that are not a frame, a header or a message (not retriable)
 └── StorageError             the log on disk cannot be used                    (not retriable)
@@ -64,6 +67,29 @@ class BrokerError(SteelyardError):
         self.remark = remark
         self.address = address
         self.retriable = retriable
+
+
+class KafkaError(SteelyardError):
+    """A Kafka broker answered with an error, or gave something that cannot be read.
+
+    `code` is one of `wire.kafka.errors.ErrorCode`, which are Kafka's.
+    """
+
+    def __init__(self, code: int, text: str, *, retriable: bool = False) -> None:
+        super().__init__(f"{text} (Kafka error {int(code)})")
+        self.code = int(code)
+        self.retriable = retriable
+
+
+class CommitFailedError(KafkaError):
+    """Offsets were not committed: the member is not, or no longer, of the generation that held the partitions.
+
+    Another member may have them already and read from the last commit on. The next poll joins the group again.
+    """
+
+
+class NoOffsetError(KafkaError):
+    """A partition has no committed offset, or one that is out of its range, and `auto_offset_reset` is 'none'. `seek` helps."""
 
 
 class RouteError(SteelyardError):

@@ -31,6 +31,13 @@ class MessageQueue(NamedTuple):
     queue_id: int
 
 
+class TopicPartition(NamedTuple):
+    """One partition of a topic, as Kafka numbers them: over all brokers."""
+
+    topic: str
+    partition: int
+
+
 class Message(msgspec.Struct, frozen=True):
     """A message to send.
 

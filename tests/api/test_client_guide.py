@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.api.kafka import KafkaServers
 
 GUIDE = Path(__file__).parents[2] / "docs" / "CLIENT.md"
 
@@ -28,17 +29,27 @@ def examples() -> Iterator[object]:
         yield pytest.param(part["code"], part["output"], line, id=f"{title}, line {line + 1}")
 
 
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
+    """Two brokers with both doors."""
+    started = KafkaServers(tmp_path_factory.mktemp("guide"))
+    yield started
+    started.stop()
+
+
 @pytest.mark.parametrize(("code", "output", "line"), list(examples()))
 def test_example(
     code: str,
     output: str | None,
     line: int,
-    nameservers: str,
+    servers: KafkaServers,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("NAMESRV_ADDR", nameservers)
+    monkeypatch.setenv("NAMESRV_ADDR", servers.nameservers)
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", servers.bootstrap)
+    monkeypatch.setenv("HOME", str(tmp_path))  # broadcasting members keep their offsets there
     monkeypatch.chdir(tmp_path)
     program = compile("\n" * line + code, str(GUIDE), "exec")  # errors name the guide's own line
     exec(program, {"__name__": "__main__"})

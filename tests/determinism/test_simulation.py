@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from steelyard.sim.__main__ import main, summary
 from steelyard.sim.run import run
 from steelyard.sim.swarm import draw
@@ -25,8 +27,10 @@ def test_digests_do_not_depend_on_the_process_or_its_hash_seed() -> None:
     assert first == "\n".join(summary(run(draw(seed))) for seed in range(1, 5))
 
 
-def test_looking_closer_changes_nothing() -> None:
-    scenario = draw(5)
+@pytest.mark.parametrize("seed", [5, 1])  # the second with a Kafka group
+def test_looking_closer_changes_nothing(seed: int) -> None:
+    scenario = draw(seed)
+    assert (scenario.kafka_members > 0) == (seed == 1)
     plain, traced = run(scenario), run(scenario, readable=True, check_every=7)
     assert plain.digest == traced.digest
     assert plain.counts == traced.counts

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from steelyard.nodes.seam import (
+    KAFKA,
     Asked,
     Closed,
     Dial,
@@ -27,6 +28,12 @@ from steelyard.sim.network import (
     Weather,
 )
 from steelyard.sim.world import Host, Process, World
+from steelyard.wire.kafka.frame import RawReply, Reply, Request, read_reply
+from steelyard.wire.kafka.messages.heartbeat import (
+    HEARTBEAT,
+    HeartbeatRequest,
+    HeartbeatResponse,
+)
 from steelyard.wire.remoting.command import ONEWAY_FLAG, Command, Serialize
 
 CALM = Weather()
@@ -306,3 +313,58 @@ def test_dialing_ends_in_opened_or_refused_whatever_happens(
         assert kinds in ([Refused], [Opened, Closed])
     assert rig.server.closed() == [] or len(rig.server.closed()) == 1
     assert rig.world.now > EPOCH
+
+
+# -- dialects --------------------------------------------------------------------------------------
+
+
+class KafkaRig(Rig):
+    """The server has a second address, where it speaks Kafka."""
+
+    def __init__(self, seed: int = 0, weather: Weather = CALM) -> None:
+        super().__init__(seed, weather)
+        self.network.listen(self.server_process, "10.0.0.1:2", KAFKA)
+        self.do(self.client_process, Dial("10.0.0.1:2", KAFKA))
+        self.run(5_000)
+
+    def ends(self) -> tuple[Opened, Opened]:
+        """Of the Kafka connection: the client's, the server's."""
+        client, server = (
+            [e for e in ear.heard if isinstance(e, Opened)][-1]
+            for ear in (self.client, self.server)
+        )
+        return client, server
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_address_speaks_its_dialect_in_bytes(seed: int) -> None:
+    rig = KafkaRig(seed, STORMY)
+    near, far = rig.ends()
+    assert (near.dialect, far.dialect) == (KAFKA, KAFKA)
+    assert (near.address, near.dialed, far.dialed) == ("10.0.0.1:2", True, False)
+    asked = [Request(HEARTBEAT, 4, n, "c", HeartbeatRequest("g" * n, n)) for n in range(1, 9)]
+    rig.do(rig.client_process, *(Send(near.link, request) for request in asked))
+    rig.run(10_000)
+    assert [e.message for e in rig.server.heard if isinstance(e, Received)] == asked
+    answers = [Reply(HEARTBEAT, 4, n, HeartbeatResponse(0, n)) for n in range(1, 9)]
+    rig.do(rig.server_process, *(Send(far.link, answer) for answer in answers))
+    rig.run(10_000)
+    heard = [e.message for e in rig.client.heard if isinstance(e, Received)]
+    got = [reply for reply in heard if isinstance(reply, RawReply)]
+    assert got == heard
+    assert [read_reply(HEARTBEAT, 4, reply) for reply in got] == [a.message for a in answers]
+
+
+def test_who_speaks_another_dialect_than_the_address_is_wrong() -> None:
+    rig = KafkaRig()
+    rig.do(rig.client_process, Dial("10.0.0.1:1", KAFKA))
+    with pytest.raises(AssertionError, match="client speaks kafka"):
+        rig.run(5_000)
+
+
+def test_a_dead_process_listens_at_none_of_its_addresses() -> None:
+    rig = KafkaRig()
+    rig.server_process.die("killed")
+    rig.do(rig.client_process, Dial("10.0.0.1:2", KAFKA))
+    rig.run(5_000)
+    assert Refused("10.0.0.1:2", "connection refused") in rig.client.heard

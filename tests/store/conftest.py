@@ -14,6 +14,7 @@ from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.recovery import Recovery
 from steelyard.store.store import Store
+from steelyard.wire.kafka.records import Record, write_batch
 from steelyard.wire.remoting.message import encode_record
 
 NOW = 1_700_000_000_000
@@ -59,6 +60,15 @@ def build_batch(log: Log, bodies: list[bytes], now: int = NOW) -> list[tuple[byt
         batch.append((entry, 0))
         size += len(entry)
     return batch
+
+
+def build_kafka(log: Log, values: list[bytes], timestamp: int = NOW, compression: int = 0) -> bytes:
+    """The record batch that comes next in the log, all of its records with one timestamp."""
+    first = log.max_offset
+    records = [
+        Record(first + number, timestamp, None, value) for number, value in enumerate(values)
+    ]
+    return write_batch(records, compression=compression)
 
 
 def opened(disk: Disk, config: StoreConfig = SMALL, now: int = NOW) -> tuple[Store, Recovery]:

@@ -2,9 +2,12 @@
 
 Laws
 - After a kill, everything whose call returned is there byte for byte, and of the call that was cut a
-  prefix (of a batch's entries, of a table's pairs).
+  prefix (of the records appended, of a table's pairs; of a Kafka batch all or nothing).
 - After a power cut, each log is a prefix of what was appended, no shorter than what was synced; log
-  and index files are torn independently.
+  and index files are torn independently. A Kafka batch is there whole or not at all.
+- Records of RocketMQ and batches of Kafka may be mixed; neither reader gets the other's bytes. Times are
+  in order, whatever rows were lost.
+- What was deleted from the front of a log stays deleted, but for a power cut before the disk had it.
 - A full disk refuses a write and changes nothing.
 """
 
@@ -15,10 +18,11 @@ from random import Random
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
-from tests.store.conftest import NOW, build
+from tests.store.conftest import NOW, build, build_kafka
 
 from steelyard.config import StoreConfig
 from steelyard.errors import DiskFullError
+from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
 from steelyard.store.memory import Killed, MemoryDisk
 from steelyard.store.store import Store
@@ -35,14 +39,20 @@ pairs = st.tuples(st.sampled_from("abc"), st.none() | st.binary(max_size=50))
 
 
 class Expected:
-    """What one log should hold: all entries ever, with tags and times; `first` is the lowest that can be read."""
+    """What one log should hold, by offset: all entries ever; `first` is the lowest that can be read.
+
+    A batch stands at each of its offsets. `tags`: None for a batch. `timestamps`: what Kafka's clients look for.
+    """
 
     def __init__(self, log_id: int) -> None:
         self.log_id = log_id
         self.entries: list[bytes] = []
-        self.tags: list[str] = []
+        self.bases: list[int] = []
+        self.tags: list[str | None] = []
         self.times: list[int] = []
+        self.timestamps: list[int] = []
         self.first = 0
+        self.synced_first = 0
         self.synced = 0
         """Entries that a power cut must leave. A log that was synced while empty has none to lose."""
 
@@ -86,6 +96,17 @@ class StoreMachine(RuleBasedStateMachine):
             assert log.append_many(entries, self.now) == first
         self._note(expected, entries, batch)
 
+    @rule(queue=queues, count=st.integers(1, 6), size=st.integers(0, 300), late=st.integers(0, 60))
+    def append_batch(self, queue: tuple[str, int], count: int, size: int, late: int) -> None:
+        expected = self.expected.get(queue)
+        if expected is None:
+            return
+        log = self._log(queue)
+        batch = build_kafka(log, [b"x" * size] * count, self.now - late)
+        first = log.max_offset
+        assert log.append_batch(batch, count, self.now) == first
+        self._note_batch(expected, batch, count, self.now - late)
+
     @rule(elapsed=st.integers(1, 50))
     def wait(self, elapsed: int) -> None:
         self.now += elapsed
@@ -104,11 +125,38 @@ class StoreMachine(RuleBasedStateMachine):
     def drop_old(self, age: int) -> None:
         for queue, expected in self.expected.items():
             log = self._log(queue)
+            stored = [log.stored_at(offset) for offset in range(log.min_offset, log.max_offset)]
             gone = log.drop_old(self.now, age)
             assert log.min_offset == expected.first + gone
-            assert all(self.now - at > age for at in expected.times[expected.first :][:gone])
+            assert all(self.now - at > age for at in stored[:gone])
             expected.first = log.min_offset
-            expected.synced = max(expected.synced, log.min_offset)
+            if gone:
+                expected.synced = max(expected.synced, log.min_offset)
+
+    @rule(queue=queues, room=st.integers(0, 3_000))
+    def drop_beyond(self, queue: tuple[str, int], room: int) -> None:
+        expected = self.expected.get(queue)
+        if expected is None:
+            return
+        log = self._log(queue)
+        size = log.size()
+        gone = log.drop_beyond(room)
+        assert log.min_offset == expected.first + gone
+        assert log.size() >= min(size, room)
+        expected.first = log.min_offset
+
+    @rule(queue=queues, data=st.data())
+    def delete_before(self, queue: tuple[str, int], data: st.DataObject) -> None:
+        expected = self.expected.get(queue)
+        if expected is None:
+            return
+        offset = data.draw(st.integers(0, len(expected.entries) + 2))
+        log = self._log(queue)
+        log.delete_before(offset)
+        expected.first = max(expected.first, min(offset, len(expected.entries)))
+        assert log.min_offset == expected.first
+        if log.min_offset == log.max_offset and log.max_offset:
+            assert not log.size()
 
     @rule()
     def flush(self) -> None:
@@ -170,6 +218,25 @@ class StoreMachine(RuleBasedStateMachine):
             self.disk.kill_after_bytes = None
             self._note(expected, entries, batch)
 
+    @rule(
+        queue=queues, alive=st.integers(0, 900), count=st.integers(1, 6), size=st.integers(0, 200)
+    )
+    def kill_in_a_batch(self, queue: tuple[str, int], alive: int, count: int, size: int) -> None:
+        expected = self.expected.get(queue)
+        if expected is None:
+            return
+        log = self._log(queue)
+        batch = build_kafka(log, [b"x" * size] * count, self.now)
+        self.disk.kill_after_bytes = alive
+        try:
+            log.append_batch(batch, count, self.now)
+        except Killed:
+            self._reopen(self.disk.copy())
+            assert self._log(queue).max_offset == len(expected.entries)
+        else:
+            self.disk.kill_after_bytes = None
+            self._note_batch(expected, batch, count, self.now)
+
     @rule(alive=st.integers(0, 200), change=st.lists(pairs, min_size=1, max_size=3))
     def kill_in_a_put(self, alive: int, change: list[tuple[str, bytes | None]]) -> None:
         self.disk.kill_after_bytes = alive
@@ -209,9 +276,19 @@ class StoreMachine(RuleBasedStateMachine):
                 assert not expected.synced, f"{queue} was synced and is gone"
                 del self.expected[queue]
                 continue
-            assert expected.synced <= log.max_offset <= len(expected.entries)
-            for kept in (expected.entries, expected.tags, expected.times):
-                del kept[log.max_offset :]
+            end = log.max_offset
+            assert expected.synced <= end <= len(expected.entries)
+            assert end == len(expected.entries) or expected.bases[end] == end, "half a batch"
+            assert min(expected.synced_first, end) <= log.min_offset <= expected.first
+            expected.first = log.min_offset
+            for kept in (
+                expected.entries,
+                expected.bases,
+                expected.tags,
+                expected.times,
+                expected.timestamps,
+            ):
+                del kept[end:]
         for topic in self.store.topics():
             for log in self.store.logs(topic):
                 # The deletion of its topic was not synced: it is back, empty.
@@ -239,9 +316,38 @@ class StoreMachine(RuleBasedStateMachine):
         part = self._log(queue).read(offset, count_max, bytes_max)
         assert part.first_offset == offset
         assert part.next_offset == offset + part.count
+        if expected.tags[offset] is None:
+            assert not part.count
+            assert not part.data
+            return
         assert 1 <= part.count <= count_max
+        assert None not in expected.tags[offset : part.next_offset]
         assert part.count == 1 or len(part.data) <= bytes_max
         assert part.data == b"".join(expected.entries[offset : part.next_offset])
+
+    @rule(queue=queues, data=st.data(), bytes_max=st.integers(1, 3_000))
+    def read_run(self, queue: tuple[str, int], data: st.DataObject, bytes_max: int) -> None:
+        expected = self.expected.get(queue)
+        if expected is None or expected.first == len(expected.entries):
+            return
+        count = len(expected.entries)
+        offset = data.draw(st.integers(expected.first, count - 1))
+        end = data.draw(st.none() | st.integers(offset + 1, count))
+        run = self._log(queue).read_run(offset, bytes_max, end)
+        end = count if end is None else end
+        while end < count and expected.bases[end] < end and expected.tags[offset] is None:
+            end -= 1  # half a batch is not given
+        if end <= offset:
+            assert (run.data, run.next_offset) == (b"", offset)
+            return
+        assert offset < run.next_offset <= end
+        kinds = {tag is None for tag in expected.tags[offset : run.next_offset]}
+        assert kinds == {run.kind == BATCHES}
+        assert run.first_offset == expected.bases[offset]
+        assert run.next_offset == count or expected.bases[run.next_offset] == run.next_offset
+        bases = sorted(set(expected.bases[run.first_offset : run.next_offset]))
+        assert run.data == b"".join(expected.entries[base] for base in bases)
+        assert len(bases) == 1 or len(run.data) <= bytes_max
 
     @rule(queue=queues, tags=st.sets(st.sampled_from(TAGS[1:]), min_size=1))
     def read_tagged(self, queue: tuple[str, int], tags: set[str]) -> None:
@@ -253,7 +359,10 @@ class StoreMachine(RuleBasedStateMachine):
         offset, found, count = log.min_offset, b"", 0
         while offset < log.max_offset:
             part = log.read(offset, 3, 1_000, codes)
-            assert part.next_offset > offset
+            if part.next_offset == offset:
+                assert expected.tags[offset] is None
+                offset = log.read_run(offset, 1).next_offset
+                continue
             assert offset <= part.first_offset <= part.next_offset
             offset, found, count = part.next_offset, found + part.data, count + part.count
         wanted = [
@@ -269,14 +378,36 @@ class StoreMachine(RuleBasedStateMachine):
         if expected is None:
             return
         at = self.now - back
+        log = self._log(queue)
         live = range(expected.first, len(expected.entries))
+        times = {offset: log.stored_at(offset) for offset in live}
+        assert list(times.values()) == sorted(times.values())
+        for offset in live:
+            if expected.tags[offset] is not None:
+                assert times[offset] == expected.times[offset]
+            assert times[offset] <= expected.times[offset]
         if upper:
-            fits = [offset for offset in live if expected.times[offset] <= at]
+            fits = [offset for offset in live if times[offset] <= at]
             wanted = fits[-1] if fits else expected.first
         else:
-            fits = [offset for offset in live if expected.times[offset] >= at]
+            fits = [offset for offset in live if times[offset] >= at]
             wanted = fits[0] if fits else len(expected.entries)
-        assert self._log(queue).offset_at_time(at, upper) == wanted
+        assert log.offset_at_time(at, upper) == wanted
+
+    @rule(queue=queues, back=st.integers(-10, 200))
+    def find_by_timestamp(self, queue: tuple[str, int], back: int) -> None:
+        expected = self.expected.get(queue)
+        if expected is None:
+            return
+        log = self._log(queue)
+        stamps = expected.timestamps
+        live = range(expected.first, len(stamps))
+        fits = [offset for offset in live if stamps[offset] >= self.now - back]
+        wanted = (fits[0], stamps[fits[0]]) if fits else None
+        assert log.offset_for_timestamp(self.now - back) == wanted
+        largest = max(live, key=lambda offset: (stamps[offset], -offset), default=None)
+        wanted = None if largest is None else (largest, stamps[largest])
+        assert log.max_timestamp() == wanted
 
     @invariant()
     def agrees_with_the_model(self) -> None:
@@ -312,13 +443,24 @@ class StoreMachine(RuleBasedStateMachine):
     def _note(
         self, expected: Expected, entries: list[tuple[bytes, int]], batch: list[Shape]
     ) -> None:
+        first = len(expected.entries)
         expected.entries += [entry for entry, _ in entries]
+        expected.bases += range(first, first + len(entries))
         expected.tags += [tag for _, tag in batch]
         expected.times += [self.now] * len(entries)
+        expected.timestamps += [self.now] * len(entries)
+
+    def _note_batch(self, expected: Expected, batch: bytes, count: int, timestamp: int) -> None:
+        expected.bases += [len(expected.entries)] * count
+        expected.entries += [batch] * count
+        expected.tags += [None] * count
+        expected.times += [self.now] * count
+        expected.timestamps += [timestamp] * count
 
     def _note_synced(self) -> None:
         for expected in self.expected.values():
             expected.synced = len(expected.entries)
+            expected.synced_first = expected.first
         self.synced_ids = set(self.ids)
 
     def _change(self, change: list[tuple[str, bytes | None]]) -> None:
@@ -334,5 +476,5 @@ class StoreMachine(RuleBasedStateMachine):
         return self.store.open(self.now).bytes_cut
 
 
-StoreMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+StoreMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestStore = StoreMachine.TestCase

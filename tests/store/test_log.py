@@ -11,8 +11,9 @@ from tests.store.conftest import NOW, SMALL, build, build_batch, opened
 from steelyard.config import StoreConfig
 from steelyard.errors import DiskFullError, StorageError
 from steelyard.store.disk import Disk
-from steelyard.store.log import SCAN_ROWS_MAX, Log, Slice
+from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk, MemoryFile
+from steelyard.store.reads import SCAN_ROWS_MAX, Slice
 from steelyard.wire.remoting.flags import tag_code
 
 

@@ -21,7 +21,13 @@ from steelyard.store.index import ROW_BYTES
 from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.recovery import LogRecovery, Recovery, TableRecovery
-from steelyard.store.store import BUFFERED_ROWS_MAX, NAME_BYTES_MAX, Store, file_name
+from steelyard.store.store import (
+    BUFFERED_ROWS_MAX,
+    NAME_BYTES_MAX,
+    Retention,
+    Store,
+    file_name,
+)
 from steelyard.wire.remoting.flags import tag_code
 
 
@@ -416,7 +422,8 @@ def test_index_rows_in_memory_are_bounded_over_all_logs() -> None:
     store.check()
 
 
-def test_retention_at_start_and_when_asked() -> None:
+def test_retention_when_asked_and_not_at_start() -> None:
+    """A store that opens knows no topic's own retention yet."""
     disk = MemoryDisk()
     store, _ = opened(disk)
     put(store.create_log("orders", 0))
@@ -430,7 +437,66 @@ def test_retention_at_start_and_when_asked() -> None:
     put(found(store, "orders", 0))
     store.close()
     store, _ = opened(disk, keep, now=NOW + 9_000)
+    assert found(store, "orders", 0).min_offset == 1
+    assert store.drop_old(NOW + 9_000) == 1
     assert found(store, "orders", 0).min_offset == 2
+
+
+def test_topics_may_have_their_own_retention() -> None:
+    store, _ = opened(MemoryDisk(), StoreConfig(segment_bytes=500, retention_ms=1_000))
+    for topic in ("short", "small", "kept"):
+        log = store.create_log(topic, 0)
+        for _ in range(10):
+            put(log, b"x" * 100)
+    limits = {"short": Retention(ms=10), "small": Retention(bytes=1_000), "kept": Retention()}
+    assert store.drop_old(NOW + 20, limits.__getitem__) > 10
+    assert [found(store, topic, 0).min_offset for topic in ("short", "kept")] == [10, 0]
+    small = found(store, "small", 0)
+    assert 0 < small.min_offset < 10
+    assert 1_000 <= small.size() < 1_500
+    assert store.drop_old(NOW + 20, limits.__getitem__) == 0
+    store.check()
+
+
+def test_the_start_of_a_log_does_not_outlive_the_log() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    put(log)
+    put(log)
+    log.delete_before(2)
+    assert store.table("log starts").get(str(log.log_id)) == b"2"
+    store.delete_topic("orders")
+    assert len(store.table("log starts")) == 0
+    # A power cut brought it back for an id that is given out again.
+    store.table("log starts").put(str(log.log_id + 1), b"7")
+    store.create_log("orders", 0)
+    assert len(store.table("log starts")) == 0
+    store.close()
+    store, _ = opened(disk)
+    assert (found(store, "orders", 0).min_offset, found(store, "orders", 0).max_offset) == (0, 0)
+
+
+def test_the_start_of_a_log_that_lost_its_entries() -> None:
+    """1 append and delete before 2, 2 a power cut takes the entries only, 3 new entries are not deleted."""
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    put(log)
+    put(log)
+    store.flush()
+    log.delete_before(2)
+    for path in [path for path in disk.files if path.startswith("logs/")]:
+        disk.remove(path)
+    store, _ = opened(disk)
+    again = found(store, "orders", 0)
+    assert (again.min_offset, again.max_offset) == (0, 0)
+    put(again)
+    for _ in range(2):
+        store, _ = opened(disk)
+        again = found(store, "orders", 0)
+        assert (again.min_offset, again.max_offset) == (0, 1)
+    store.check()
 
 
 def test_rows_are_rocketmqs_consume_queue_units() -> None:

@@ -15,6 +15,7 @@ from steelyard.admin.topics import deleted_topic
 from steelyard.errors import ConfigError, RouteError, SteelyardError
 
 if TYPE_CHECKING:
+    from steelyard.groups.coordinator.report import KafkaGroup
     from steelyard.groups.overview import GroupProgress
     from steelyard.live.aio.admin import Admin
     from steelyard.wire.remoting.bodies import (
@@ -146,6 +147,12 @@ async def _all_groups(admin: Admin) -> str:
     text = group_row("#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total")
     for group in await admin.groups():
         text += await _group_line(admin, group)
+    try:
+        kafka_groups = await admin.kafka_groups()
+    except SteelyardError:
+        kafka_groups = ()  # a broker is down: what mqadmin would show is shown all the same
+    for kafka_group in kafka_groups:
+        text += await _kafka_group_line(admin, kafka_group)
     return text
 
 
@@ -177,6 +184,18 @@ async def _group_line(admin: Admin, group: str) -> str:
         rate,
         diff,
     )
+
+
+async def _kafka_group_line(admin: Admin, group: KafkaGroup) -> str:
+    """A group of Kafka clients: they pull, and tell their brokers no version; the model is the kind of the group."""
+    try:
+        diff = (await admin.kafka_group(group.group)).lag
+    except SteelyardError:
+        diff = 0  # it has gone meanwhile
+    name = front(group.group, 64)
+    if not group.members:
+        return group_row(name, 0, "OFFLINE", "", "", 0, diff)
+    return group_row(name, group.members, "KAFKA", "PULL", group.kind.upper(), 0, diff)
 
 
 # -- allocateMQ --------------------------------------------------------------------------------------

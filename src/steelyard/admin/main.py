@@ -48,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
         clusters,
         consuming,
         groups,
+        kafka_groups,
         members,
         messages,
         offsets,
@@ -69,7 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     consuming.add_commands(commands)
     admin = commands.add_parser("admin", help="mqadmin's commands, flags and columns")
     admin_commands = admin.add_subparsers(metavar="COMMAND", required=True)
-    for module in (topics, groups, members, offsets, messages, clusters, rates):
+    for module in (topics, groups, kafka_groups, members, offsets, messages, clusters, rates):
         module.add_commands(admin_commands)
     return parser
 

@@ -11,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from steelyard.admin.asking import log_to_stderr
+from steelyard.config import kafka_config
 from steelyard.errors import SteelyardError
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     up.add_argument(
         "--broker-port", type=int, default=10911, metavar="P", help="of the first; 0: free ones"
     )
+    up.add_argument(
+        "--kafka-port",
+        type=int,
+        metavar="P",
+        help="serve Kafka clients: port of the first; 0: free",
+    )
     _add_serving_options(up)
     _add_broker_options(up)
     up.set_defaults(run=run_up)
@@ -51,6 +58,19 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     broker.add_argument("--nameserver", metavar="HOST:PORT", help="several separated by ';'")
     broker.add_argument(
         "--advertise", metavar="HOST:PORT", help="what clients are told to connect to"
+    )
+    broker.add_argument(
+        "--kafka-port", type=int, metavar="P", help="serve Kafka clients; 0: a free one"
+    )
+    broker.add_argument(
+        "--kafka-advertise", metavar="HOST:PORT", help="what Kafka clients are told to connect to"
+    )
+    broker.add_argument(
+        "--node-id",
+        type=int,
+        default=1,
+        metavar="N",
+        help="for Kafka clients; unique in its cluster",
     )
     broker.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     _add_serving_options(broker)
@@ -73,6 +93,13 @@ def _add_broker_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--cluster", default="DefaultCluster", help="the cluster's name")
     parser.add_argument("--no-ledger", action="store_true", help="write no rebalance ledger")
+    parser.add_argument(
+        "--kafka-set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Kafka's, e.g. group.initial.rebalance.delay.ms=3000; may be repeated",
+    )
 
 
 def run_up(options: argparse.Namespace) -> int:
@@ -81,6 +108,8 @@ def run_up(options: argparse.Namespace) -> int:
     passed = ["--flush", options.flush, "--cluster", options.cluster]
     passed += ["--no-ledger"] if options.no_ledger else []
     passed += ["--verbose"] if options.verbose else []
+    kafka_config(options.kafka_set)  # what is wrong is said once, not by every broker
+    passed += [f"--kafka-set={setting}" for setting in options.kafka_set]
     supervisor = Supervisor(
         Layout(
             brokers=options.brokers,
@@ -88,6 +117,7 @@ def run_up(options: argparse.Namespace) -> int:
             host=options.host,
             nameserver_port=options.nameserver_port,
             broker_port=options.broker_port,
+            kafka_port=options.kafka_port,
             options=tuple(passed),
         )
     )
@@ -103,7 +133,8 @@ async def _serve_up(options: argparse.Namespace, supervisor: Supervisor) -> int:
         brokers = ready["brokers"]
         assert isinstance(brokers, dict)
         named = ", ".join(f"{name} at {address}" for name, address in brokers.items())
-        _say(f"ready: nameserver at {ready['nameserver']}, {named}")
+        kafka = f", Kafka at {ready['kafka']}" if "kafka" in ready else ""
+        _say(f"ready: nameserver at {ready['nameserver']}, {named}{kafka}")
     return await supervisor.wait()
 
 
@@ -136,7 +167,7 @@ async def _serve_broker(options: argparse.Namespace) -> int:
     import asyncio
 
     from steelyard.config import BrokerConfig
-    from steelyard.live.server import registered, serve_broker, stop_signals, until_stopped
+    from steelyard.live.server import serve_broker, stop_signals, until_stopped
     from steelyard.live.settings import nameserver_addresses
 
     stop = stop_signals()
@@ -147,6 +178,7 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         nameservers=nameservers,
         flush=options.flush,
         ledger=not options.no_ledger,
+        kafka=kafka_config(options.kafka_set, node_id=options.node_id),
     )
     server = await serve_broker(
         options.data,
@@ -154,9 +186,11 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         port=options.port,
         advertise=options.advertise,
         config=config,
+        kafka_port=options.kafka_port,
+        kafka_advertise=options.kafka_advertise,
     )
     waits = [
-        asyncio.ensure_future(registered(config.name, server.address, nameservers)),
+        asyncio.ensure_future(_known(server, config.name, nameservers)),
         asyncio.ensure_future(stop.wait()),
     ]
     done, _ = await asyncio.wait(
@@ -170,13 +204,23 @@ async def _serve_broker(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     if options.supervised:
-        _report(address=server.address)
+        _report(address=server.address, kafka=server.kafka)
         code = await until_stopped(server.driver, stop, _end_of_input())
     else:
         _say_ready(options, "broker", server)
         code = await until_stopped(server.driver, stop)
     await server.stop()
     return code
+
+
+async def _known(server: Server, name: str, nameservers: tuple[str, ...]) -> None:
+    """Wait until clients of either dialect find the broker."""
+    from steelyard.live.server import registered
+    from steelyard.nodes.broker.node import KafkaReady
+
+    await registered(name, server.address, nameservers)
+    if server.kafka:
+        await server.driver.ask(KafkaReady())
 
 
 async def _end_of_input() -> None:
@@ -190,17 +234,18 @@ async def _end_of_input() -> None:
     await reader.read()
 
 
-def _report(*, address: str = "", error: str = "") -> None:
+def _report(*, address: str = "", kafka: str = "", error: str = "") -> None:
     from steelyard.live.supervisor import report_line
 
-    _say(report_line(address=address, error=error))
+    _say(report_line(address=address, kafka=kafka, error=error))
 
 
 def _say_ready(options: argparse.Namespace, kind: str, server: Server) -> None:
     if options.json:
-        _say(json.dumps({kind: server.address}))
+        _say(json.dumps({kind: server.address} | ({"kafka": server.kafka} if server.kafka else {})))
     else:
-        _say(f"ready: {kind} at {server.address}")
+        kafka = f", Kafka at {server.kafka}" if server.kafka else ""
+        _say(f"ready: {kind} at {server.address}{kafka}")
 
 
 def _say(line: str) -> None:

@@ -24,8 +24,9 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from steelyard.errors import ClosedError, ProtocolError
-from steelyard.live.links import Decoding, LinkLimits, Wire
+from steelyard.live.links import LinkLimits, Wire, dialect
 from steelyard.nodes.seam import (
+    REMOTING,
     Answer,
     Asked,
     Closed,
@@ -48,7 +49,6 @@ from steelyard.nodes.seam import (
     SetTimer,
     Tell,
 )
-from steelyard.wire.remoting import frame
 
 if TYPE_CHECKING:
     import socket
@@ -75,8 +75,6 @@ class Driver:
         prepare_flush: Callable[[], Callable[[], None]] | None = None,
         limits: LinkLimits | None = None,
         tls: ssl.SSLContext | None = None,
-        encode: Callable[[object], bytes] = frame.encode,  # type: ignore[assignment]  # of the dialect's messages
-        decoder: Callable[[], Decoding] = frame.Decoder,
     ) -> None:
         self.node = node
         self.limits = limits or LinkLimits()
@@ -88,8 +86,6 @@ class Driver:
         self._on_hand = on_hand
         self._on_keep = on_keep
         self._prepare_flush = prepare_flush
-        self._encode = encode
-        self._decoder = decoder
         self._tls = tls
         self._stopped = False
         self._time_last = 0
@@ -136,10 +132,11 @@ class Driver:
             self._crash(error)
         self._write_soon()
 
-    async def listen(self, listener: socket.socket) -> None:
-        """Accept connections on a bound socket."""
+    async def listen(self, listener: socket.socket, dialect_name: str = REMOTING) -> None:
+        """Accept connections on a bound socket; their peers speak that dialect."""
+        spoken = dialect(dialect_name)
         server = await self._loop.create_server(
-            lambda: Wire(self, self._decoder(), None), sock=listener, backlog=1024
+            lambda: Wire(self, spoken, None), sock=listener, backlog=1024
         )
         self._servers.append(server)
 
@@ -274,7 +271,7 @@ class Driver:
             self._accepted += 1
         wire.link = next(self._link_numbers)
         self._links[wire.link] = wire
-        self.handle(Opened(wire.link, wire.address, wire.dialed))
+        self.handle(Opened(wire.link, wire.address, wire.dialed, wire.dialect))
 
     def link_read(self, wire: Wire, data: bytes) -> None:
         """Bytes came. They wait for those of the other links that are ready now."""
@@ -367,7 +364,7 @@ class Driver:
             if type(effect) is Send:
                 wire = self._links.get(effect.link)
                 if wire is not None:
-                    data = self._encode(effect.message)
+                    data = wire.encode(effect.message)
                     if not wire.out:
                         self._dirty.append(wire)
                     wire.out.append(data)
@@ -443,16 +440,17 @@ class Driver:
 
     def _dial(self, effect: Order, now: int) -> None:
         assert isinstance(effect, Dial)
-        task = self._loop.create_task(self._connect(effect.address))
+        task = self._loop.create_task(self._connect(effect.address, effect.dialect))
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
 
-    async def _connect(self, address: str) -> None:
+    async def _connect(self, address: str, dialect_name: str) -> None:
+        spoken = dialect(dialect_name)
         try:
             host, _, port = address.rpartition(":")
             async with asyncio.timeout(self.limits.dial_timeout_ms / 1000):
                 await self._loop.create_connection(
-                    lambda: Wire(self, self._decoder(), address),
+                    lambda: Wire(self, spoken, address),
                     host.strip("[]"),
                     int(port),
                     ssl=self._tls,

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
 
 from steelyard.errors import ProtocolError
+from steelyard.nodes.seam import KAFKA, REMOTING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,29 @@ class Decoding(Protocol):
         """Messages completed by `data`. Raises ProtocolError when the peer breaks the protocol."""
 
 
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How the messages of a protocol become bytes, and back at either end of a link."""
+
+    name: str
+    encode: Callable[[Any], bytes]
+    accepting: Callable[[], Decoding]
+    dialing: Callable[[], Decoding]
+
+
+@cache
+def dialect(name: str) -> Dialect:
+    """The dialect of this name; its codecs are loaded when it is first spoken."""
+    if name == KAFKA:
+        from steelyard.wire.kafka import frame as kafka
+
+        return Dialect(KAFKA, kafka.encode, kafka.RequestDecoder, kafka.ReplyDecoder)
+    assert name == REMOTING, name
+    from steelyard.wire.remoting import frame as remoting
+
+    return Dialect(REMOTING, remoting.encode, remoting.Decoder, remoting.Decoder)
+
+
 class LinkOwner(Protocol):
     """What a link tells, in the order it happens; the driver."""
 
@@ -81,7 +106,9 @@ class Wire(asyncio.Protocol):
         "active_at",
         "address",
         "decoder",
+        "dialect",
         "dialed",
+        "encode",
         "hung",
         "link",
         "out",
@@ -91,10 +118,12 @@ class Wire(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, owner: LinkOwner, decoder: Decoding, dialed_address: str | None) -> None:
+    def __init__(self, owner: LinkOwner, spoken: Dialect, dialed_address: str | None) -> None:
         self._owner = owner
-        self.decoder = decoder
         self.dialed = dialed_address is not None
+        self.dialect = spoken.name
+        self.decoder = spoken.dialing() if self.dialed else spoken.accepting()
+        self.encode = spoken.encode
         self.address = dialed_address or ""
         self.link = -1
         self.out: list[bytes] = []

@@ -46,3 +46,10 @@ def advertised(host: str, listener: socket.socket) -> str:
 
         host = local_ip()
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def check_address(address: str, what: str) -> None:
+    """Raise ConfigError where that is no `host:port`, which clients are to be told."""
+    host, colon, port = address.rpartition(":")
+    if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
+        raise ConfigError(f"{what} is {address!r}; it must be HOST:PORT")

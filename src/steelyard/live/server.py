@@ -10,10 +10,11 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from steelyard.config import BrokerConfig, NameserverConfig, check
-from steelyard.errors import ConfigError, SteelyardError, StorageError
+from steelyard.config import BrokerConfig, KafkaConfig, NameserverConfig, check
+from steelyard.errors import SteelyardError, StorageError
 from steelyard.live.driver import Driver
-from steelyard.live.listening import advertised, bind
+from steelyard.live.listening import advertised, bind, check_address
+from steelyard.nodes.seam import KAFKA
 
 STOP_SECONDS = 10.0
 """How long a clean stop may take before the process ends all the same."""
@@ -27,6 +28,8 @@ class Server:
 
     address: str
     driver: Driver
+    kafka: str = ""
+    """Where its Kafka door is; empty for none."""
     stop_call: object = None
     """Asked of the node at a clean stop, when it has something to do then."""
     after: Callable[[], None] = lambda: None
@@ -71,9 +74,12 @@ async def serve_broker(
     port: int = 10911,
     advertise: str | None = None,
     config: BrokerConfig | None = None,
+    kafka_port: int | None = None,
+    kafka_advertise: str | None = None,
 ) -> Server:
-    """Start a broker on the directory `data`; `config.address` is replaced by where it listens.
+    """Start a broker on the directory `data`; the addresses in `config` are replaced by where it listens.
 
+    `kafka_port`: of the Kafka door, 0 for a free one, None for no such door.
     Raises ConfigError when it cannot listen, StorageError when the directory cannot be used.
     """
     import random
@@ -84,20 +90,25 @@ async def serve_broker(
 
     config = config or BrokerConfig()
     check(config)
+    for told, option in ((advertise, "--advertise"), (kafka_advertise, "--kafka-advertise")):
+        if told:
+            check_address(told, option)
     disk = LiveDisk(data)
+    listeners: list[socket.socket] = []
     try:
-        listener = bind(host, port)
-    except ConfigError:
-        disk.close()
-        raise
-    try:
+        listeners = [bind(host, each) for each in (port, kafka_port) if each is not None]
+        listener = listeners[0]
         address = advertise or advertised(host, listener)
+        kafka = "" if kafka_port is None else kafka_advertise or advertised(host, listeners[1])
+        settings = replace(config.kafka or KafkaConfig(), address=kafka) if kafka else None
         store = Store(disk, config.store)
         recovery = store.open(time.time_ns() // 1_000_000)
-        node = BrokerNode(replace(config, address=address), store, random.Random(os.urandom(16)))
+        config = replace(config, address=address, kafka=settings)
+        node = BrokerNode(config, store, random.Random(os.urandom(16)))
         driver = Driver(node, name=config.name, prepare_flush=lambda: store.take_dirty().sync)
     except (OSError, SteelyardError) as error:
-        listener.close()
+        for listener in listeners:
+            listener.close()
         disk.close()
         if isinstance(error, OSError) and not isinstance(error, SteelyardError):
             raise StorageError(f"data directory {data}: {error.strerror or error}") from None
@@ -105,7 +116,9 @@ async def serve_broker(
     _log.info("%s: %s", config.name, recovery)
     driver.start()
     await driver.listen(listener)
-    return Server(address, driver, Stop(), disk.close)
+    if kafka:
+        await driver.listen(listeners[1], KAFKA)
+    return Server(address, driver, kafka, Stop(), disk.close)
 
 
 async def registered(name: str, address: str, nameservers: tuple[str, ...]) -> None:

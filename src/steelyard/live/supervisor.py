@@ -45,6 +45,8 @@ class Layout:
     nameserver_port: int = 9876
     broker_port: int = 10911
     """Of the first broker; the others follow in steps. 0: a free one for each."""
+    kafka_port: int | None = None
+    """Of the first broker's Kafka door; the others follow one by one. 0: a free one for each; None: no such doors."""
     options: tuple[str, ...] = ()
     """Further options for each `steelyard broker`."""
 
@@ -63,9 +65,9 @@ def broker_name(position: int) -> str:
     return f"broker-{chr(ord('a') + position)}"
 
 
-def report_line(*, address: str = "", error: str = "") -> str:
+def report_line(*, address: str = "", kafka: str = "", error: str = "") -> str:
     """What a broker process says to its supervisor."""
-    return json.dumps({"address": address, "error": error})
+    return json.dumps({"address": address, "kafka": kafka, "error": error})
 
 
 class Supervisor:
@@ -80,6 +82,9 @@ class Supervisor:
         last_port = layout.broker_port + PORT_STEP * (layout.brokers - 1)
         if not 0 <= layout.broker_port <= last_port <= 65_535:
             raise ConfigError(f"broker port {layout.broker_port} leaves no room up to 65535")
+        kafka_port = layout.kafka_port
+        if kafka_port is not None and not 0 <= kafka_port <= 65_536 - layout.brokers:
+            raise ConfigError(f"Kafka port {kafka_port} leaves no room up to 65535")
         self._layout = layout
         self._children: list[Child] = []
         self._stopping = False
@@ -112,7 +117,11 @@ class Supervisor:
         for child in self._children:
             child.watch = asyncio.create_task(self._watch(child))
         names = [child.name for child in self._children]
-        return {"nameserver": self._address, "brokers": dict(zip(names, addresses, strict=True))}
+        brokers = dict(zip(names, [address for address, _ in addresses], strict=True))
+        ready: dict[str, object] = {"nameserver": self._address, "brokers": brokers}
+        if self._layout.kafka_port is not None:
+            ready["kafka"] = ",".join([kafka for _, kafka in addresses])
+        return ready
 
     async def wait(self) -> int:
         """Serve until a signal comes, then stop everything; the exit code."""
@@ -142,6 +151,9 @@ class Supervisor:
         command = [sys.executable, "-m", "steelyard", "broker", "--supervised"]
         command += ["--name", name, "--data", os.path.join(layout.data, name)]
         command += ["--host", layout.host, "--port", str(port), "--nameserver", nameserver]
+        if layout.kafka_port is not None:
+            kafka_port = layout.kafka_port + position if layout.kafka_port else 0
+            command += ["--kafka-port", str(kafka_port), "--node-id", str(position + 1)]
         process = subprocess.Popen(
             [*command, *layout.options],
             stdin=subprocess.PIPE,
@@ -150,8 +162,8 @@ class Supervisor:
         )
         return Child(name, process)
 
-    async def _ready(self, child: Child) -> str:
-        """The address that the broker says it has."""
+    async def _ready(self, child: Child) -> tuple[str, str]:
+        """The address that the broker says it has, and that of its Kafka door."""
         import asyncio
 
         assert child.process.stdout is not None
@@ -169,7 +181,7 @@ class Supervisor:
         report = json.loads(line)
         if report["error"]:
             raise ConfigError(f"{child.name}: {report['error']}")
-        return str(report["address"])
+        return report["address"], report["kafka"]
 
     async def _watch(self, child: Child) -> None:
         """Say so when a broker dies on its own."""

@@ -33,6 +33,10 @@ Link = int
 Address = str
 """`host:port`."""
 
+REMOTING = "remoting"
+KAFKA = "kafka"
+"""Dialects that a link may speak; a listening port speaks one."""
+
 
 Verdict = ConsumeStatus | ConsumeOrderlyStatus | TransactionState | str | None
 """What the application says of what it was handed; None where there is nothing to decide, a text where it was
@@ -47,6 +51,7 @@ class Opened(Fact, frozen=True):
     link: Link
     address: Address
     dialed: bool = False
+    dialect: str = REMOTING
 
 
 class Refused(Fact, frozen=True):
@@ -97,6 +102,7 @@ class Order(msgspec.Struct, frozen=True, gc=False):
 
 class Dial(Order, frozen=True):
     address: Address
+    dialect: str = REMOTING
 
 
 class Send(Order, frozen=True):

@@ -10,32 +10,37 @@ from random import Random
 from steelyard.config import (
     BrokerConfig,
     ConsumerConfig,
+    KafkaConfig,
+    KafkaConsumerConfig,
     NameserverConfig,
     ProducerConfig,
     StoreConfig,
 )
 from steelyard.errors import DiskFullError
-from steelyard.nodes.admin import AdminNode, Invoke
+from steelyard.nodes.admin import AdminNode
 from steelyard.nodes.broker.node import BrokerNode
+from steelyard.nodes.consumer.contract import Stop as StopMember
 from steelyard.nodes.consumer.node import ConsumerNode
+from steelyard.nodes.kafka_consumer.node import KafkaConsumerNode
 from steelyard.nodes.nameserver import NameserverNode
 from steelyard.nodes.producer import ProducerNode
-from steelyard.nodes.seam import Address, Link, Node
+from steelyard.nodes.seam import KAFKA, Address, Link, Node
 from steelyard.sim.checkers import Witness, number_of
 from steelyard.sim.clock import Clock
 from steelyard.sim.disk import Mount, SimDisk
+from steelyard.sim.kafka_application import KafkaApplication, member_config
+from steelyard.sim.kafka_witness import KafkaWitness
 from steelyard.sim.network import TcpNetwork
 from steelyard.sim.order import Notary, Order
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.threads import Threaded
+from steelyard.sim.topics import Topics
 from steelyard.sim.transactions import Decisions
 from steelyard.sim.workload import Listener, Publisher, commit_in, start_asked_in, topic_name
 from steelyard.sim.world import Host, Process, World
 from steelyard.store.disk import Disk
 from steelyard.store.store import Store
 from steelyard.types import ConsumeFrom, MessageQueue, Subscription
-from steelyard.wire.remoting import headers
-from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command, Serialize
 from steelyard.wire.remoting.ids import UniqueIds
 from steelyard.wire.remoting.message import decode_records
@@ -43,6 +48,7 @@ from steelyard.wire.remoting.message import decode_records
 GROUP = "group"
 NAMESERVER_PORT = 9876
 BROKER_PORT = 10911
+KAFKA_PORT = 9092
 RETRY_RECOVERY_MS = 5_000
 """A broker that could not start (disk full) is started again after this."""
 
@@ -55,6 +61,9 @@ class Parts:
     broker: Callable[[BrokerConfig, Store, Random], Node] = BrokerNode
     producer: Callable[[ProducerConfig, UniqueIds, Random], Node] = ProducerNode
     consumer: Callable[[ConsumerConfig, Random], Node] = ConsumerNode
+    kafka_consumer: Callable[[KafkaConsumerConfig, Random], Node] = lambda config, rng: (
+        KafkaConsumerNode(config, rng, hooks=True)
+    )
     disk: Callable[[Mount], Disk] = lambda mount: mount
 
 
@@ -91,10 +100,12 @@ class Cluster:
         ]
         self.producers = [self._seat(f"producer-{n}", 101 + n) for n in range(scenario.producers)]
         self.members: list[Seat] = []
+        self.kafka_members: list[Seat] = []
+        self.kafka_witness = KafkaWitness(witness, planned=scenario.duplicates_max == 0)
+        self._applications: dict[str, KafkaApplication] = {}
         self.topics = [topic_name(number) for number in range(scenario.topics)]
         self._listeners: dict[str, Listener] = {}
-        self._queues = scenario.queues
-        """Of each topic on each broker, now."""
+        self._topics: Topics | None = None
         self.admin = self._seat("admin", 250)
         self.decisions = Decisions(world, witness)
         self._publishers = {
@@ -128,7 +139,13 @@ class Cluster:
     @property
     def seats(self) -> list[Seat]:
         """Everything that faults may hit."""
-        return [*self.nameservers, *self.brokers, *self.producers, *self.members]
+        return [
+            *self.nameservers,
+            *self.brokers,
+            *self.producers,
+            *self.members,
+            *self.kafka_members,
+        ]
 
     def start(self, seat: Seat, *, kill_in_write: int = 0) -> None:
         """Start what belongs on the seat, unless it runs. A broker may be killed in one of its first writes."""
@@ -142,6 +159,8 @@ class Cluster:
             self._start_producer(seat)
         elif seat in self.members:
             self._start_member(seat)
+        elif seat in self.kafka_members:
+            self._start_kafka_member(seat)
         else:
             self._run(seat, 0, lambda now: AdminNode())
 
@@ -151,6 +170,7 @@ class Cluster:
         port: int,
         build: Callable[[int], Node],
         take_dirty: Callable[[], Callable[[], None]] | None = None,
+        kafka: KafkaConfig | None = None,
     ) -> None:
         process = Process(
             self.world, self.network, seat.host, seat.name, port=port, take_dirty=take_dirty
@@ -160,6 +180,8 @@ class Cluster:
         seat.identity += 1
         if port:
             self.network.listen(process)
+        if kafka is not None:
+            self.network.listen(process, kafka.address, KAFKA)
         process.start(build)
 
     def _start_broker(self, seat: Seat, kill_in_write: int) -> None:
@@ -178,6 +200,7 @@ class Cluster:
             store=StoreConfig(
                 segment_bytes=scenario.segment_bytes, index_flush_rows=scenario.index_flush_rows
             ),
+            kafka=self._kafka_door(seat),
         )
         rng = self.world.rng(f"{seat.name} {seat.runs}")
 
@@ -196,11 +219,18 @@ class Cluster:
             return Threaded(broker, scenario.thread_ms_max, pool_rng)
 
         try:
-            self._run(seat, BROKER_PORT, build, take_dirty)
+            self._run(seat, BROKER_PORT, build, take_dirty, config.kafka)
             self._compare_logs(seat)
         except DiskFullError as error:
             seat.process.die(f"could not start: {error}")
             self.world.after(RETRY_RECOVERY_MS, lambda: self.start(seat))
+
+    def _kafka_door(self, seat: Seat) -> KafkaConfig | None:
+        if not self.scenario.kafka_members:
+            return None
+        return KafkaConfig(
+            address=f"{seat.host.ip}:{KAFKA_PORT}", node_id=1 + self.brokers.index(seat)
+        )
 
     def _compare_logs(self, seat: Seat) -> None:
         """What was seen of the broker's logs before must still be there."""
@@ -263,18 +293,54 @@ class Cluster:
             self.order.joined(who, config.client_id, lambda: process.alive)
             process.on_send = partial(self._watch_order, self.order, who)
 
-    def _watch_commits(self, process: Process, link: Link, command: Command) -> None:
-        commit = commit_in(command)
+    def add_kafka_member(self) -> None:
+        """A new member of the Kafka group joins, on a machine of its own."""
+        number = len(self.kafka_members)
+        seat = self._seat(f"kafka-{number}", 201 + number)
+        self.kafka_members.append(seat)
+        self._start_kafka_member(seat)
+
+    def _start_kafka_member(self, seat: Seat) -> None:
+        self._run_kafka_consumer(seat)
+        self._applications[seat.name] = KafkaApplication(
+            self.scenario, self.kafka_witness, seat.process, seat.runs, tuple(self.topics)
+        )
+
+    def start_auditor(self) -> Process:
+        """A consumer that asks for the Kafka group's offsets, and is no member of it."""
+        seat = self._seat("auditor", 251)
+        self._run_kafka_consumer(seat)
+        return seat.process
+
+    def _run_kafka_consumer(self, seat: Seat) -> None:
+        bootstrap = tuple(f"{broker.host.ip}:{KAFKA_PORT}" for broker in self.brokers)
+        config = member_config(self.scenario, seat.name, bootstrap)
+        rng = self.world.rng(f"{seat.name} {seat.runs}")
+        self._run(seat, 0, lambda now: self._parts.kafka_consumer(config, rng))
+
+    def application(self, seat: Seat) -> KafkaApplication:
+        """Of a Kafka member's latest run."""
+        return self._applications[seat.name]
+
+    def stop_member(self, seat: Seat, then: Callable[[object], None]) -> None:
+        """Ask a member of either group to leave in order; `then` gets the answer."""
+        if seat in self.kafka_members:
+            self.application(seat).leave(then)
+        else:
+            seat.process.ask(StopMember(), then)
+
+    def _watch_commits(self, process: Process, link: Link, message: object) -> None:
+        commit = commit_in(message) if isinstance(message, Command) else None
         if commit is not None:
             topic, queue_id, offset = commit
             for queue in self._queue_behind(link, topic, queue_id):
                 self.witness.committed(queue, offset, process.name)
 
     def _watch_order(
-        self, order: Order, who: str, process: Process, link: Link, command: Command
+        self, order: Order, who: str, process: Process, link: Link, message: object
     ) -> None:
-        self._watch_commits(process, link, command)
-        start = start_asked_in(command)
+        self._watch_commits(process, link, message)
+        start = start_asked_in(message) if isinstance(message, Command) else None
         if start is not None:
             for queue in self._queue_behind(link, *start):
                 order.acquired(queue, who)
@@ -288,36 +354,17 @@ class Cluster:
     # -- topics ------------------------------------------------------------------------------------
 
     def create_topics(self) -> None:
-        """Let the administrator create every topic on every broker; repeated until it is done."""
-        for seat in self.brokers:
-            for topic in self.topics:
-                self._create_topic(seat, topic)
+        """Let the administrator create every topic on every broker."""
+        addresses = [f"{seat.host.ip}:{BROKER_PORT}" for seat in self.brokers]
+        queues = self.scenario.queues
+        self._topics = Topics(self.world, self.admin.process, self.topics, addresses, queues)
+        self._topics.create()
 
     def grow_topics(self, queues: int) -> bool:
-        """So many more queues of every topic on every broker."""
-        if not self.scenario.create_topics:
-            return False
-        self._queues += queues
-        self.create_topics()
-        return True
-
-    def _create_topic(self, seat: Seat, topic: str) -> None:
-        header = headers.CreateTopicRequestHeader(
-            topic=topic,
-            default_topic="TBW102",
-            read_queue_nums=self._queues,
-            write_queue_nums=self._queues,
-            perm=6,
-            topic_filter_type="SINGLE_TAG",
-        )
-        command = Command(RequestCode.UPDATE_AND_CREATE_TOPIC, ext=headers.write(header))
-
-        def replied(result: object) -> None:
-            if not isinstance(result, Command) or result.code != ResponseCode.SUCCESS:
-                self.world.after(1_000, lambda: self._create_topic(seat, topic))
-
-        address = f"{seat.host.ip}:{BROKER_PORT}"
-        self.admin.process.ask(Invoke(address, command, 2_000), replied)
+        """So many more queues of every topic on every broker; False where nobody administers them."""
+        if self._topics is not None:
+            self._topics.grow(queues)
+        return self._topics is not None
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -325,9 +372,12 @@ class Cluster:
         return self._publishers[seat.name]
 
     def busy_members(self) -> list[str]:
-        """Members whose listener is at work."""
-        alive = [seat.name for seat in self.members if seat.process.alive]
-        return [name for name in alive if self._listeners[name].busy]
+        """Members whose listener or application is at work."""
+        members = [seat.name for seat in self.members if seat.process.alive]
+        kafka = [seat for seat in self.kafka_members if seat.process.alive]
+        return [name for name in members if self._listeners[name].busy] + [
+            seat.name for seat in kafka if self.application(seat).busy
+        ]
 
     def broker_log_end(self, queue: MessageQueue) -> int | None:
         """One past the last offset of the queue's log; None while its broker is down."""

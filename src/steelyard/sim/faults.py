@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from steelyard.nodes.broker.node import Stop as StopBroker
-from steelyard.nodes.consumer.contract import Stop as StopMember
 from steelyard.sim.clock import EPOCH
 from steelyard.sim.cluster import Cluster, Seat
 from steelyard.sim.network import Partition
@@ -50,6 +49,7 @@ class Fates:
             "drop_oneway": self._drop_oneway,
             "slow": self._slow,
             "disk_full": self._disk_full,
+            "freeze": self._freeze,
         }
         for fault in scenario.faults:
             self._world.at(EPOCH + fault.at_ms, partial(self._happen, fault))
@@ -102,13 +102,20 @@ class Fates:
         if seat is None:
             return False
         self._stop(
-            seat, StopBroker(), lambda: self._later(fault, lambda: self._cluster.start(seat))
+            seat,
+            lambda then: seat.process.ask(StopBroker(), then),
+            lambda: self._later(fault, lambda: self._cluster.start(seat)),
         )
         self.healed_at = max(self.healed_at, self._world.now + STOP_MS_MAX + fault.for_ms)
         return True
 
-    def _stop(self, seat: Seat, call: object, then: Callable[[], None]) -> None:
-        """Ask the node to stop; it is gone once it answered, or after STOP_MS_MAX."""
+    def _stop(
+        self,
+        seat: Seat,
+        ask: Callable[[Callable[[object], None]], None],
+        then: Callable[[], None],
+    ) -> None:
+        """`ask` the node to stop; it is gone once it answered, or after STOP_MS_MAX."""
         process = seat.process
         ended = False
 
@@ -119,7 +126,7 @@ class Fates:
                 process.die(reason)
                 then()
 
-        process.ask(call, lambda result: end("stopped"))
+        ask(lambda result: end("stopped"))
         self._world.after(STOP_MS_MAX, lambda: end("did not stop in time"))
 
     def _power_broker(self, fault: Fault) -> bool:
@@ -164,8 +171,13 @@ class Fates:
 
     # -- members -----------------------------------------------------------------------------------
 
+    @property
+    def _members(self) -> list[Seat]:
+        """Of both groups."""
+        return [*self._cluster.members, *self._cluster.kafka_members]
+
     def _kill_member(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._cluster.members)
+        seat = self._target(fault, self._members)
         if seat is None or not self._may_go(fault, seat):
             return False
         seat.process.die("killed")
@@ -173,7 +185,7 @@ class Fates:
         return True
 
     def _lose_member(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._cluster.members)
+        seat = self._target(fault, self._members)
         if seat is None or not self._may_go(fault, seat):
             return False
         self._power_off(seat)
@@ -189,21 +201,33 @@ class Fates:
         self._later(fault, lambda: self._power_on(seat))
 
     def _leave(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._cluster.members)
+        seat = self._target(fault, self._members)
         if seat is None or not self._may_go(fault, seat):
             return False
         seat.wanted = False
-        self._stop(seat, StopMember(), lambda: None)
+        self._stop(seat, partial(self._cluster.stop_member, seat), lambda: None)
         self.healed_at = max(self.healed_at, self._world.now + STOP_MS_MAX)
         return True
 
     def _may_go(self, fault: Fault, seat: Seat) -> bool:
-        """One wanted member must be left in the end, and nobody leaves twice."""
-        stays = [s for s in self._cluster.members if s.wanted and s is not seat]
+        """One wanted member of its group must be left in the end, and nobody leaves twice."""
+        cluster = self._cluster
+        group = cluster.members if seat in cluster.members else cluster.kafka_members
+        stays = [s for s in group if s.wanted and s is not seat]
         return seat.wanted and (bool(stays) or (fault.kind != "leave" and fault.for_ms > 0))
 
     def _join(self, fault: Fault) -> bool:
-        self._cluster.add_member()
+        if fault.target == "kafka":
+            self._cluster.add_kafka_member()
+        else:
+            self._cluster.add_member()
+        return True
+
+    def _freeze(self, fault: Fault) -> bool:
+        seat = self._target(fault, self._cluster.kafka_members)
+        if seat is None:
+            return False
+        self._cluster.application(seat).freeze(fault.for_ms)
         return True
 
     def _grow_topics(self, fault: Fault) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from steelyard.errors import ProtocolError
@@ -10,10 +10,12 @@ from steelyard.groups import ledger
 from steelyard.groups.ledger import LEDGER_TOPIC, Record
 from steelyard.nodes.admin import Invoke
 from steelyard.nodes.broker.node import Stop as StopBroker
-from steelyard.nodes.consumer.contract import ConsumerState, Describe, Stop
+from steelyard.nodes.consumer.contract import ConsumerState, Describe
+from steelyard.nodes.kafka_consumer import contract as kafka
 from steelyard.nodes.producer import Stop as StopProducer
 from steelyard.sim.checkers import RETRY_PREFIX, Witness, number_of, one_owner_each, uneven
 from steelyard.sim.cluster import BROKER_PORT, GROUP, Cluster, Seat
+from steelyard.sim.kafka_judge import not_as_assigned, not_one_group, not_shared_out
 from steelyard.sim.world import Violation
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
@@ -39,7 +41,10 @@ class Judge:
         self._world = cluster.world
         self._witness = witness
         self._topics = cluster.topics
+        self._kafka = cluster.kafka_witness
         self._replies: dict[str, object] = {}
+        self._partitions: dict[str, int] = {}
+        """How many readable queues each topic had when last asked for."""
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -58,10 +63,14 @@ class Judge:
         if busy:
             return f"the listener of {busy[0]} is at work"
         return (
-            self._ownership() or self._unfinished()
+            self._ownership() or self._kafka_group() or self._unfinished()
         )  # while members answered, a delayed message may have come
 
     def _unfinished(self) -> str | None:
+        if self._cluster.kafka_members:
+            unfinished = self._kafka.unfinished()
+            if unfinished is not None:
+                return unfinished
         for queue, end in self._logs():
             offset = self._witness.unfinished(queue, end)
             if offset is not None:
@@ -105,7 +114,35 @@ class Judge:
                 complaint = one_owner_each(queues, held)
                 if complaint is not None:
                     return complaint
+                self._partitions[topic] = len(queues)
         return uneven(self._topics, held) if self._cluster.scenario.strategy == "EVEN" else None
+
+    def _kafka_group(self) -> str | None:
+        """Whether the Kafka group is stable, and has shared out every readable queue as its assignor does."""
+        seats = [seat for seat in self._cluster.kafka_members if seat.process.alive]
+        if not seats:
+            return None
+        self._replies.clear()
+        for seat in seats:
+            note = partial(self._replies.__setitem__, seat.name)
+            seat.process.ask(kafka.Describe(), note)
+            note = partial(self._replies.__setitem__, f"{seat.name} assignment")
+            seat.process.ask(kafka.Assignment(), note)
+        self._world.run(self._world.now + 1)
+        states = {seat.name: self._replies.get(seat.name) for seat in seats}
+        complaint = not_one_group(states)
+        if complaint is not None:
+            return complaint
+        held = {}
+        for name, state in states.items():
+            share = self._replies.get(f"{name} assignment")
+            assert isinstance(state, kafka.MemberState)
+            assert isinstance(share, tuple)
+            held[state.member_id] = share
+        partitions = {topic: self._partitions[topic] for topic in self._topics}
+        return not_shared_out(partitions, held) or not_as_assigned(
+            self._cluster.scenario.kafka_assignor, partitions, held
+        )
 
     def _invoke(self, address: str, command: Command, key: str) -> None:
         invoke = Invoke(address, command, ASK_MS - 500)
@@ -144,7 +181,7 @@ class Judge:
 
     def read_logs(self) -> None:
         """Every log is dense, and every acknowledged message is where it was acknowledged."""
-        found: set[tuple[MessageQueue, int]] = set()
+        found: dict[tuple[MessageQueue, int], int] = {}
         for seat in self._cluster.brokers:
             assert seat.store is not None
             for topic in [*self._topics, RETRY_PREFIX + GROUP]:
@@ -161,13 +198,14 @@ class Judge:
                             self._witness.read_in_log(queue, expected, number)
                             if number in self._witness.promised and topic in self._topics:
                                 self._published(view, queue)
-                            found.add((queue, expected))
+                            found[queue, expected] = number
                             expected += 1
                         if read.next_offset != expected:
                             raise Violation(f"{queue}: next {read.next_offset} after {expected}")
         for number, position in self._witness.acknowledged.items():
             if position not in found:
                 raise Violation(f"acknowledged message {number} is not in its log: {position}")
+        self._kafka.compare(found)
 
     def _published(self, view: MessageView, queue: MessageQueue) -> None:
         """A half message is published once. After a power cut its address may have been another's before."""
@@ -176,26 +214,51 @@ class Judge:
             self._witness.published(queue, view.queue_offset, half_address)
 
     def stop_members(self) -> None:
-        """Stop the group cleanly; then every queue's committed offset must be where the group was."""
+        """Stop the groups cleanly; then every queue's committed offset must be where the group was."""
         ends = [(queue, end) for queue, end in self._logs() if end]
-        self._stop(self._cluster.members, Stop())
+        cluster = self._cluster
+        members = [*cluster.members, *cluster.kafka_members]
+        self._stop(members, cluster.stop_member)
         self._world.run(self._world.now + 1_000)
         for queue, end in ends:
             self._check_committed(queue, end, self._committed(queue))
+        if cluster.kafka_members:
+            self._check_kafka_committed()
+
+    def _check_kafka_committed(self) -> None:
+        """All members have left in order: what they finished is committed."""
+        floors = {part: floor.offset for part, floor in self._kafka.floors.items() if floor.offset}
+        auditor = self._cluster.start_auditor()
+        self._replies.clear()
+        note = partial(self._replies.__setitem__, "committed")
+        auditor.ask(kafka.Committed(tuple(sorted(floors))), note)
+        deadline = self._world.now + STOP_MS
+        while not self._replies and self._world.now < deadline:
+            self._world.run(self._world.now + 20)
+        told = self._replies.get("committed")
+        if not isinstance(told, dict):
+            raise Violation(f"no committed offsets of the Kafka group: {told!r}")
+        committed = {partition: found.offset for partition, found in told.items()}
+        if committed != floors:
+            raise Violation(f"the Kafka group left at {floors}, committed is {committed}")
 
     def restart_brokers(self) -> None:
         """Stop producers and brokers cleanly and start the brokers again: nothing is lost on the way."""
-        self._stop(self._cluster.producers, StopProducer())
-        self._stop(self._cluster.brokers, StopBroker())
+        self._stop(
+            self._cluster.producers, lambda seat, then: seat.process.ask(StopProducer(), then)
+        )
+        self._stop(self._cluster.brokers, lambda seat, then: seat.process.ask(StopBroker(), then))
         for seat in self._cluster.brokers:
             self._cluster.start(seat)
 
-    def _stop(self, seats: Sequence[Seat], call: object) -> None:
+    def _stop(
+        self, seats: Sequence[Seat], ask: Callable[[Seat, Callable[[object], None]], None]
+    ) -> None:
         """Ask for a clean stop and wait for it."""
         seats = [seat for seat in seats if seat.process.alive]
         self._replies.clear()
         for seat in seats:
-            seat.process.ask(call, partial(self._replies.__setitem__, seat.name))
+            ask(seat, partial(self._replies.__setitem__, seat.name))
         deadline = self._world.now + STOP_MS
         while len(self._replies) < len(seats) and self._world.now < deadline:
             self._world.run(self._world.now + 100)

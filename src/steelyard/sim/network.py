@@ -1,7 +1,8 @@
 """TCP as nodes meet it: connections between processes, with delay, stalls, breaks and half-open ends.
 
 - Bytes of one connection arrive in order; different connections overtake each other freely. Frames are
-  encoded and decoded for real, and arrive cut into pieces now and then.
+  encoded and decoded for real, in the dialect of the address that was dialed, and arrive cut into pieces now
+  and then.
 - Across a partition nothing passes: bytes stall, dials time out. An end that has stalled bytes gives up
   after a while and is told `Closed`; the other end knows nothing (half-open) until it sends and is reset.
 - A broken connection loses what was under way, a suffix in each direction; the ends learn it at
@@ -19,9 +20,9 @@ from functools import partial
 
 import msgspec
 
-from steelyard.nodes.seam import Address, Closed, Link, Opened, Received, Refused
+from steelyard.nodes.seam import REMOTING, Address, Closed, Link, Opened, Received, Refused
+from steelyard.sim.dialects import DIALECTS, Decoding, Dialect
 from steelyard.sim.world import Host, Process, World
-from steelyard.wire.remoting import frame
 from steelyard.wire.remoting.command import Command, Serialize, is_oneway
 
 CONNECT_TIMEOUT_MS = 3_000
@@ -66,7 +67,8 @@ class _End:
     remote: Address
     """The other end's address as this end sees it."""
     serialize: Serialize
-    decoder: frame.Decoder = field(default_factory=frame.Decoder)
+    dialect: Dialect
+    decoder: Decoding
     peer: _End | None = None
     """None once the connection is broken: what is under way is lost."""
     is_open: bool = True
@@ -89,13 +91,13 @@ class TcpNetwork:
         self._world = world
         self._weather = weather
         self._rng = world.rng("network")
-        self._listeners: dict[Address, Process] = {}
+        self._listeners: dict[Address, tuple[Process, Dialect]] = {}
         self._ends: dict[Link, _End] = {}
         self._ports: dict[str, int] = {}
         self._partitions: list[Partition] = []
         self._hosts: dict[str, Host] = {}
         self.serialize: dict[str, Serialize] = {}
-        """The header dialect of a process by name; JSON for others."""
+        """The header encoding of a process by name; JSON for others."""
         self.slow_ms = 0
         """Added to every delay, at random up to so much."""
         self.oneway_dropped_of_100 = 0
@@ -148,29 +150,34 @@ class TcpNetwork:
     def attach(self, host: Host) -> None:
         self._hosts[host.ip] = host
 
-    def listen(self, process: Process) -> None:
-        self._listeners[process.address] = process
+    def listen(self, process: Process, address: Address = "", dialect: str = REMOTING) -> None:
+        """The process takes connections in: at its own address, or at another one of its machine."""
+        self._listeners[address or process.address] = process, DIALECTS[dialect]
 
-    def dial(self, process: Process, address: Address) -> None:
-        self._world.after(self._delay(), lambda: self._knock(process, address))
+    def dial(self, process: Process, address: Address, dialect: str) -> None:
+        self._world.after(self._delay(), lambda: self._knock(process, address, DIALECTS[dialect]))
 
-    def send(self, process: Process, link: Link, commands: list[Command]) -> None:
+    def send(self, process: Process, link: Link, messages: list[object]) -> None:
         end = self._ends.get(link)
         if end is None or not end.is_open:
             return
         assert end.process is process, f"{process.name} sends on a link of {end.process.name}"
         parts = []
-        for command in commands:
-            data = frame.encode(command, end.serialize)
-            self._world.trace.frame(self._world.now, process.name, ">", link, command, data)
+        for message in messages:
+            data = end.dialect.encode(message, end.serialize)
+            self._world.trace.frame(self._world.now, process.name, ">", link, message, data)
             self.frames += 1
-            if is_oneway(command) and self._rng.randrange(100) < self.oneway_dropped_of_100:
-                self.dropped += 1
+            if isinstance(message, Command) and is_oneway(message) and self._drops_oneway():
                 continue
             parts.append(data)
         end.active_at = self._world.now
         if parts:
             self._ship(end, b"".join(parts))
+
+    def _drops_oneway(self) -> bool:
+        drops = self._rng.randrange(100) < self.oneway_dropped_of_100
+        self.dropped += drops
+        return drops
 
     def remote(self, link: Link) -> Address:
         """The address at the other end of a link."""
@@ -185,8 +192,9 @@ class TcpNetwork:
 
     def died(self, process: Process, *, silently: bool) -> None:
         """The kernel closes what the process had open, or the machine does nothing any more."""
-        if self._listeners.get(process.address) is process:
-            del self._listeners[process.address]
+        mine = [address for address, (owner, _) in self._listeners.items() if owner is process]
+        for address in mine:
+            del self._listeners[address]
         for end in list(self._ends.values()):
             if end.process is process and end.is_open:
                 end.is_open = False
@@ -195,10 +203,10 @@ class TcpNetwork:
 
     # -- connecting ----------------------------------------------------------------------------------
 
-    def _knock(self, process: Process, address: Address) -> None:
+    def _knock(self, process: Process, address: Address, dialect: Dialect) -> None:
         if not process.alive:
             return
-        listener = self._listeners.get(address)
+        listener, spoken = self._listeners.get(address, (None, dialect))
         host = self._hosts.get(address.rpartition(":")[0])
         if host is not None and not (
             self.passes(process.host, host) and self.passes(host, process.host)
@@ -207,38 +215,40 @@ class TcpNetwork:
         elif listener is None:
             self._refuse(process, address, "connection refused", self._delay())
         else:
-            self._join(process, address, listener)
+            assert dialect is spoken, f"{process.name} speaks {dialect.name} to {address}"
+            self._join(process, address, listener, dialect)
 
     def _refuse(self, process: Process, address: Address, reason: str, delay_ms: int) -> None:
         self._world.after(delay_ms, lambda: process.deliver(Refused(address, reason)))
 
-    def _join(self, process: Process, address: Address, listener: Process) -> None:
+    def _join(
+        self, process: Process, address: Address, listener: Process, dialect: Dialect
+    ) -> None:
         port = self._ports.get(process.host.ip, 40_000)
         self._ports[process.host.ip] = port + 1
         near_address = f"{process.host.ip}:{port}"
-        dialect = self.serialize.get
-        near = _End(
-            self._world.next_link(), process, address, dialect(process.name, Serialize.JSON)
-        )
-        far = _End(
-            self._world.next_link(), listener, near_address, dialect(listener.name, Serialize.JSON)
-        )
+        near = self._end(process, address, dialect, dialect.dialing())
+        far = self._end(listener, near_address, dialect, dialect.accepting())
         near.peer, far.peer = far, near
         near.was_told = False
         near.active_at = far.active_at = self._world.now
         self._ends[near.link] = near
         self._ends[far.link] = far
-        listener.deliver(Opened(far.link, near_address))
+        listener.deliver(Opened(far.link, near_address, dialect=dialect.name))
         far.arrives_at = self._world.now + self._delay()
 
         def opened() -> None:
             if near.is_open:
                 near.was_told = True
-                process.deliver(Opened(near.link, address, dialed=True))
+                process.deliver(Opened(near.link, address, dialed=True, dialect=dialect.name))
 
         self._world.at(far.arrives_at, opened)
         for end in (near, far):
             self._watch_idle(end)
+
+    def _end(self, process: Process, remote: Address, dialect: Dialect, decoder: Decoding) -> _End:
+        serialize = self.serialize.get(process.name, Serialize.JSON)
+        return _End(self._world.next_link(), process, remote, serialize, dialect, decoder)
 
     def _watch_idle(self, end: _End) -> None:
         def look() -> None:
@@ -300,13 +310,13 @@ class TcpNetwork:
             self._shut(peer, "closed by peer")
         else:
             peer.active_at = self._world.now
-            for command in peer.decoder.feed(data):
+            for message in peer.decoder.feed(data):
                 if not peer.is_open:
                     break
                 self._world.trace.frame(
-                    self._world.now, peer.process.name, "<", peer.link, command, b""
+                    self._world.now, peer.process.name, "<", peer.link, message, b""
                 )
-                peer.process.deliver(Received(peer.link, command))
+                peer.process.deliver(Received(peer.link, message))
 
     def _stall(self, end: _End) -> None:
         end.stalled += 1

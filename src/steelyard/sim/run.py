@@ -22,6 +22,10 @@ from steelyard.sim.world import Violation, World
 START_MS_MAX = 3_000
 """Brokers, producers and members start within this time."""
 
+FOUNDED_MS = 2_000
+"""With Kafka doors the brokers start before this, topics and groups after it: while brokers meet for the first time two
+may each take themselves for the controller, and number a topic's partitions in ways of their own (docs/LIMITS.md)."""
+
 POLL_MS = 1_000
 CALM_POLLS = 2
 """All must be well so many times in a row."""
@@ -93,6 +97,7 @@ class _Show:
         self._fates.heal()
         self._settle()
         self.judge.read_logs()
+        self._check_duplicates()
         self.judge.stop_members()
         self._check_duplicates()
         self.judge.restart_brokers()
@@ -101,12 +106,17 @@ class _Show:
         cluster, world, rng = self._cluster, self._world, self._rng
         for seat in [*cluster.nameservers, cluster.admin]:
             cluster.start(seat)
-        for seat in [*cluster.brokers, *cluster.producers]:
+        founded_ms = FOUNDED_MS if self._scenario.kafka_members else 0
+        for seat in cluster.brokers:
+            world.after(rng.randrange(founded_ms or START_MS_MAX), partial(cluster.start, seat))
+        for seat in cluster.producers:
             world.after(rng.randrange(START_MS_MAX), partial(cluster.start, seat))
         for _ in range(self._scenario.members):
             world.after(rng.randrange(START_MS_MAX), cluster.add_member)
+        for _ in range(self._scenario.kafka_members):
+            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.add_kafka_member)
         if self._scenario.create_topics:
-            world.after(rng.randrange(START_MS_MAX), cluster.create_topics)
+            world.after(rng.randrange(founded_ms, START_MS_MAX), cluster.create_topics)
 
     def _schedule_messages(self) -> None:
         scenario, rng = self._scenario, self._rng
@@ -143,10 +153,14 @@ class _Show:
         allowed, found = self._scenario.duplicates_max, self._witness.duplicates
         if 0 <= allowed < found:
             raise Violation(f"{found} duplicates, first {self._witness.first_duplicate}")
+        kafka = self._cluster.kafka_witness
+        if 0 <= allowed < kafka.duplicates:
+            raise Violation(f"{kafka.duplicates} Kafka duplicates, first {kafka.first_duplicate}")
 
     def counts(self) -> dict[str, int]:
         """Figures for people, all exact."""
         witness, network = self._witness, self._cluster.network
+        kafka = self._cluster.kafka_witness
         return {
             "messages": len(witness.messages),
             "acknowledged": len(witness.acknowledged),
@@ -157,6 +171,9 @@ class _Show:
             "deliveries": witness.deliveries,
             "duplicates": witness.duplicates,
             "commits": witness.commits,
+            "kafka_deliveries": kafka.deliveries,
+            "kafka_duplicates": kafka.duplicates,
+            "kafka_commits": kafka.commits,
             "slowest_ms": witness.slowest_ms,
             "settled_ms": self._settled_ms,
             "faults": self._fates.happened.total(),

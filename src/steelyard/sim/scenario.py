@@ -19,10 +19,11 @@ FaultKind = Literal[
     "restart_broker",  # clean stop, back for_ms later
     "power_broker",  # the broker's machine loses power for for_ms; only with flush = "sync"
     "kill_nameserver",
-    "kill_member",  # SIGKILL; a new process (new client id, unless count = 1) after for_ms, 0: none
+    "kill_member",  # SIGKILL; a new process (new client id, unless count = 1) after for_ms, 0: none. Members are
+    # those of either group here and below
     "lose_member",  # its machine goes dark without a word; for_ms as above
     "leave",  # clean stop of a member, never to come back
-    "join",  # a new member
+    "join",  # a new member, of the Kafka group where target = "kafka"
     "grow_topics",  # an administrator gives every topic count more queues on each broker
     "stall",  # the target gets no CPU for for_ms
     "partition",  # count hosts (or the target's) are cut off from the others for for_ms
@@ -31,6 +32,7 @@ FaultKind = Literal[
     "drop_oneway",  # count % of the one-way requests vanish for for_ms
     "slow",  # up to count ms more delay for for_ms
     "disk_full",  # the broker's disk takes count bytes more, for for_ms
+    "freeze",  # the application of a Kafka member does not poll for for_ms
 ]
 
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
@@ -106,6 +108,16 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Deliveries that the application answers with RECONSUME_LATER (at most twice a message)."""
     duplicates_max: int = -1
     """Most deliveries of a position after its first; -1: any number. 0 is what planned changes owe."""
+    kafka_members: int = 0
+    """Of a Kafka group that reads the same topics through the brokers' Kafka doors; 0: there are no such doors."""
+    kafka_assignor: str = "range"
+    kafka_static: bool = False
+    """Members with a `group.instance.id`."""
+    kafka_auto_commit: bool = False
+    kafka_session_timeout_ms: int = 10_000
+    kafka_max_poll_interval_ms: int = 20_000
+    kafka_poll_records: int = 10
+    """Of one poll."""
     # what goes wrong, and how long it may take to be right again
     faults: tuple[Fault, ...] = ()
     settle_ms: int = 240_000

@@ -30,6 +30,9 @@ THEMES: dict[str, tuple[FaultKind, ...]] = {
 }
 """Some seeds have many faults of few kinds: what hides behind one seldom shows behind two of the same."""
 
+KAFKA_SHARE = 0.3
+"""Of the seeds have a Kafka group."""
+
 CHECK_EVERY = 4
 """Checking every node after each event takes 40 % of a run; a broken invariant seldom mends itself."""
 
@@ -89,7 +92,46 @@ def draw(seed: int) -> Scenario:
         transactions_of_100=apart.choice((0, 0, 0, 10, 50)),
     )
     until_ms = max(20_000, messages * interval_ms)
-    return replace(scenario, faults=_faults(rng, theme, flush, until_ms))
+    faults = _faults(rng, theme, flush, until_ms)
+    return _with_kafka(replace(scenario, faults=faults), until_ms)
+
+
+def _with_kafka(scenario: Scenario, until_ms: int) -> Scenario:
+    """Some scenarios with a Kafka group besides, and some faults of its own."""
+    rng = Random(f"swarm {scenario.seed}, Kafka")
+    if rng.random() >= KAFKA_SHARE:
+        return scenario
+    members = rng.randrange(1, 5)
+    own = [
+        _kafka_fault(
+            rng, f"kafka-{rng.randrange(members)}", rng.randrange(FIRST_FAULT_MS, until_ms)
+        )
+        for _ in range(rng.choice((0, 2, 4)))
+    ]
+    return replace(
+        scenario,
+        create_topics=True,  # a topic that one broker has may be forgotten with a nameserver: docs/LIMITS.md
+        kafka_members=members,
+        kafka_assignor=rng.choice(("range", "range", "cooperative-sticky", "sticky")),
+        kafka_static=rng.random() < 0.2,
+        kafka_auto_commit=rng.random() < 0.4,
+        kafka_session_timeout_ms=rng.choice((6_000, 10_000, 30_000)),
+        kafka_max_poll_interval_ms=rng.choice((8_000, 20_000)),
+        kafka_poll_records=rng.choice((1, 10, 500)),
+        faults=tuple(sorted([*scenario.faults, *own], key=lambda fault: fault.at_ms)),
+    )
+
+
+def _kafka_fault(rng: Random, member: str, at_ms: int) -> Fault:
+    """Of a kind that a Kafka group minds most: mostly to one of the members that were there first."""
+    kinds: tuple[FaultKind, ...] = ("join", "leave", "kill_member", "freeze", "freeze", "stall")
+    kind = rng.choice(kinds)
+    if kind == "join":
+        return Fault(kind=kind, at_ms=at_ms, target="kafka")
+    for_ms = (
+        0 if kind == "leave" else rng.choice((rng.randrange(*_SHORT_MS), rng.randrange(*_LONG_MS)))
+    )
+    return Fault(kind=kind, at_ms=at_ms, for_ms=for_ms, target=member)
 
 
 def _weather(rng: Random) -> Weather:
@@ -106,7 +148,7 @@ def _faults(rng: Random, theme: str, flush: str, until_ms: int) -> tuple[Fault, 
     if theme:
         kinds, count = list(THEMES[theme]), rng.randrange(4, FAULTS_MAX + 1)
     else:
-        kinds = [kind for kind in FAULT_KINDS if rng.random() < 0.4]
+        kinds = [kind for kind in FAULT_KINDS if kind != "freeze" and rng.random() < 0.4]
         count = rng.randrange(1, FAULTS_MAX + 1)
     if flush == "async":
         kinds = [kind for kind in kinds if kind != "power_broker"]
@@ -139,6 +181,7 @@ def _fault(rng: Random, kind: FaultKind, at_ms: int) -> Fault:
         "drop_oneway": (rng.choice((short, long)), rng.choice((50, 100))),
         "slow": (short, rng.choice((200, 1_000, 4_000))),
         "disk_full": (short, rng.choice((0, 300, 3_000))),
+        "freeze": (0, 0),  # `_kafka_fault` draws these
     }[kind]
     again = rng.choice((0, 0, 1, 3, 12)) if kind == "kill_broker" else 0
     return Fault(kind=kind, at_ms=at_ms, for_ms=for_ms, count=count, again=again)
@@ -184,6 +227,8 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
             yield replace(scenario, messages=messages)
     if scenario.members > 1:
         yield replace(scenario, members=scenario.members - 1)
+    if scenario.kafka_members > 0:
+        yield replace(scenario, kafka_members=scenario.kafka_members - 1)
     if scenario.brokers > 1:
         yield replace(scenario, brokers=scenario.brokers - 1)
     if scenario.queues > 1:
@@ -200,6 +245,8 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
         "batch_of_100",
         "oneway_of_100",
         "transactions_of_100",
+        "kafka_static",
+        "kafka_auto_commit",
     ):
         if getattr(scenario, field):
             yield replace(scenario, **{field: 0})

@@ -10,11 +10,15 @@ import hashlib
 from collections import deque
 
 from steelyard.sim.clock import EPOCH
+from steelyard.wire.kafka.frame import RawReply, Reply, Request
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command, is_oneway, is_response
 
 LINES_MAX = 100_000
 """Lines of a readable trace that are kept: the last ones."""
+
+MESSAGE_CHARACTERS_MAX = 400
+"""Of one Kafka message in a readable trace."""
 
 _CODES: dict[int, str] = {code.value: code.name for code in RequestCode}
 
@@ -34,15 +38,13 @@ class Trace:
         if self._lines is not None:
             self._lines.append(f"{(now - EPOCH) / 1000:10.3f}  {who:<14} {what}")
 
-    def frame(
-        self, now: int, who: str, verb: str, link: int, command: Command, data: bytes
-    ) -> None:
+    def frame(self, now: int, who: str, verb: str, link: int, message: object, data: bytes) -> None:
         """`who` sent or received the frame `data` on `link`."""
         self.entries += 1
         self._hash.update(f"{now} {who} {verb} {link}\n".encode())
         self._hash.update(data)
         if self._lines is not None:
-            text = f"{verb} #{link} {describe(command)}"
+            text = f"{verb} #{link} {describe(message)}"
             self._lines.append(f"{(now - EPOCH) / 1000:10.3f}  {who:<14} {text}")
 
     def digest(self) -> str:
@@ -53,8 +55,22 @@ class Trace:
         return list(self._lines or ())
 
 
-def describe(command: Command) -> str:
+def describe(message: object) -> str:
     """One line for a person."""
+    match message:
+        case Command():
+            return _describe_command(message)
+        case Request(api, version, correlation_id, _, asked):
+            return f"{api.name} v{version} ({correlation_id}) {_short_message(asked)}"
+        case Reply(api, version, correlation_id, answer):
+            return f"{api.name} v{version} reply ({correlation_id}) {_short_message(answer)}"
+        case RawReply(correlation_id, data):
+            return f"reply ({correlation_id}) {len(data)} B"
+        case _:
+            return repr(message)
+
+
+def _describe_command(command: Command) -> str:
     if is_response(command):
         kind = f"reply {command.code}"
     else:
@@ -63,6 +79,11 @@ def describe(command: Command) -> str:
     body = f" +{len(command.body)} B" if command.body else ""
     remark = f" {command.remark!r}" if command.remark else ""
     return f"{kind} ({command.opaque}) {fields}{body}{remark}"
+
+
+def _short_message(message: object) -> str:
+    text = repr(message)
+    return text if len(text) <= MESSAGE_CHARACTERS_MAX else text[:MESSAGE_CHARACTERS_MAX] + "..."
 
 
 def _short(text: str) -> str:

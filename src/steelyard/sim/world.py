@@ -38,7 +38,6 @@ from steelyard.nodes.seam import (
 from steelyard.sim.clock import EPOCH, Clock
 from steelyard.sim.disk import Killed, SimDisk
 from steelyard.sim.trace import Trace
-from steelyard.wire.remoting.command import Command
 
 EVENTS_MAX = 2_000_000
 """A run that takes more steps than this runs away."""
@@ -108,8 +107,8 @@ class Host:
 class Network(Protocol):
     """What a process needs of the network: `sim.network`."""
 
-    def dial(self, process: Process, address: Address) -> None: ...
-    def send(self, process: Process, link: Link, commands: list[Command]) -> None: ...
+    def dial(self, process: Process, address: Address, dialect: str) -> None: ...
+    def send(self, process: Process, link: Link, messages: list[object]) -> None: ...
     def hang(self, process: Process, link: Link, reason: str) -> None: ...
     def died(self, process: Process, *, silently: bool) -> None: ...
 
@@ -134,10 +133,10 @@ class Process:
         self.port = port
         self.alive = False
         self.on_hand: Callable[[Process, int, object], None] | None = None
+        """The application's listener; it answers later with `deliver(Handled(...))`."""
         self.kept = b""
         """What the node kept last; whoever starts it anew gives it back."""
-        """The application's listener; it answers later with `deliver(Handled(...))`."""
-        self.on_send: Callable[[Process, Link, Command], None] | None = None
+        self.on_send: Callable[[Process, Link, object], None] | None = None
         self._network = network
         self._take_dirty = take_dirty
         self._tickets: list[int] = []
@@ -230,11 +229,10 @@ class Process:
     # -- effects out -----------------------------------------------------------------------------
 
     def _perform(self, effects: list[Effect]) -> None:
-        sends: dict[Link, list[Command]] = {}
+        sends: dict[Link, list[object]] = {}
         for effect in effects:
             match effect:
                 case Send(link, message):
-                    assert isinstance(message, Command), message
                     if self.on_send is not None:
                         self.on_send(self, link, message)
                     sends.setdefault(link, []).append(message)
@@ -242,8 +240,8 @@ class Process:
                     if link in sends:
                         self._network.send(self, link, sends.pop(link))
                     self._network.hang(self, link, reason)
-                case Dial(address):
-                    self._network.dial(self, address)
+                case Dial(address, dialect):
+                    self._network.dial(self, address, dialect)
                 case SetTimer(key, at):
                     self._set_timer(key, at)
                 case DropTimer(key):
@@ -268,8 +266,8 @@ class Process:
                     self.world.trace.note(self.world.now, self.name, f"{level}: {text}")
                 case _:
                     assert_never(effect)
-        for link, commands in sends.items():
-            self._network.send(self, link, commands)
+        for link, messages in sends.items():
+            self._network.send(self, link, messages)
 
     def _set_timer(self, key: Hashable, at: int) -> None:
         self._timer_serial += 1

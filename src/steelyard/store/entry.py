@@ -1,4 +1,4 @@
-"""What the store reads in an entry, which is a record of RocketMQ's commit log.
+"""What the store reads in an entry that is a record of RocketMQ's commit log. `batch` reads the other kind.
 
     at   0  int32  total size          at  28  int64  physical offset (our address)
     at   4  int32  magic               at  36  int32  system flag: 0x10 IPv6 born host, 0x20 IPv6 store host
@@ -14,6 +14,11 @@ from __future__ import annotations
 
 import struct
 import zlib
+
+RECORDS = 0
+"""Kind of an entry: a record of RocketMQ's commit log, which takes one offset."""
+BATCHES = 1
+"""Kind of an entry: a Kafka record batch, which takes as many offsets as it has records."""
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
@@ -49,10 +54,10 @@ def size_of(data: bytes, start: int = 0) -> int:
     return int(size) if magic in (MAGIC_V1, MAGIC_V2) and size >= SIZE_MIN else 0
 
 
-def stored_at(entry: bytes) -> int:
+def stored_at(entry: bytes, start: int = 0) -> int:
     """The store timestamp, ms since the epoch. The first HEAD_BYTES of an entry are enough."""
-    (flag,) = _INT32.unpack_from(entry, 36)
-    (timestamp,) = _INT64.unpack_from(entry, 68 if flag & _BORN_IPV6 else 56)
+    (flag,) = _INT32.unpack_from(entry, start + 36)
+    (timestamp,) = _INT64.unpack_from(entry, start + (68 if flag & _BORN_IPV6 else 56))
     return int(timestamp)
 
 

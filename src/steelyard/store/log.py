@@ -1,59 +1,41 @@
 """The log of one queue: entries in segments, found by offset, by time or by address.
 
-    offset    counts entries of this log, from 0; min_offset <= offset < max_offset can be read
+    entry     a record of RocketMQ's commit log (`entry`) or a Kafka record batch (`batch`), in any order
+    offset    counts messages of this log, from 0: a record takes one offset, a batch of n records takes n;
+              min_offset <= offset < max_offset can be read
     position  counts bytes of this log, from 0; it goes on growing when old segments are dropped
     address   log id << 40 | position: one number for an entry in the whole store, which stands where
               RocketMQ has its commit-log offset
 
-An entry must carry its offset and its address, so that recovery can tell a whole entry from rubbish:
-build it with `max_offset` and `next_address`, then `append` it.
+An entry must carry its offset, a record its address as well, so that recovery can tell a whole entry from
+rubbish: build it with `max_offset` and `next_address`, then `append` it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
-
-import msgspec
 
 from steelyard.config import StoreConfig
-from steelyard.errors import StorageError
+from steelyard.store import batch as batches
 from steelyard.store import entry as entries
+from steelyard.store import reads
 from steelyard.store.files import Files
-from steelyard.store.index import ROW, ROW_BYTES, Buffers
+from steelyard.store.index import ROW, Buffers
+from steelyard.store.reads import Run, Slice
 from steelyard.store.recovery import LogRecovery
-from steelyard.store.segment import INDEX_SUFFIX, LOG_SUFFIX, POSITION_BITS, Segment
+from steelyard.store.segment import POSITION_BITS, POSITION_MAX, Segment
+from steelyard.store.segments import Segments
+from steelyard.store.tables import Table
 
-POSITION_MAX = (1 << POSITION_BITS) - 1
 LOG_ID_MAX = (1 << 63 - POSITION_BITS) - 1
-
-SCAN_ROWS_MAX = 16_384
-"""Rows that one filtered read looks at. RocketMQ: maxFilterMessageSize, 800 rows at least."""
-_SCAN_ROWS = 1_024
-
-
-class Slice(msgspec.Struct, frozen=True, gc=False):
-    """What a read found: `count` entries back to back in `data`.
-
-    `next_offset`: where to read on; past entries that the filter skipped. `first_offset`: that of the
-    first entry in `data`, or `next_offset` when there is none.
-    """
-
-    data: bytes
-    count: int
-    next_offset: int
-    first_offset: int
 
 
 class Log:
     """See the module's text. Made by `Store`."""
 
     __slots__ = (
-        "_buffers",
-        "_config",
-        "_files",
         "_segments",
+        "_starts",
         "folder",
         "log_id",
         "max_offset",
@@ -70,17 +52,16 @@ class Log:
         config: StoreConfig,
         folder: str,
         name: tuple[str, int, int],
+        starts: Table,
     ) -> None:
-        """`name`: topic, queue id, log id."""
+        """`name`: topic, queue id, log id. `starts`: of all logs, by log id, what `delete_before` was told."""
         self.topic, self.queue_id, self.log_id = name
         self.folder = folder
         self.min_offset = 0
         self.max_offset = 0
         self.next_address = self.log_id << POSITION_BITS
-        self._files = files
-        self._buffers = buffers
-        self._config = config
-        self._segments: list[Segment] = []
+        self._segments = Segments(files, buffers, config, folder)
+        self._starts = starts
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -124,27 +105,28 @@ class Log:
         self.next_address = address
         return first
 
+    def append_batch(self, batch: bytes, count: int, now: int) -> int:
+        """Add a Kafka record batch of `count` records; its base offset. One write.
+
+        The caller has checked it and set its base offset to `max_offset`. `now` is what `stored_at` says of it.
+        """
+        first = self.max_offset
+        assert batches.size_of(batch, 0, first) == len(batch), (
+            "the batch was made for another place"
+        )
+        assert batches.count_of(batch) == count
+        address = self.next_address
+        size = len(batch)
+        segment = self._segment_for(size)
+        row = ROW.pack(address & POSITION_MAX, size, batches.row_tag(now))
+        segment.append(batch, row * count)
+        segment.newest_ms = now
+        self.max_offset = first + count
+        self.next_address = address + size
+        return first
+
     def _segment_for(self, size: int) -> Segment:
-        """The segment that the next `size` bytes go to: a new one when the last would grow too large."""
-        if self._segments:
-            last = self._segments[-1]
-            if last.size + size <= self._config.segment_bytes or not last.size:
-                return last
-            last.flush_index()
-        if (self.next_address & POSITION_MAX) + size > POSITION_MAX:
-            raise StorageError(f"{self.folder} has reached its last position, {POSITION_MAX}")
-        return self._begin_segment()
-
-    def _begin_segment(self) -> Segment:
-        place = (self.next_address & POSITION_MAX, self.max_offset)
-        segment = self._segment(place)
-        segment.create()
-        self._segments.append(segment)
-        return segment
-
-    def _segment(self, place: tuple[int, int], size: int = 0, rows: int = 0) -> Segment:
-        flush_rows = self._config.index_flush_rows
-        return Segment(self._files, self._buffers, self.folder, place, flush_rows, size, rows)
+        return self._segments.for_append((self.next_address & POSITION_MAX, self.max_offset), size)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -156,14 +138,14 @@ class Log:
         tag_codes: frozenset[int] | None = None,
         end: int | None = None,
     ) -> Slice:
-        """Entries from `offset` on: at most `count_max`, at most `bytes_max` bytes but always one.
+        """Records from `offset` on: at most `count_max`, at most `bytes_max` bytes but always one.
 
         `end`: as if the log ended there; None or more than max_offset is max_offset.
 
-        With `tag_codes` only entries with one of these codes; a bounded number of entries is looked
-        at, so an empty slice with a `next_offset` past `offset` means: read on. A slice ends where a
-        segment ends. Outside min_offset .. max_offset the slice is empty and `next_offset` the
-        nearest of the two.
+        With `tag_codes` only records with one of these codes; a bounded number of them is looked at, so
+        an empty slice with a `next_offset` past `offset` means: read on. A slice ends where a segment ends
+        or a batch begins; where `offset` is in a batch it is empty and `next_offset` is `offset`: see
+        `read_run`. Outside min_offset .. max_offset the slice is empty and `next_offset` the nearest of the two.
         """
         end = self.max_offset if end is None else min(end, self.max_offset)
         if not self.min_offset <= offset < end:
@@ -171,68 +153,49 @@ class Log:
             return Slice(b"", 0, nearest, nearest)
         segment = self._segment_at(offset)
         if tag_codes is not None:
-            return self._read_tagged(segment, offset, end, count_max, bytes_max, tag_codes)
-        rows = segment.rows(offset, min(count_max, end - offset))
-        count = len(rows) // ROW_BYTES
-        begin = ROW.unpack_from(rows)[0]
-        limit = begin + bytes_max
-        position, size, _ = ROW.unpack_from(rows, (count - 1) * ROW_BYTES)
-        if position + size > limit:
-            ends = bisect_right(range(count), limit, key=lambda row: _end(rows, row))
-            count = max(1, ends)
-            position, size, _ = ROW.unpack_from(rows, (count - 1) * ROW_BYTES)
-        data = segment.read(begin, position + size - begin)
-        return Slice(data, count, offset + count, offset)
+            return reads.read_tagged(segment, offset, end, count_max, bytes_max, tag_codes)
+        return reads.read_records(segment, offset, end, count_max, bytes_max)
 
-    def _read_tagged(
-        self,
-        segment: Segment,
-        offset: int,
-        end: int,
-        count_max: int,
-        bytes_max: int,
-        tag_codes: frozenset[int],
-    ) -> Slice:
-        first = -1
-        count = total = 0
-        runs: list[list[int]] = []
-        next_offset = offset
-        stop = min(offset + SCAN_ROWS_MAX, end)
-        piece = count_max
-        while next_offset < stop and count < count_max:
-            rows = segment.rows(next_offset, min(piece, _SCAN_ROWS, stop - next_offset))
-            if not rows:
-                break
-            piece *= 2
-            for position, size, tag_code in ROW.iter_unpack(rows):
-                if tag_code in tag_codes:
-                    if count and total + size > bytes_max:
-                        stop = next_offset
-                        break
-                    if runs and runs[-1][1] == position:
-                        runs[-1][1] = position + size
-                    else:
-                        runs.append([position, position + size])
-                    first = next_offset if first < 0 else first
-                    count += 1
-                    total += size
-                next_offset += 1
-                if count == count_max:
-                    break
-        data = b"".join([segment.read(begin, end - begin) for begin, end in runs])
-        return Slice(data, count, next_offset, first if count else next_offset)
+    def read_run(self, offset: int, bytes_max: int, end: int | None = None) -> Run:
+        """Entries of one kind from the one that holds `offset` on: at most `bytes_max` bytes but always one.
+
+        `end`: as if the log ended there; a batch that goes on beyond it is not given. A run ends where a
+        segment ends. Outside min_offset .. max_offset the run is empty and `next_offset` the nearest of the two.
+        """
+        end = self.max_offset if end is None else min(end, self.max_offset)
+        if not self.min_offset <= offset < end:
+            nearest = max(self.min_offset, min(offset, end))
+            return Run(entries.RECORDS, b"", nearest, nearest)
+        segment = self._segment_at(offset)
+        extent = reads.find_run(segment, offset, end, bytes_max)
+        data = segment.read(extent.position, extent.size)
+        is_batch = extent.kind == entries.BATCHES and extent.size
+        first = batches.base_offset(data) if is_batch else offset
+        return Run(extent.kind, data, first, extent.next_offset)
 
     def entry_at(self, offset: int) -> bytes:
-        """The entry at an offset that the log has."""
+        """The entry that holds an offset that the log has: a record, or a whole batch."""
         segment = self._segment_at(offset)
         position, size, _ = segment.row(offset)
         return segment.read(position, size)
 
-    def stored_at(self, offset: int) -> int:
-        """When the entry at `offset`, which the log has, was stored: its own store timestamp, ms."""
+    def record_at(self, offset: int) -> bytes | None:
+        """The record at an offset that the log has, None where a batch holds it."""
         segment = self._segment_at(offset)
-        position, size, _ = segment.row(offset)
-        return entries.stored_at(segment.read(position, min(size, entries.HEAD_BYTES)))
+        position, size, tag_code = segment.row(offset)
+        return None if batches.is_batch(tag_code) else segment.read(position, size)
+
+    def address_at(self, offset: int) -> int:
+        """The address of the entry that holds an offset that the log has."""
+        return self.log_id << POSITION_BITS | self._segment_at(offset).row(offset)[0]
+
+    def stored_at(self, offset: int) -> int:
+        """When the entry that holds `offset`, which the log has, was stored, ms.
+
+        Of a record it is its own store timestamp, of a batch the time of its append by this broker's
+        clock, not the producers', so that times are in order.
+        """
+        return self._segment_at(offset).stored_at(offset)
 
     def offset_at_time(self, timestamp: int, upper: bool = False) -> int:
         """The first offset stored at `timestamp` or later, max_offset if none is.
@@ -251,142 +214,148 @@ class Log:
                 high = middle
         return max(self.min_offset, low - 1) if upper else low
 
+    def offset_for_timestamp(
+        self, timestamp: int, start: int | None = None
+    ) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first entry with this timestamp or a later one; None without one.
+
+        See `times` for what the timestamp of an entry is. Of a batch it is the largest of its records,
+        of which the first that fits is to be found by the caller; where `min_offset` is inside the batch, that
+        may be one that is deleted: then look on, from `start`.
+        """
+        start = self.min_offset if start is None else max(start, self.min_offset)
+        for segment in self._segments.all:
+            if segment.end[1] > start:
+                found = self._segments.times(segment).first_at(timestamp, start)
+                if found is not None:
+                    return found
+        return None
+
+    def max_timestamp(self, start: int | None = None) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first entry from `start` on with the largest timestamp; None without an entry.
+
+        Where `min_offset` is inside a batch, the largest of its records may be one that is deleted.
+        """
+        start = self.min_offset if start is None else max(start, self.min_offset)
+        best: tuple[int, int] | None = None
+        for segment in self._segments.all:
+            found = self._segments.times(segment).largest(start)
+            if found is not None and (best is None or found[1] > best[1]):
+                best = found
+        return best
+
     def at_address(self, address: int) -> bytes | None:
-        """The entry that begins at an address of this log; None when none does (it may be anybody's guess)."""
+        """The record that begins at an address of this log; None when none does (it may be anybody's guess).
+
+        A batch is none: it may hold many messages, and no id of RocketMQ's names one of them.
+        """
         position = address & POSITION_MAX
-        place = bisect_right(self._segments, position, key=lambda item: item.base_position) - 1
-        if place < 0:
-            return None
-        segment = self._segments[place]
-        left = segment.end[0] - position
-        if left < entries.SIZE_MIN:
+        segment = self._segments.at_position(position)
+        if segment is None or segment.end[0] - position < entries.SIZE_MIN:
             return None
         # The offset found there may be part of anybody's message: the index decides.
         offset, _ = entries.places(segment.read(position, entries.HEAD_BYTES))
-        if not 0 <= offset - segment.base_offset < segment.count:
+        if not max(segment.base_offset, self.min_offset) <= offset < segment.end[1]:
             return None
-        begin, size, _ = segment.row(offset)
-        return segment.read(position, size) if begin == position else None
+        begin, size, tag_code = segment.row(offset)
+        if begin != position or batches.is_batch(tag_code):
+            return None
+        return segment.read(position, size)
 
     def _segment_at(self, offset: int) -> Segment:
         assert self.min_offset <= offset < self.max_offset, f"{self.folder} has no offset {offset}"
-        last = self._segments[-1]
-        if offset >= last.base_offset:
-            return last
-        return self._segments[
-            bisect_right(self._segments, offset, key=lambda item: item.base_offset) - 1
-        ]
+        return self._segments.at_offset(offset)
 
     # -- keeping ---------------------------------------------------------------------------------
 
     def drop_old(self, now: int, retention_ms: int) -> int:
-        """Delete whole segments whose newest entry is older than `retention_ms`; the number of entries gone.
+        """Delete whole segments whose newest entry is older than `retention_ms`; the number of messages gone.
 
         A log whose entries are all old begins a new segment: offsets and positions go on.
         """
-        gone = 0
-        for segment in self._segments:
-            if not segment.count or now - self._newest_ms(segment) <= retention_ms:
-                break
-            gone += 1
+        return self._drop(self._segments.older(now, retention_ms))
+
+    def drop_beyond(self, bytes_max: int) -> int:
+        """Delete the oldest whole segments, while the others have `bytes_max` bytes; the number of messages gone.
+
+        Never the last segment. Source: storage/.../UnifiedLog.deleteRetentionSizeBreachedSegments.
+        """
+        return self._drop(self._segments.beyond(bytes_max))
+
+    def delete_before(self, offset: int) -> None:
+        """Make `min_offset` at least `offset`, at most `max_offset`, for good; delete whole segments before it.
+
+        What is left of a segment, or of a batch, stays on the disk and is not read. Raises StorageError; what
+        was deleted by then stays so. Source: storage/.../UnifiedLog.maybeIncrementLogStartOffset (KIP-107).
+        """
+        offset = min(offset, self.max_offset)
+        if offset > self.min_offset:
+            self._starts.put(str(self.log_id), b"%d" % offset)
+            self.min_offset = offset
+            self._drop(self._segments.before(offset))
+
+    def _drop(self, gone: int) -> int:
+        """Delete the first segments; how far that moves min_offset."""
         if not gone:
             return 0
-        if gone == len(self._segments):
-            self._begin_segment()
-        dropped = self._segments[:gone]
-        count = sum(segment.count for segment in dropped)
-        self._segments = self._segments[gone:]
-        self.min_offset = self._segments[0].base_offset
-        for segment in dropped:
-            segment.remove()
-        return count
-
-    def _newest_ms(self, segment: Segment) -> int:
-        if segment.newest_ms is None:
-            segment.newest_ms = self.stored_at(segment.end[1] - 1)
-        return segment.newest_ms
+        before = self.min_offset
+        try:
+            self._segments.drop(gone)
+        finally:  # a file may stay where the disk refuses; what is not listed any more is not read
+            self.min_offset = max(before, self._segments.all[0].base_offset)
+        return self.min_offset - before
 
     def size(self) -> int:
-        """Bytes of all entries that can be read."""
-        return sum(segment.size for segment in self._segments)
+        """Bytes of all segments: of all entries that can be read, and of those before them that are not deleted yet."""
+        return self._segments.size()
 
     def flush_index(self) -> None:
         """Write the index rows that wait in memory."""
-        if self._segments:
-            self._segments[-1].flush_index()
+        if self._segments.all:
+            self._segments.all[-1].flush_index()
 
     def delete(self) -> None:
         """Delete all files. Whoever still holds the log finds it empty, and must not append."""
-        for segment in self._segments:
-            segment.remove()
-        self._segments = []
         self.min_offset = self.max_offset
-        self._files.remove(self.folder)
+        self._segments.remove()
 
     # -- recovery --------------------------------------------------------------------------------
 
-    def recover(self) -> LogRecovery:
-        """Take over what the folder holds; see `recovery`. The segments before the last one are taken
-        as they are when their sizes fit what follows; from the first that does not on, all is cut."""
-        names = self._files.disk.list(self.folder)
-        places = sorted(place for name in names if (place := _place(name, LOG_SUFFIX)))
-        for name in names:
-            place = _place(name, INDEX_SUFFIX)
-            if place and place not in places:
-                self._files.remove(f"{self.folder}/{name}")
-        rows_made = rows_cut = bytes_cut = segments_cut = 0
-        for number, place in enumerate(places):
-            segment = self._segment(place)
-            size = self._files.size(segment.log_path)
-            rows = self._files.size(segment.index_path) // ROW_BYTES
-            segment = self._segment(place, size, rows)
-            if self._segments and self._segments[-1].end != place:
-                segments_cut += 1
-                bytes_cut += size
-                segment.remove()
-                continue
-            self._segments.append(segment)
-            self._files.suspect(segment.log_path)
-            if number + 1 < len(places) and segment.end == places[number + 1]:
-                continue
-            repair = segment.recover(self.log_id)
-            rows_made += repair.rows_made
-            rows_cut += repair.rows_cut
-            bytes_cut += repair.bytes_cut
-        if self._segments:
-            self.min_offset = self._segments[0].base_offset
-            position, self.max_offset = self._segments[-1].end
+    def recover(self, now: int) -> LogRecovery:
+        """Take over what the folder holds; see `recovery` and `Segment.recover`."""
+        repair, segments_cut = self._segments.recover(self.log_id, now)
+        if self._segments.all:
+            self.min_offset = self._segments.all[0].base_offset
+            position, self.max_offset = self._segments.all[-1].end
             self.next_address = self.log_id << POSITION_BITS | position
+        self._recover_start()
         return LogRecovery(
             self.topic,
             self.queue_id,
             self.max_offset - self.min_offset,
-            rows_made,
-            rows_cut,
-            bytes_cut,
+            repair.rows_made,
+            repair.rows_cut,
+            repair.bytes_cut,
             segments_cut,
         )
+
+    def _recover_start(self) -> None:
+        """Take over what `delete_before` did, and end it where a kill came in between."""
+        key = str(self.log_id)
+        start = int(self._starts.get(key) or 0)
+        if start > self.max_offset:
+            # A power cut took entries. Others get their offsets, and are not deleted.
+            start = self.max_offset
+            self._starts.put(key, b"%d" % start)
+        self.min_offset = max(self.min_offset, start)
+        self._drop(self._segments.before(start))
 
     def check(self) -> None:
         """Assert that the segments follow each other and that the ends agree."""
         assert 0 <= self.min_offset <= self.max_offset
         assert self.next_address >> POSITION_BITS == self.log_id
-        for before, after in pairwise(self._segments):
-            assert before.end == (after.base_position, after.base_offset)
-        if self._segments:
-            assert self.min_offset == self._segments[0].base_offset
+        self._segments.check()
+        if self._segments.all:
+            assert self._segments.all[0].base_offset <= self.min_offset
             end = (self.next_address & POSITION_MAX, self.max_offset)
-            assert self._segments[-1].end == end
-
-
-def _end(rows: bytes, row: int) -> int:
-    position, size, _ = ROW.unpack_from(rows, row * ROW_BYTES)
-    return int(position + size)
-
-
-def _place(name: str, suffix: str) -> tuple[int, int] | None:
-    """Position and offset in a file's name; None for names that are not ours."""
-    position, _, offset = name.removesuffix(suffix).partition("-")
-    if not name.endswith(suffix) or not (position + offset).isdecimal():
-        return None
-    return int(position), int(offset)
+            assert self._segments.all[-1].end == end

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from steelyard.errors import StorageError
+from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store.files import Files
 from steelyard.store.index import ROW, ROW_BYTES, Buffers, Index
@@ -17,8 +20,13 @@ from steelyard.store.recovery import SegmentRepair
 SCAN_BYTES = 1024 * 1024
 """Recovery reads the log in pieces of this size, or of an entry where one is larger."""
 
+_BACK_ROWS = 1_024
+"""Rows that recovery looks at at once where it goes back past those of a damaged batch."""
+
 POSITION_BITS = 40
 """Of an address; the rest is the log id."""
+
+POSITION_MAX = (1 << POSITION_BITS) - 1
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -100,16 +108,31 @@ class Segment:
             raise StorageError(f"{self.log_path} ends before position {position + size}")
         return data
 
+    def stored_at(self, offset: int) -> int:
+        """When the entry that holds `offset` was stored, ms: a record says so itself, for a batch its row does."""
+        position, size, tag_code = self.row(offset)
+        if batches.is_batch(tag_code):
+            return batches.appended_at(tag_code)
+        return entries.stored_at(self.read(position, min(size, entries.HEAD_BYTES)))
+
+    def newest(self) -> int:
+        """When the last entry, which there is, was stored."""
+        if self.newest_ms is None:
+            self.newest_ms = self.stored_at(self.end[1] - 1)
+        return self.newest_ms
+
     def flush_index(self) -> None:
         """Write the rows that wait in memory."""
         self._index.flush()
 
     # -- recovery --------------------------------------------------------------------------------
 
-    def recover(self, log_id: int) -> SegmentRepair:
+    def recover(self, log_id: int, newest: int, now: int) -> SegmentRepair:
         """Make log and index agree: cut a torn tail, cut rows past the log, make missing rows.
 
         The rows up to the last one that points at a whole entry are trusted; what follows it in the log is read.
+        When a batch was appended is lost with its rows. It counts as appended at its largest timestamp, or
+        when what is before it was stored (before this segment: `newest`), if that is later; but not after `now`.
         """
         file_rows = self._index.count
         log_bytes = self._files.size(self.log_path)
@@ -118,48 +141,108 @@ class Segment:
             self._index.cut(kept)
         self.size = position - self.base_position
         made = 0
-        for row_position, size, tag_code in self._scan(log_id, log_bytes):
+        if kept:
+            newest = self.stored_at(self.base_offset + kept - 1)
+        for found in self._scan(log_id, log_bytes):
+            tag_code = found.tag_code
+            newest = max(newest, min(found.timestamp, now))
+            if tag_code is None:
+                tag_code = batches.row_tag(newest)
             self._index.prepare()
-            self._index.add(ROW.pack(row_position, size, tag_code))
-            self.size += size
-            made += 1
+            self._index.add(ROW.pack(found.position, found.size, tag_code) * found.count)
+            self.size += found.size
+            made += found.count
         if self.size != log_bytes:
             self._files.truncate(self.log_path, self.size)
         return SegmentRepair(made, file_rows - kept, log_bytes - self.size)
 
     def _trusted(self, log_id: int, file_rows: int, log_bytes: int) -> tuple[int, int]:
         """How many rows point at whole entries, and the position after the last of those."""
-        for count in range(file_rows, 0, -1):
-            position, size, _ = self.row(self.base_offset + count - 1)
+        count = file_rows
+        while count:
+            row = self.row(self.base_offset + count - 1)
+            position, size, _ = row
             within = position - self.base_position
-            if within < 0 or size < entries.SIZE_MIN or within + size > log_bytes:
-                continue
-            data = self.read(position, size)
-            address = log_id << POSITION_BITS | position
-            if entries.size_of(data) == size and entries.is_intact(
-                data, 0, size, self.base_offset + count - 1, address
-            ):
-                return count, position + size
+            if within >= 0 and size >= batches.HEAD_BYTES and within + size <= log_bytes:
+                data = self.read(position, size)
+                if self._ends_with(data, row, count, log_id):
+                    return count, position + size
+            count = self._before(count, row)
         return 0, self.base_position
 
-    def _scan(self, log_id: int, log_bytes: int) -> Iterator[tuple[int, int, int]]:
-        """(position, size, tag code) of each whole entry after the last one known, up to the first that is not."""
+    def _ends_with(self, data: bytes, row: tuple[int, int, int], count: int, log_id: int) -> bool:
+        """Is `data`, at which the last of the first `count` rows points, a whole entry whose last row it is?"""
+        position, size, tag_code = row
+        end = self.base_offset + count
+        if batches.is_batch(tag_code):
+            base = end - batches.count_of(data)
+            return batches.size_of(data, 0, base) == size and batches.is_intact(data, 0, size)
+        address = log_id << POSITION_BITS | position
+        return entries.size_of(data) == size and entries.is_intact(data, 0, size, end - 1, address)
+
+    def _before(self, count: int, row: tuple[int, int, int]) -> int:
+        """Of the first `count` rows, how many there are before the last ones that are equal to `row`."""
+        packed = ROW.pack(*row)
+        while count:
+            piece = min(count, _BACK_ROWS)
+            rows = self.rows(self.base_offset + count - piece, piece)
+            for number in range(piece, 0, -1):
+                if rows[(number - 1) * ROW_BYTES : number * ROW_BYTES] != packed:
+                    return count - piece + number
+            count -= piece
+        return 0
+
+    def _scan(self, log_id: int, log_bytes: int) -> Iterator[_Found]:
+        """Each whole entry after the last one known, up to the first that is not."""
         position, offset = self.end
         file_end = self.base_position + log_bytes
         data, data_position = b"", position
         while position < file_end:
             start = position - data_position
-            size = entries.size_of(data, start)
+            place = offset, log_id << POSITION_BITS | position
+            size, is_batch = _entry_at(data, start, *place)
             if not size or start + size > len(data):
                 piece = min(max(size, SCAN_BYTES), file_end - position)
                 data, data_position, start = self.read(position, piece), position, 0
-                size = entries.size_of(data)
+                size, is_batch = _entry_at(data, 0, *place)
                 if len(data) < size <= file_end - position:
                     data = self.read(position, size)
             if not size or start + size > len(data):
                 return
-            if not entries.is_intact(data, start, size, offset, log_id << POSITION_BITS | position):
-                return
-            yield position, size, entries.tag_code(data[start : start + size])
+            if is_batch:
+                if not batches.is_intact(data, start, size):
+                    return
+                timestamp = batches.max_timestamp(data, start)
+                found = _Found(position, size, batches.count_of(data, start), None, timestamp)
+            else:
+                if not entries.is_intact(data, start, size, *place):
+                    return
+                whole = data[start : start + size]
+                found = _Found(position, size, 1, entries.tag_code(whole), entries.stored_at(whole))
+            yield found
             position += size
-            offset += 1
+            offset += found.count
+
+
+class _Found(msgspec.Struct, frozen=True, gc=False):
+    """An entry that recovery found. `tag_code`: None for a batch."""
+
+    position: int
+    size: int
+    count: int
+    tag_code: int | None
+    timestamp: int
+
+
+def _entry_at(data: bytes, start: int, offset: int, address: int) -> tuple[int, bool]:
+    """The size of the entry that begins at `start` and was written for this place, 0 without one; is it a batch?
+
+    A record says so by its magic and its places. A batch for the same offset cannot hold these at once:
+    its last offset delta would exceed `batch.COUNT_MAX`.
+    """
+    if start + batches.HEAD_BYTES > len(data):
+        return 0, False
+    size = entries.size_of(data, start)
+    if size and entries.places(data, start) == (offset, address):
+        return size, False
+    return batches.size_of(data, start, offset), True

@@ -1,11 +1,12 @@
 """The store of one broker: a log per queue, and tables, below one data directory.
 
     format                                      the version of what is here
-    tables/<name>.table                         see `tables`; the store's own is `logs`
+    tables/<name>.table                         see `tables`; the store's own are `logs` and `log starts`
     logs/<topic>/<queue id>-<log id>/           one log; made when its first entry comes
         <position>-<offset>.log, .index         one segment; see `segment`
 
-A log id is given once and never again, so that an address names one entry for ever. Names of topics and
+A log id is given once and never again, so that an address names one entry for ever; after a power cut one that no disk
+had heard of may be. Names of topics and
 tables are escaped (`file_name`).
 
 What is promised. When an append has returned, the kernel has the entry: it survives the end of the
@@ -20,7 +21,7 @@ acknowledged. When `sync` raises, acknowledge nothing more and stop.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -57,6 +58,13 @@ class _Entry(msgspec.Struct, frozen=True):
     """Set before the files are deleted, so that a kill in between is made good at the next open."""
 
 
+class Retention(msgspec.Struct, frozen=True):
+    """What is kept of each log of a topic: what is not older than `ms`, about `bytes` of it. -1: without a limit."""
+
+    ms: int = -1
+    bytes: int = -1
+
+
 class Store:
     """See the module's text. Call `open` first."""
 
@@ -74,7 +82,7 @@ class Store:
     # -- opening and closing ---------------------------------------------------------------------
 
     def open(self, now: int) -> Recovery:
-        """Read what the data directory holds, repair it, drop what is too old; what was found.
+        """Read what the data directory holds and repair it; what was found. Nothing is too old before `drop_old`.
 
         Raises StorageError when the directory was written by a newer version or is not a store's.
         """
@@ -86,17 +94,16 @@ class Store:
         for log_id, entry in entries.items():
             log = self._make_log(log_id, entry)
             if entry.deleted:
-                log.recover()
+                log.recover(now)
                 self._delete_files([log])
         folders = self._folders()
         recovered = []
         for log_id, entry in entries.items():
             if not entry.deleted:
                 log = self._add_log(log_id, entry)
-                if folders.pop(log.folder, None) is not None:
-                    recovered.append(log.recover())
+                if folders.pop(log.folder, None) is not None or str(log_id) in self._starts():
+                    recovered.append(log.recover(now))
         self._last_id = max([self._last_id, *entries, *folders.values()])
-        self.drop_old(now)
         return Recovery(
             len(self._by_id),
             sum(report.entries for report in recovered),
@@ -183,6 +190,8 @@ class Store:
                 self._last_id + 1 + number: _Entry(topic, queue_id)
                 for number, queue_id in enumerate(missing)
             }
+            # A power cut may have left them from a log that had the id before; see the module's text.
+            self._starts().put_many([(str(i), None) for i in new if str(i) in self._starts()])
             rows = [(str(log_id), msgspec.json.encode(entry)) for log_id, entry in new.items()]
             self.table("logs").put_many([(_LAST_ID, str(last_id).encode()), *rows])
             self._last_id = last_id
@@ -212,16 +221,28 @@ class Store:
         log = self._by_id.get(address >> POSITION_BITS)
         return None if log is None else log.at_address(address)
 
-    def drop_old(self, now: int) -> int:
-        """Delete segments past the configured retention; the number of entries gone. Call it now and then."""
-        if not self._config.retention_ms:
-            return 0
-        return sum(log.drop_old(now, self._config.retention_ms) for log in self._by_id.values())
+    def drop_old(self, now: int, retention_of: Callable[[str], Retention] | None = None) -> int:
+        """Delete segments past their retention; the number of messages gone. Call it now and then.
+
+        `retention_of`: that of a topic; None takes the configured one for all.
+        """
+        usual = Retention(self._config.retention_ms or -1)
+        gone = 0
+        for log in list(self._by_id.values()):
+            retention = usual if retention_of is None else retention_of(log.topic)
+            if retention.ms >= 0:
+                gone += log.drop_old(now, retention.ms)
+            if retention.bytes >= 0:
+                gone += log.drop_beyond(retention.bytes)
+        return gone
 
     def _make_log(self, log_id: int, entry: _Entry) -> Log:
         folder = f"logs/{file_name(entry.topic)}/{entry.queue_id}-{log_id}"
         name = (entry.topic, entry.queue_id, log_id)
-        return Log(self._files, self._buffers, self._config, folder, name)
+        return Log(self._files, self._buffers, self._config, folder, name, self._starts())
+
+    def _starts(self) -> Table:
+        return self.table("log starts")
 
     def _add_log(self, log_id: int, entry: _Entry) -> Log:
         log = self._by_id[log_id] = self._make_log(log_id, entry)
@@ -235,6 +256,9 @@ class Store:
         if not self._disk.list(folder):
             self._files.remove(folder)
         self.table("logs").put_many([(str(log.log_id), None) for log in logs])
+        starts = self._starts()
+        ids = [str(log.log_id) for log in logs]
+        starts.put_many([(log_id, None) for log_id in ids if log_id in starts])
 
     # -- tables ----------------------------------------------------------------------------------
 

@@ -21,9 +21,16 @@ class Doctor(Groups):
         """What keeps a group from working, and what to change; empty for a group in good health.
 
         Asks every broker who is in and every member what it holds. During a rebalance it finds what is only passing:
-        believe what it finds twice. Raises RouteError for a group that never was.
+        believe what it finds twice. Raises RouteError for a group that never was, and for one of Kafka clients, which
+        `kafka_group` looks at.
         """
-        addresses = broker_addresses(await self._group_route(group))
+        try:
+            addresses = broker_addresses(await self._group_route(group))
+        except RouteError:
+            report = await self._kafka_group_or_none(group)
+            if report is None:
+                raise
+            raise RouteError(f"{group} is a group of Kafka clients: see kafkaGroup") from None
         connections = {name: await self._seen_at(group, at) for name, at in addresses.items()}
         topics = {
             topic

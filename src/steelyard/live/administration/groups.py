@@ -8,7 +8,7 @@ from __future__ import annotations
 from steelyard.errors import BrokerError, RouteError, SteelyardError
 from steelyard.groups.overview import GroupProgress, group_progress
 from steelyard.live.administration.asking import DLQ_PREFIX, RETRY_PREFIX, broker_addresses
-from steelyard.live.administration.topics import Topics
+from steelyard.live.administration.kafka_groups import KafkaGroups, kafka_progress
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
@@ -30,7 +30,7 @@ RELAY_TIMEOUT_MS = 12_000
 """For questions that a broker passes on to a client, which it gives 10 s."""
 
 
-class Groups(Topics):
+class Groups(KafkaGroups):
     """See the module's text."""
 
     # -- settings ----------------------------------------------------------------------------------
@@ -168,10 +168,17 @@ class Groups(Topics):
     ) -> GroupProgress:
         """How far a group has come in each queue of its topics, or of one topic.
 
-        With `holders` every member is asked which queues it holds. Raises RouteError where the group has consumed
-        nothing yet.
+        With `holders` every member is asked which queues it holds. A group that only Kafka clients are in is shown by
+        what its coordinator knows (`kafka_group`). Raises RouteError where the group has consumed nothing yet.
         """
-        stats = await self.consume_stats(group, topic)
+        try:
+            stats = await self.consume_stats(group, topic)
+        except RouteError:
+            report = await self._kafka_group_or_none(group)
+            progress = None if report is None else kafka_progress(report, topic)
+            if progress is None or not progress.queues:
+                raise
+            return progress
         held = await self._holders(group) if holders else {}
         return group_progress(group, stats.offset_table, stats.consume_tps, held)
 

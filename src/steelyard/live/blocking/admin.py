@@ -136,6 +136,8 @@ class Admin:
     time_spans = _blocking(AsyncAdmin.time_spans)
     reset_offset = _blocking(AsyncAdmin.reset_offset)
     diagnose = _blocking(AsyncAdmin.diagnose)
+    kafka_groups = _blocking(AsyncAdmin.kafka_groups)
+    kafka_group = _blocking(AsyncAdmin.kafka_group)
 
     # -- messages ----------------------------------------------------------------------------------
 

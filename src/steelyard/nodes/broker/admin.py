@@ -10,11 +10,13 @@
 | 202 | how far each queue of a topic reaches | 17 where there is none |
 | 305 | topics of the system | |
 
-Ignored: topic attributes, permissions of the whole broker.
+Topic attributes are kept, as the Kafka door needs them (18). Ignored: those of 17, permissions of the whole broker.
 Source: broker/processor/AdminBrokerProcessor.java.
 """
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from steelyard.config import BrokerConfig
 from steelyard.nodes.broker.consumer_groups import ConsumerGroups
@@ -106,12 +108,20 @@ class Admin:
             if config.topic_name in self._topics.system:
                 remark = f"The topic[{config.topic_name}] is conflict with system topic."
                 return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+        configs = tuple(map(self._with_attributes, configs))
         new = [config for config in configs if config != self._topics.get(config.topic_name)]
         for config in new:
             self._topics.put(config, now)
         if new:
             self._registration.changed(now, effects)
         return self._registration.answer_when_known(request, reply(request), peer, effects)
+
+    def _with_attributes(self, config: TopicConfig) -> TopicConfig:
+        """Who changes a topic and names no attributes does not mean to take those of the Kafka door away."""
+        known = self._topics.get(config.topic_name)
+        if known is None or config.attributes:
+            return config
+        return replace(config, attributes=known.attributes)
 
     def delete_topic(
         self, request: Command, peer: Peer, now: int, effects: list[Effect]
@@ -121,13 +131,17 @@ class Admin:
             remark = f"The topic[{header.topic}] is conflict with system topic."
             return reply(request, ResponseCode.INVALID_PARAMETER, remark)
         if self._topics.get(header.topic) is not None:
-            # The settings go last: where the disk fails on the way, the request can be repeated.
-            self._store.delete_topic(header.topic)
-            self._committed.delete_topic(header.topic)
-            self._topics.delete(header.topic, now)
-            self._pulls.topic_deleted(header.topic, effects)
-            self._registration.changed(now, effects)
+            self.delete(header.topic, now, effects)
         return self._registration.answer_when_known(request, reply(request), peer, effects)
+
+    def delete(self, topic: str, now: int, effects: list[Effect]) -> None:
+        """Delete a topic with its messages and offsets, and tell the nameservers. Raises StorageError."""
+        # The settings go last: where the disk fails on the way, it can be repeated.
+        self._store.delete_topic(topic)
+        self._committed.delete_topic(topic)
+        self._topics.delete(topic, now)
+        self._pulls.topic_deleted(topic, effects)
+        self._registration.changed(now, effects)
 
     def all_topics(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
         body = TopicConfigTable(self._topics.all(), self._topics.version)

@@ -8,6 +8,8 @@ that gets the same offset after a power loss. (RocketMQ lets it read ahead.)
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from steelyard.nodes.broker.door import Peer
@@ -15,6 +17,13 @@ from steelyard.nodes.seam import Effect, Flush, Link, Send, SetTimer
 from steelyard.store.log import Log
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command, is_oneway
+
+if TYPE_CHECKING:
+    from steelyard.nodes.broker.kafka.door import Call
+    from steelyard.wire.kafka.schema import Message
+
+    _Waiting = tuple[Link, Command] | tuple[Call, Message]
+    """A reply that waits: to a RocketMQ client, or to a Kafka client's call."""
 
 FLUSH_TIMER = "flush"
 
@@ -32,8 +41,8 @@ class Durability:
         self._sync = sync
         self._ticket = 0
         self._under_way: int | None = None
-        self._covered: list[tuple[Link, Command]] = []
-        self._waiting: list[tuple[Link, Command]] = []
+        self._covered: list[_Waiting] = []
+        self._waiting: list[_Waiting] = []
         self._written: dict[int, tuple[Log, int]] = {}
         """By log id: logs that were appended to since the last flush began, and their ends before that."""
         self._syncing: dict[int, tuple[Log, int]] = {}
@@ -51,6 +60,19 @@ class Durability:
         if len(self._waiting) >= WAITING_MAX:
             return replace(answer, code=int(ResponseCode.FLUSH_DISK_TIMEOUT))
         self._waiting.append((peer.link, answer))
+        self._begin(effects)
+        return None
+
+    def acknowledge_call(
+        self, call: Call, answer: Message, effects: list[Effect]
+    ) -> Message | None:
+        """The answer to give a Kafka client at once, None where it waits for the disk.
+
+        The door bounds how many answers a client can wait for.
+        """
+        if not self._sync:
+            return answer
+        self._waiting.append((call, answer))
         self._begin(effects)
         return None
 
@@ -91,7 +113,7 @@ class Durability:
         if ticket != self._under_way:
             return []
         self._under_way = None
-        effects.extend(Send(link, answer) for link, answer in self._covered)
+        _release(self._covered, effects)
         logs = [log for log, _ in self._syncing.values()]
         self._covered, self._syncing = [], {}
         if self._waiting:
@@ -100,7 +122,7 @@ class Durability:
 
     def closed(self, effects: list[Effect]) -> None:
         """The store was closed, which brings everything to the disk: no reply waits any longer."""
-        effects.extend(Send(link, answer) for link, answer in (*self._covered, *self._waiting))
+        _release([*self._covered, *self._waiting], effects)
         self._covered, self._waiting, self._under_way = [], [], None
         self._syncing, self._written = {}, {}
 
@@ -112,3 +134,13 @@ class Durability:
             assert not self._written
         for log, end in (*self._syncing.values(), *self._written.values()):
             assert end < log.max_offset
+
+
+def _release(waiting: list[_Waiting], effects: list[Effect]) -> None:
+    for to, answer in waiting:
+        if isinstance(answer, Command):
+            assert isinstance(to, Link)
+            effects.append(Send(to, answer))
+        else:
+            assert not isinstance(to, Link)
+            to.answer(answer, effects)

@@ -15,7 +15,8 @@ from steelyard.groups.sql92.expressions import Condition, EvaluationError
 from steelyard.groups.subscriptions import is_tag, parse
 from steelyard.nodes.broker.door import Peer, reply
 from steelyard.nodes.seam import Effect
-from steelyard.store.log import Log, Slice
+from steelyard.store.log import Log
+from steelyard.store.reads import Slice
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import CheckClientBody
 from steelyard.wire.remoting.codes import ResponseCode

@@ -72,11 +72,12 @@ class Ledger:
     def __init__(self, config: BrokerConfig, registry: Registry) -> None:
         self._enabled = config.ledger
         self._interval_ms = config.ledger_interval_ms
-        self._broker = config.name
+        self.broker = config.name
         self._registry = registry
         self._closed: list[Record] = []
         self._runs: dict[Key, _Run] = {}
-        self._commits: dict[Key, _Commit] = {}
+        self._commits: dict[tuple[str, Key], _Commit] = {}
+        """By the broker with the queue, and the queue."""
         self.urgent = False
         self.due_at: int | None = None
 
@@ -88,45 +89,48 @@ class Ledger:
     # -- noting ----------------------------------------------------------------------------------
 
     def started(self, now: int) -> None:
-        self._note(records.BrokerStarted(at=now, broker=self._broker))
+        self.note(records.BrokerStarted(at=now, broker=self.broker))
 
     def stopped(self, now: int) -> None:
-        self._note(records.BrokerStopped(at=now, broker=self._broker))
+        self.note(records.BrokerStopped(at=now, broker=self.broker))
 
     def changed(self, change: Change, now: int) -> None:
         """A member joined or left."""
         if change.kind == "joined":
             joined = records.MemberJoined(
                 at=now,
-                broker=self._broker,
+                broker=self.broker,
                 group=change.group,
                 client=change.client_id,
                 cause=change.cause,
                 members=change.members,
                 topics=change.topics,
             )
-            self._note(joined)
+            self.note(joined)
         else:
             left = records.MemberLeft(
                 at=now,
-                broker=self._broker,
+                broker=self.broker,
                 group=change.group,
                 client=change.client_id,
                 cause=change.cause,
                 members=change.members,
             )
-            self._note(left)
+            self.note(left)
 
-    def _note(self, record: Record) -> None:
+    def note(self, record: Record) -> None:
+        """Have a record written at once."""
         if self._enabled:
             self._closed.append(record)
             self.urgent = True
 
     def delivered(self, delivery: Delivery, peer: Peer, now: int) -> None:
+        self.delivered_to(delivery, self._client(delivery.group, peer), now)
+
+    def delivered_to(self, delivery: Delivery, client: str, now: int) -> None:
         if not self._enabled or delivery.topic == LEDGER_TOPIC:
             return
         key = (delivery.group, delivery.topic, delivery.queue_id)
-        client = self._client(delivery.group, peer)
         run = self._runs.get(key)
         if run is not None and run.client == client and run.next == delivery.asked:
             run.until = now
@@ -153,9 +157,24 @@ class Ledger:
     def committed(
         self, group: str, topic: str, queue_id: int, offset: int, peer: Peer, now: int
     ) -> None:
+        self.committed_by(group, topic, queue_id, offset, self._client(group, peer), now)
+
+    def committed_by(
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        client: str,
+        now: int,
+        *,
+        broker: str | None = None,
+    ) -> None:
+        """`broker`: the one with the queue, where that may be another."""
         if not self._enabled or topic == LEDGER_TOPIC:
             return
-        self._commits[(group, topic, queue_id)] = _Commit(now, offset, self._client(group, peer))
+        key = (group, topic, queue_id)
+        self._commits[broker or self.broker, key] = _Commit(now, offset, client)
         self._gathered(now)
 
     def _gathered(self, now: int) -> None:
@@ -171,7 +190,7 @@ class Ledger:
         self._closed.append(
             records.Delivered(
                 at=run.at,
-                broker=self._broker,
+                broker=self.broker,
                 group=group,
                 client=run.client,
                 topic=topic,
@@ -190,16 +209,17 @@ class Ledger:
         """All that was noted, as message bodies; nothing is pending afterwards."""
         for key, run in self._runs.items():
             self._close(key, run)
-        for (group, topic, queue_id), commit in self._commits.items():
+        for (broker, (group, topic, queue_id)), commit in self._commits.items():
             self._closed.append(
                 records.Committed(
                     at=commit.at,
-                    broker=self._broker,
+                    broker=broker,
                     group=group,
                     topic=topic,
                     queue=queue_id,
                     offset=commit.offset,
                     client=commit.client,
+                    writer="" if broker == self.broker else self.broker,
                 )
             )
         noted = self._closed

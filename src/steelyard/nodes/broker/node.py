@@ -12,12 +12,15 @@ other events to whom they concern:
 - `Flushed`: replies that waited for the disk go out.
 - `Asked(Stop)`: the ledger is closed, the nameservers are told (2 s at most), the store is closed, then `Answer(None)`.
   From then on requests get 14.
+- `Asked(KafkaReady)`: answered when the Kafka door has found the other brokers.
 
 A handler that meets a bad request raises ProtocolError or MessageError, one that the disk refuses
 StorageError; both become replies here, and nothing was acknowledged.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,15 +34,23 @@ from steelyard.nodes.broker.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.door import Handler, Peer, host_of, reply
 from steelyard.nodes.broker.durability import FLUSH_TIMER, Durability
 from steelyard.nodes.broker.filters import Filters
+from steelyard.nodes.broker.kafka import KAFKA_TIMER
 from steelyard.nodes.broker.ledger import Ledger
 from steelyard.nodes.broker.offsets import Committed, Offsets
 from steelyard.nodes.broker.progress import Progress
 from steelyard.nodes.broker.pull import Pulls
 from steelyard.nodes.broker.queries import QUERY_TIMER, Queries
-from steelyard.nodes.broker.registration import REGISTER_TIMER, STOP_TIMEOUT_MS, Registration
+from steelyard.nodes.broker.registration import (
+    REGISTER_TIMER,
+    STOP_TIMEOUT_MS,
+    Errand,
+    Purpose,
+    Registration,
+)
 from steelyard.nodes.broker.relays import RELAYS_TIMER, Relays
 from steelyard.nodes.broker.replies import REPLIES_TIMER, Replies
 from steelyard.nodes.broker.resets import Resets
+from steelyard.nodes.broker.retention import retentions
 from steelyard.nodes.broker.retry import Retries
 from steelyard.nodes.broker.schedule import SCHEDULE_TIMER, Schedule
 from steelyard.nodes.broker.send import Sends
@@ -49,6 +60,7 @@ from steelyard.nodes.broker.transactions import TRANSACTIONS_TIMER, Transactions
 from steelyard.nodes.broker.writer import Draft, Writer
 from steelyard.nodes.calls import CALLS_TIMER, Calls, Outcome
 from steelyard.nodes.seam import (
+    KAFKA,
     Answer,
     Asked,
     Closed,
@@ -69,6 +81,9 @@ from steelyard.types import Random
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 
+if TYPE_CHECKING:
+    from steelyard.nodes.broker.kafka.side import KafkaSide
+
 CLIENTS_TIMER = "clients"
 HOLDS_TIMER = "holds"
 LEDGER_TIMER = "ledger"
@@ -86,6 +101,10 @@ class Stop(msgspec.Struct, frozen=True):
     """Stop cleanly; answered with None when the nameservers know and the store is closed."""
 
 
+class KafkaReady(msgspec.Struct, frozen=True):
+    """Answered with None when Kafka clients are served. Only for a broker with a Kafka door."""
+
+
 class BrokerNode:
     """See the module's text. `store` is open; the node closes it when it is stopped."""
 
@@ -94,7 +113,7 @@ class BrokerNode:
         self._store = store
         self._rng = rng
         self._peers: dict[Link, Peer] = {}
-        self._calls: Calls[str] = Calls()
+        self._calls: Calls[Purpose] = Calls()
         self._durability = Durability(sync=config.flush == "sync")
         self._registry = Registry()
         self._ledger = Ledger(config, self._registry)
@@ -103,6 +122,7 @@ class BrokerNode:
         self._holds_at: int | None = None
         self._ledger_at: int | None = None
         self._tell_fault_at = 0
+        self._kafka: KafkaSide | None = None
         self._stop_call: int | None = None
         self._stopped = False
 
@@ -152,8 +172,26 @@ class BrokerNode:
             self._pulls,
         )
         self._relays = Relays(config, self._registry, store)
-        self._queries = Queries(store, self._durability)
+        self._queries = Queries(store, self._durability, self._pulls.crossing)
         self._set_handlers(offsets)
+        if config.kafka is not None:
+            from steelyard.nodes.broker.kafka.side import KafkaSide  # a third of all that is loaded
+
+            self._kafka = KafkaSide(
+                config,
+                store,
+                self._topics,
+                self._writer,
+                self._durability,
+                self._ledger,
+                self._calls,
+                self._registration,
+                self._admin.delete,
+                self._rng,
+                now,
+            )
+            self._handlers |= self._kafka.remoting_handlers
+            self._pulls.crossing.visible = self._kafka.producers
         effects: list[Effect] = self._durability.start(now)
         effects.append(SetTimer(CLIENTS_TIMER, now + config.client_scan_interval_ms))
         effects.append(SetTimer(RETENTION_TIMER, now + RETENTION_INTERVAL_MS))
@@ -188,7 +226,7 @@ class BrokerNode:
             self._durability,
             self._rng,
         )
-        admin = Admin(
+        admin = self._admin = Admin(
             self._config,
             self._store,
             self._topics,
@@ -271,11 +309,14 @@ class BrokerNode:
         effects: list[Effect] = []
         if type(event) is Received:  # by far the most, and a match costs half a microsecond
             message = event.message
-            assert isinstance(message, Command)
-            if message.flag & RESPONSE_FLAG:
-                self._responded(event.link, message, now, effects)
-            else:
-                self._requested(event.link, message, now, effects)
+            if isinstance(message, Command):
+                if message.flag & RESPONSE_FLAG:
+                    self._responded(event.link, message, now, effects)
+                else:
+                    self._requested(event.link, message, now, effects)
+            elif self._stop_call is None:
+                assert self._kafka is not None
+                self._kafka.received(event.link, message, now, effects)
         else:
             self._happened(event, now, effects)
         self._follow_up(now, effects)
@@ -326,9 +367,14 @@ class BrokerNode:
         if outcome is not None:
             self._ended([outcome], now, effects)
 
-    def _ended(self, outcomes: list[Outcome[str]], now: int, effects: list[Effect]) -> None:
+    def _ended(self, outcomes: list[Outcome[Purpose]], now: int, effects: list[Effect]) -> None:
         for outcome in outcomes:
-            self._registration.ended(outcome, now, effects)
+            if isinstance(outcome.purpose, Errand):
+                assert self._kafka is not None
+                if self._stop_call is None:
+                    self._kafka.ended(outcome, now, effects)
+            else:
+                self._registration.ended(outcome, now, effects)
         if self._stop_call is not None and not self._stopped and self._registration.idle:
             self._finish(effects)
 
@@ -336,29 +382,46 @@ class BrokerNode:
 
     def _happened(self, event: Event, now: int, effects: list[Effect]) -> None:
         match event:
-            case Opened(link, address, dialed):
-                if dialed:
+            case Opened(link, address, dialed, dialect):
+                if dialect == KAFKA:
+                    assert self._kafka is not None
+                    if dialed:
+                        self._kafka.dialed(event, now, effects)
+                    else:
+                        self._kafka.opened(Peer(link, address, host_of(address)))
+                elif dialed:
                     effects += self._calls.opened(event)
                 else:
                     self._peers[link] = Peer(link, address, host_of(address))
             case Closed(link, _):
                 self._closed(event, now, effects)
             case Refused():
+                if self._kafka is not None:
+                    self._kafka.refused(event, now, effects)
                 self._ended(self._calls.refused(event), now, effects)
             case Due(key):
                 if not self._stopped:
                     self._due(key, now, effects)
             case Flushed(ticket):
                 for log in self._durability.flushed(ticket, effects):
-                    self._pulls.wake(log.topic, log.queue_id, now, effects)
+                    self._writer.appended(log.topic, log.queue_id, now, effects)
             case Asked(call_id, call):
-                assert isinstance(call, Stop)
-                self._stop(call_id, now, effects)
+                if isinstance(call, Stop):
+                    self._stop(call_id, now, effects)
+                else:
+                    assert isinstance(call, KafkaReady)
+                    assert self._kafka is not None
+                    self._kafka.await_ready(call_id, effects)
 
     def _closed(self, event: Closed, now: int, effects: list[Effect]) -> None:
-        if self._calls.address_of(event.link) is not None:
+        address = self._calls.address_of(event.link)
+        if address is not None:
             self._ended(self._calls.closed(event), now, effects)
-            self._registration.link_lost(now, effects)
+            self._registration.link_lost(address, now, effects)
+            if self._kafka is not None:
+                self._kafka.topology.link_lost(address, now)
+            return
+        if self._kafka is not None and self._kafka.closed(event, now, effects):
             return
         if self._peers.pop(event.link, None) is not None:
             self._pulls.holds.closed(event.link)
@@ -393,6 +456,9 @@ class BrokerNode:
             self._transactions.due(now, effects)
         elif key == QUERY_TIMER:
             self._queries.due(now, effects)
+        elif key == KAFKA_TIMER:
+            assert self._kafka is not None
+            self._kafka.due(now, effects)
         elif key == CLIENTS_TIMER:
             effects.append(SetTimer(CLIENTS_TIMER, now + self._config.client_scan_interval_ms))
             self._clients.scan(now, effects)
@@ -407,7 +473,8 @@ class BrokerNode:
 
     def _drop_old(self, now: int, effects: list[Effect]) -> None:
         try:
-            gone = self._store.drop_old(now)
+            usual_ms = self._config.store.retention_ms
+            gone = self._store.drop_old(now, retentions(self._topics, usual_ms))
         except StorageError as error:
             effects.append(Tell("ERROR", f"old messages could not be deleted: {error}"))
             return
@@ -423,6 +490,8 @@ class BrokerNode:
         ledger = self._ledger
         if ledger.urgent or (ledger.due_at is not None and ledger.due_at <= now):
             self._write_ledger(now, effects)
+        if self._kafka is not None:
+            self._kafka.follow_up(now, effects)
         self._durability.follow_up(effects)
         if ledger.due_at is not None and self._ledger_at is None:
             self._ledger_at = ledger.due_at
@@ -489,6 +558,8 @@ class BrokerNode:
         self._groups.check()
         self._schedule.check()
         self._transactions.check()
+        if self._kafka is not None:
+            self._kafka.check()
         self._store.check()
         holds_at = self._pulls.holds.next_at
         assert holds_at is None or (self._holds_at is not None and self._holds_at <= holds_at)

@@ -92,7 +92,7 @@ class Operations:
         offset = max(offset, self._log.min_offset)
         while offset < self._log.max_offset:
             found = self._log.read(offset, _READ_MESSAGES, _READ_BYTES)
-            offset = found.next_offset
+            offset = max(offset + 1, found.next_offset)  # a Kafka batch is no operation
             for view in decode_records(found.data):
                 yield Operation(
                     int(view.body),

@@ -9,6 +9,7 @@ expressions (1). An expression that comes with the pull and cannot be read gets 
 Then, by the offset: messages found → 0; none that the filter lets through → 20; at the end, or an empty queue and
 offset 0 → 19, held first where the peer allows it (`PullFlag.SUSPEND`); elsewhere → 21 with a better offset.
 A held pull is looked at again with every message appended to its queue; past its time it gets 19.
+What Kafka's producers wrote is converted on the way (`kafka/crossing.py`); the queue ends at the last stable offset.
 Differences from RocketMQ: a member is judged by its own subscription, not by the group's latest; an offset beyond the
 end is sent to the end (as 5.x does, 4.x sends it to 0 in a young queue).
 Source: broker/processor/PullMessageProcessor.java, PullRequestHoldService.java, store/DefaultMessageStore.getMessage.
@@ -23,16 +24,18 @@ from steelyard.errors import ProtocolError, StorageError
 from steelyard.groups.registry import BROADCASTING, Registry
 from steelyard.groups.subscriptions import Filter, is_tag, parse
 from steelyard.nodes.broker.consumer_groups import ConsumerGroups
-from steelyard.nodes.broker.door import FAQ, Peer, reply
+from steelyard.nodes.broker.door import FAQ, Peer, host_of, reply
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.filters import not_filtering, read_matching
 from steelyard.nodes.broker.holds import Holds, Pull
+from steelyard.nodes.broker.kafka.crossing import Crossing
 from steelyard.nodes.broker.ledger import Delivery, Ledger
 from steelyard.nodes.broker.offsets import Offsets
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.broker.topics import PERM_READ, Topics
 from steelyard.nodes.seam import Effect, Link, Send
-from steelyard.store.log import Slice
+from steelyard.store.log import Log
+from steelyard.store.reads import Slice
 from steelyard.store.store import Store
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import ResponseCode
@@ -75,6 +78,7 @@ class Pulls:
         self._durability = durability
         self._statistics = statistics
         self.holds = Holds(config.hold_waiting_max)
+        self.crossing = Crossing(host_of(config.address))
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -108,7 +112,10 @@ class Pulls:
 
     def _at_end(self, pull: Pull) -> bool:
         log = self._store.log(pull.topic, pull.queue_id)
-        return log is not None and pull.offset >= self._durability.readable_end(log)
+        return log is not None and pull.offset >= self._readable_end(log)
+
+    def _readable_end(self, log: Log) -> int:
+        return self.crossing.readable_end(log, self._durability.readable_end(log))
 
     def expire(self, now: int, effects: list[Effect]) -> None:
         """Answer the pulls that waited long enough."""
@@ -228,7 +235,10 @@ class Pulls:
     def _attempt(self, pull: Pull, now: int) -> Command:
         """Look for messages; moves the pull past those its filter refuses."""
         log = self._store.log(pull.topic, pull.queue_id)
-        low, high = (0, 0) if log is None else (log.min_offset, self._durability.readable_end(log))
+        try:
+            low, high = (0, 0) if log is None else (log.min_offset, self._readable_end(log))
+        except StorageError as error:  # the puller's bad luck, not that of a producer who woke it
+            return reply(pull.request, ResponseCode.SYSTEM_ERROR, str(error))
         offset = pull.offset
         self._statistics.missed += 1
         if log is None or high == 0:
@@ -244,13 +254,8 @@ class Pulls:
             code = ResponseCode.PULL_NOT_FOUND
             return _found_nothing(pull, code, "OFFSET_OVERFLOW_ONE", offset, low, high)
         try:
-            if pull.filter.condition is None:
-                found = log.read(offset, pull.count_max, pull.bytes_max, pull.filter.codes, high)
-            else:
-                found = read_matching(
-                    log, offset, pull.count_max, pull.bytes_max, pull.filter.condition, high
-                )
-        except StorageError as error:  # the puller's bad luck, not that of a producer who woke it
+            found = self._read(log, pull, high)
+        except StorageError as error:
             return reply(pull.request, ResponseCode.SYSTEM_ERROR, str(error))
         if found.count == 0:
             pull.offset = found.next_offset
@@ -265,6 +270,18 @@ class Pulls:
             "maxOffset": str(high),
         }
         return reply(pull.request, ResponseCode.SUCCESS, "FOUND", ext, found.data)
+
+    def _read(self, log: Log, pull: Pull, high: int) -> Slice:
+        """What passes the pull's filter; Kafka's batches are converted."""
+        offset, count_max, bytes_max = pull.offset, pull.count_max, pull.bytes_max
+        condition = pull.filter.condition
+        if condition is None:
+            found = log.read(offset, count_max, bytes_max, pull.filter.codes, high)
+        else:
+            found = read_matching(log, offset, count_max, bytes_max, condition, high)
+        if found.next_offset > offset:
+            return found
+        return self.crossing.read(log, offset, count_max, bytes_max, pull.filter, high)
 
     def _note(self, pull: Pull, found: Slice, high: int, now: int) -> None:
         self._statistics.found += 1

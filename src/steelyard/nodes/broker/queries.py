@@ -8,7 +8,7 @@ was found so far; tools wait 15 s.
 
 The newest messages are searched first; those by unique key the other way round, for tools give the time in it as the
 begin. The answer holds `maxNum` messages at most, the newest first: 22 where nothing was found, 2 where too many
-search already.
+search already. Messages that came as Kafka batches are converted to be searched, which takes some 20 times as long.
 Source: broker/processor/QueryMessageProcessor.java, store/index/IndexService.java (which has an index on disk).
 """
 
@@ -21,8 +21,10 @@ from collections.abc import Iterator
 import msgspec
 
 from steelyard.errors import ProtocolError, StorageError
+from steelyard.groups.subscriptions import ALL
 from steelyard.nodes.broker.door import Peer, reply
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.kafka.crossing import Crossing
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.store.log import Log
 from steelyard.store.store import Store
@@ -69,8 +71,9 @@ class _Search(msgspec.Struct):
 class Queries:
     """See the module's text."""
 
-    def __init__(self, store: Store, durability: Durability) -> None:
+    def __init__(self, store: Store, durability: Durability, crossing: Crossing) -> None:
         self._store = store
+        self._crossing = crossing
         self._durability = durability
         self._searches: deque[_Search] = deque()
 
@@ -117,7 +120,7 @@ class Queries:
         """
         key = header.key.encode(errors="replace")
         queues = [
-            (log, _windows(log, self._durability.readable_end(log), header))
+            (log, _windows(log, self._readable_end(log), header))
             for log in self._store.logs(header.topic)
         ]
         rows = size = 0
@@ -131,6 +134,10 @@ class Queries:
                 offset = window.start
                 while offset < window.stop:
                     part = log.read(offset, window.stop - offset, STEP_BYTES, None, window.stop)
+                    if part.next_offset <= offset:  # a batch of Kafka's is there
+                        part = self._crossing.read(
+                            log, offset, window.stop - offset, STEP_BYTES, ALL, window.stop
+                        )
                     if part.next_offset <= offset:
                         break  # the topic was deleted meanwhile
                     found += _with_key(part.data, part.count, header.key, key)
@@ -140,6 +147,9 @@ class Queries:
                     if rows >= STEP_ROWS or size >= STEP_BYTES:
                         rows = size = 0
                         yield
+
+    def _readable_end(self, log: Log) -> int:
+        return self._crossing.readable_end(log, self._durability.readable_end(log))
 
     def check(self) -> None:
         assert len(self._searches) <= QUERIES_MAX

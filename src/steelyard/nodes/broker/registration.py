@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import zlib
 
+import msgspec
+
 from steelyard.config import BrokerConfig
 from steelyard.nodes.broker.door import Peer
 from steelyard.nodes.broker.topics import Topics
@@ -32,10 +34,18 @@ REGISTER = "register"
 UNREGISTER = "unregister"
 
 
+class Errand(msgspec.Struct, frozen=True):
+    """Why the broker calls somebody for another reason than registration: the root of those purposes."""
+
+
+Purpose = str | Errand
+"""Of the broker's calls to nameservers and other brokers."""
+
+
 class Registration:
     """See the module's text. `calls` is the node's: its outcomes come back through `ended`."""
 
-    def __init__(self, config: BrokerConfig, topics: Topics, calls: Calls[str]) -> None:
+    def __init__(self, config: BrokerConfig, topics: Topics, calls: Calls[Purpose]) -> None:
         self._config = config
         self._topics = topics
         self._calls = calls
@@ -94,7 +104,7 @@ class Registration:
         )
         return Command(int(RequestCode.REGISTER_BROKER), ext=headers.write(header), body=body)
 
-    def ended(self, outcome: Outcome[str], now: int, effects: list[Effect]) -> None:
+    def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         """A nameserver answered, or did not."""
         self._pending -= 1
         if outcome.purpose == UNREGISTER:
@@ -132,9 +142,9 @@ class Registration:
         if self._again:
             self.begin(now, effects)
 
-    def link_lost(self, now: int, effects: list[Effect]) -> None:
-        """A nameserver's connection closed, and our routes with it: tell it soon."""
-        if not self._stopping:
+    def link_lost(self, address: str, now: int, effects: list[Effect]) -> None:
+        """A connection closed; if it was a nameserver's, our routes went with it: tell it soon."""
+        if address in self._config.nameservers and not self._stopping:
             effects.append(SetTimer(REGISTER_TIMER, now + RETRY_MS))
 
     # -- stopping --------------------------------------------------------------------------------
@@ -152,6 +162,8 @@ class Registration:
         )
         request = Command(int(RequestCode.UNREGISTER_BROKER), ext=headers.write(header))
         for address in self._calls.linked():
+            if address not in self._config.nameservers:
+                continue
             self._pending += 1
             effects += self._calls.call(address, request, UNREGISTER, now, STOP_TIMEOUT_MS)
 

@@ -90,7 +90,9 @@ class Schedule:
         stop = min(log.max_offset, offset + BATCH_MAX)
         try:
             while offset < stop and log.stored_at(offset) + SECONDS[level - 1] * 1000 <= now:
-                self._deliver(log.entry_at(offset), now, effects)
+                entry = log.record_at(offset)
+                if entry is not None:  # a Kafka batch waits for nothing
+                    self._deliver(entry, now, effects)
                 offset += 1
             self._table.put(str(level), b"%d" % offset)
         except StorageError as error:

@@ -6,6 +6,7 @@ nameservers see what is new.
 - A topic that a producer sends to without its being there takes after the header's default topic (TBW102),
   if that allows it: as many queues as the producer wants, at most as many as the default topic has.
 - `%RETRY%group` and `%DLQ%group` are made when a group needs them.
+- A topic with an id is one of the Kafka door as well, and may have any name that is legal there.
 Source: broker/topic/TopicConfigManager.java, common/topic/TopicValidator.java.
 """
 
@@ -48,7 +49,12 @@ GROUP_CHARACTERS_MAX = 120
 CLUSTER_TOPIC_QUEUES = 16
 """Tools of 4.x create topics after the one named as the cluster, and wait for its route."""
 
+LAYOUT_ATTRIBUTE = "steelyard.layout"
+ID_ATTRIBUTE = "steelyard.id"
+"""Attributes that the Kafka door gives a topic."""
+
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 NO_SENDING = frozenset(
     (
@@ -96,6 +102,11 @@ def topic_fault(name: str) -> str | None:
     return None
 
 
+def is_kafka_name(name: str) -> bool:
+    """A topic of this name may be one of the Kafka door. Source: clients/common/internals/Topic.java."""
+    return _KAFKA_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
 def check_group(group: str) -> None:
     """Raise ProtocolError where a group's name is wrong."""
     if _NAME.fullmatch(group) is None or len(group) > GROUP_CHARACTERS_MAX:
@@ -136,7 +147,7 @@ class Topics:
         """Create or change a topic. Raises ProtocolError for a bad name or numbers, StorageError."""
         name = config.topic_name
         fault = topic_fault(name)
-        if fault is not None:
+        if fault is not None and not (ID_ATTRIBUTE in config.attributes and is_kafka_name(name)):
             raise ProtocolError(fault)
         for queues in (config.read_queue_nums, config.write_queue_nums):
             if not 0 < queues <= QUEUES_MAX:

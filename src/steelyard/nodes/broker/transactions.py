@@ -222,10 +222,11 @@ class Transactions:
         return Target(topic, queue_id, draft)
 
     def _half(self, offset: int) -> MessageView | None:
-        """The half message, None where its retention ended or a power cut took it."""
+        """The half message, None where its retention ended, a power cut took it, or a Kafka batch is there."""
         if not self._half_log.min_offset <= offset < self._half_log.max_offset:
             return None
-        return decode_records(self._half_log.entry_at(offset))[0]
+        entry = self._half_log.record_at(offset)
+        return None if entry is None else decode_records(entry)[0]
 
     # -- asking ----------------------------------------------------------------------------------
 

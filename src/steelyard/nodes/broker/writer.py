@@ -1,12 +1,12 @@
 """The one way into the logs: a message becomes a record with its place, is appended, and wakes who waits for it.
 
-Producers, the schedule, retries and the ledger all write through here. Raises StorageError when the
+Producers, the schedule, retries and the ledger all write through here; so do Kafka's producers, in whole batches. Raises StorageError when the
 disk refuses; nothing was written then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -15,7 +15,9 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.pull import Pulls
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.seam import Effect
+from steelyard.store.log import Log
 from steelyard.store.store import Store
+from steelyard.wire.kafka.records import with_offset
 from steelyard.wire.remoting.flags import SysFlag, tag_code
 from steelyard.wire.remoting.message import encode_record
 from steelyard.wire.remoting.properties import TAGS
@@ -25,6 +27,10 @@ STORE_HOST_V6 = int(SysFlag.STORE_HOST_V6)
 
 _TAG_FIRST = f"{TAGS}\x01"
 _TAG_LATER = f"\x02{TAGS}\x01"
+
+
+Watcher = Callable[[str, int, int, list[Effect]], None]
+"""(topic, queue id, now, effects to add to)."""
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
@@ -59,11 +65,17 @@ class Writer:
         address: str,
     ) -> None:
         self._store = store
-        self._pulls = pulls
+        self.watchers: list[Watcher] = [pulls.wake]
+        """Told of every queue that has something new to read."""
         self._durability = durability
-        self._statistics = statistics
+        self.statistics = statistics
         self.host = host_of(address)
         self._host_flag = STORE_HOST_V6 if len(self.host) > 8 else 0
+
+    def appended(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
+        """A queue has something new to read: wake who waits for it."""
+        for watcher in self.watchers:
+            watcher(topic, queue_id, now, effects)
 
     def next_address(self, topic: str, queue_id: int) -> int:
         """The address that the next message of a queue will have."""
@@ -80,10 +92,10 @@ class Writer:
         address = log.next_address
         record = self._record(topic, queue_id, draft, offset, address, now)
         log.append(record, tag_code_of(draft.properties), now)
-        self._statistics.put_messages += 1
-        self._statistics.put_bytes += len(record)
+        self.statistics.put_messages += 1
+        self.statistics.put_bytes += len(record)
         if self._durability.wrote(log, offset):
-            self._pulls.wake(topic, queue_id, now, effects)
+            self.appended(topic, queue_id, now, effects)
         return Place(offset, address)
 
     def write_many(
@@ -103,11 +115,29 @@ class Writer:
             addresses.append(address)
             address += len(record)
         log.append_many(entries, now)
-        self._statistics.put_messages += len(entries)
-        self._statistics.put_bytes += address - addresses[0]
+        self.statistics.put_messages += len(entries)
+        self.statistics.put_bytes += address - addresses[0]
         if self._durability.wrote(log, offset):
-            self._pulls.wake(topic, queue_id, now, effects)
+            self.appended(topic, queue_id, now, effects)
         return offset, addresses
+
+    def write_batch(
+        self, log: Log, batch: bytes, count: int, now: int, append_time: int | None = None
+    ) -> int:
+        """Append a checked Kafka record batch: its base offset. `wrote` is to be called next.
+
+        `append_time`: the timestamp that all its records get, None for their own.
+        """
+        placed = with_offset(batch, log.max_offset, append_time=append_time)
+        offset = log.append_batch(placed, count, now)
+        self.statistics.put_messages += count
+        self.statistics.put_bytes += len(placed)
+        return offset
+
+    def wrote(self, log: Log, offset: int, now: int, effects: list[Effect]) -> None:
+        """A batch was appended at an offset: wake who waits for it, where it may be read already."""
+        if self._durability.wrote(log, offset):
+            self.appended(log.topic, log.queue_id, now, effects)
 
     def _record(
         self, topic: str, queue_id: int, draft: Draft, offset: int, address: int, now: int

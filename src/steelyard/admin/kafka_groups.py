@@ -1,0 +1,97 @@
+"""Our own commands for Kafka groups: kafkaGroups lists them; kafkaGroup says why one rebalances and whom it waits for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import TYPE_CHECKING
+
+from steelyard.admin.asking import add_asking_command
+from steelyard.admin.printing import date_milliseconds
+
+if TYPE_CHECKING:
+    from steelyard.groups.coordinator.report import KafkaGroupReport
+    from steelyard.live.aio.admin import Admin
+
+REASONS = 5
+"""How many of the latest rebalances are shown."""
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    add_asking_command(
+        commands, "kafkaGroups", kafka_groups, "List the groups of Kafka clients, of all brokers"
+    )
+    one = add_asking_command(
+        commands,
+        "kafkaGroup",
+        kafka_group,
+        "Say why a group of Kafka clients rebalances, whom it waits for, and how far it has come",
+    )
+    one.add_argument("-g", "--groupName", required=True, help="group id")
+    one.add_argument("--json", action="store_true", help="everything that is known, as JSON")
+
+
+async def kafka_groups(admin: Admin, options: argparse.Namespace) -> str:
+    row = "{:<50}  {:<9}  {:<20}  {:<8}  {}\n"
+    text = row.format("#Group", "#Type", "#State", "#Members", "#Coordinator")
+    for one in await admin.kafka_groups():
+        text += row.format(one.group, one.kind, one.state, one.members, one.coordinator)
+    return text
+
+
+async def kafka_group(admin: Admin, options: argparse.Namespace) -> str:
+    report = await admin.kafka_group(options.groupName.strip())
+    if options.json:
+        import msgspec
+
+        value = msgspec.to_builtins(report)
+        return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+    return report_text(report, time.time_ns() // 1_000_000)
+
+
+def report_text(report: KafkaGroupReport, now: int) -> str:
+    """State, reasons, those that are waited for, members, offsets."""
+    generation = "epoch" if report.kind == "consumer" else "generation"
+    text = f"group {report.group}: {report.state}, {report.kind}, {generation} {report.generation}"
+    text += f", {report.assignor or 'no assignor'}, coordinated by {report.coordinator}\n"
+    if report.began_at is not None:
+        text += f"rebalancing for {_seconds(now - report.began_at)}\n"
+    text += "\nwhy it rebalanced, the latest last:\n" if report.rebalances else ""
+    which = "epoch" if report.kind == "consumer" else "after generation"
+    for rebalance in report.rebalances[-REASONS:]:
+        text += f"  {date_milliseconds(rebalance.at)}  {which} {rebalance.generation}"
+        text += f"  {rebalance.trigger}: {rebalance.cause}\n"
+    text += "\nit waits for:\n" if report.awaited else "\nit waits for nobody\n"
+    for one in report.awaited:
+        since = "" if one.since is None else f", for {_seconds(now - one.since)}"
+        until = "" if one.until is None else f", will be out in {_seconds(one.until - now)}"
+        text += f"  {_name(one.member_id, one.client_id, one.host)}: {one.what}{since}{until}\n"
+    text += f"\n{len(report.members)} members\n"
+    for member in report.members:
+        partitions = ", ".join(f"{topic}-{number}" for topic, number in member.partitions)
+        static = f", static {member.instance_id}" if member.instance_id is not None else ""
+        name = _name(member.member_id, member.client_id, member.host)
+        text += f"  {name}{static}: {partitions or 'no partition'}\n"
+    return text + _offsets(report)
+
+
+def _offsets(report: KafkaGroupReport) -> str:
+    row = "{:<32}  {:<10}  {:<16}  {:<5}  {:<14}  {:<14}  {:<10}  {}\n"
+    names = ("#Topic", "#Partition", "#Broker Name", "#QID", "#Broker Offset", "#Group Offset")
+    text = "\n" + row.format(*names, "#Diff", "#Member")
+    for one in report.offsets:
+        numbers = (one.end_offset, one.offset, one.lag)
+        shown = ["-" if number is None else number for number in numbers]
+        place = (one.topic, one.partition, one.broker_name, one.queue_id)
+        text += row.format(*place, *shown, one.member_id or "-")
+    return text + f"\nDiff Total: {report.lag}\n"
+
+
+def _name(member_id: str, client_id: str, host: str) -> str:
+    """Of those that were only given an id nothing else is known."""
+    return f"{member_id} ({client_id}{host})" if client_id or host else member_id
+
+
+def _seconds(milliseconds: int) -> str:
+    return f"{max(0, milliseconds) / 1000:.1f} s"

@@ -1,0 +1,90 @@
+"""10 FindCoordinator (0 to 6): which broker coordinates a group or a transactional id.
+
+It is the leader of the partition of __consumer_offsets (__transaction_state) that the name falls on. Those topics are made
+when somebody first asks. COORDINATOR_NOT_AVAILABLE while that broker is down. Share groups are not served.
+Source: core/kafka/server/KafkaApis.scala getCoordinator.
+"""
+
+from __future__ import annotations
+
+from steelyard.nodes.broker.kafka.changes import Changes, Faults
+from steelyard.nodes.broker.kafka.cluster import Broker, Cluster
+from steelyard.nodes.broker.kafka.door import Call
+from steelyard.nodes.broker.kafka.forwarding import Forwarding
+from steelyard.nodes.broker.kafka.kafka_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from steelyard.nodes.seam import Effect
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.find_coordinator import (
+    FIND_COORDINATOR,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from steelyard.wire.kafka.schema import Message
+
+BATCH_VERSION = 4
+"""From here on a request names several."""
+
+_TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
+"""By type of key."""
+
+
+class Coordinators:
+    """The handler of the key above."""
+
+    def __init__(self, cluster: Cluster, changes: Changes, forwarding: Forwarding) -> None:
+        self._cluster = cluster
+        self._changes = changes
+        self._forwarding = forwarding
+        forwarding.serve(FIND_COORDINATOR.key, self.find)
+
+    def find(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        message = call.message
+        assert isinstance(message, FindCoordinatorRequest)
+        topic = _TOPICS.get(message.key_type)
+        if topic is None or self._cluster.topic(topic) is not None:
+            return self._answer(message, call.version)
+        if self._forwarding.forward(call, self._as_known, now, effects):
+            return None
+
+        def then(faults: Faults, now: int, effects: list[Effect]) -> None:
+            call.answer(self._answer(message, call.version), effects)
+
+        self._changes.put([self._changes.new_topic(topic)], then, now, effects)
+        return None
+
+    def _as_known(self, call: Call, now: int, effects: list[Effect]) -> Message:
+        """The answer with what this broker knows."""
+        message = call.message
+        assert isinstance(message, FindCoordinatorRequest)
+        return self._answer(message, call.version)
+
+    def _answer(self, message: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
+        if version >= BATCH_VERSION:
+            found = [self._find(message.key_type, key) for key in message.coordinator_keys]
+            return FindCoordinatorResponse(coordinators=found)
+        one = self._find(message.key_type, message.key)
+        return FindCoordinatorResponse(
+            error_code=one.error_code,
+            error_message=one.error_message,
+            node_id=one.node_id,
+            host=one.host,
+            port=one.port,
+        )
+
+    def _find(self, key_type: int, key: str) -> Coordinator:
+        topic = _TOPICS.get(key_type)
+        if topic is None:
+            return _nobody(key, ErrorCode.INVALID_REQUEST, f"no coordinators of type {key_type}")
+        broker = self._broker(key, topic)
+        if broker is None:
+            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is down.")
+        return Coordinator(key, broker.node_id, broker.host, broker.port, 0, None)
+
+    def _broker(self, key: str, topic: str) -> Broker | None:
+        node_id = self._cluster.coordinator_of(key, topic)
+        return None if node_id is None else self._cluster.live(node_id)
+
+
+def _nobody(key: str, error: ErrorCode, text: str) -> Coordinator:
+    return Coordinator(key, -1, "", -1, error, text)

@@ -1,0 +1,146 @@
+"""Takes the requests of Kafka clients, has them handled, and answers each link in the order of its requests.
+
+A handler gives its answer at once, or later through `Call.answer`. Other requests of the link are handled meanwhile; their
+answers wait for their turn. (Apache Kafka reads no further request of a connection before it has answered the last one.)
+
+What breaks the protocol closes the link, as in Kafka: an unknown API or version, bytes that are no message. Everything
+else has an error code of its API, which the handler gives.
+Source: core/kafka/server/KafkaApis.scala, network/SocketServer.scala.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+from steelyard.errors import ProtocolError
+from steelyard.groups.coordinator.group import Asker
+from steelyard.nodes.broker.door import Peer
+from steelyard.nodes.broker.kafka.versions import versions_reply
+from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
+from steelyard.wire.kafka.apis import API_VERSIONS_KEY
+from steelyard.wire.kafka.frame import Reply, Request
+from steelyard.wire.kafka.schema import Message
+
+UNANSWERED_MAX = 10_000
+"""Most requests of one link that wait for their answers; a link with more is closed."""
+
+
+class _Slot(msgspec.Struct):
+    """The place of one answer in its link."""
+
+    reply: Reply | None = None
+    done: bool = False
+
+
+class Call:
+    """One request under way, and how it is answered: once."""
+
+    __slots__ = ("_door", "_slot", "peer", "request")
+
+    def __init__(self, door: KafkaDoor, slot: _Slot, peer: Peer, request: Request) -> None:
+        self._door = door
+        self._slot = slot
+        self.peer = peer
+        self.request = request
+
+    @property
+    def message(self) -> Message:
+        assert self.request.message is not None
+        return self.request.message
+
+    @property
+    def version(self) -> int:
+        return self.request.version
+
+    @property
+    def asker(self) -> Asker:
+        host = self.peer.address.rpartition(":")[0].strip("[]")
+        return Asker(self.request.client_id or "", f"/{host}", self.peer.link)
+
+    def answer(self, message: Message, effects: list[Effect]) -> None:
+        """The answer that a handler left open. Nothing happens where the link is gone."""
+        request = self.request
+        version = request.version
+        self._slot.reply = Reply(request.api, version, request.correlation_id, message)
+        self._settle(effects)
+
+    def no_reply(self, effects: list[Effect]) -> None:
+        """This request has no answer at all (Produce with acks=0)."""
+        self._settle(effects)
+
+    def _settle(self, effects: list[Effect]) -> None:
+        assert not self._slot.done, f"{self.request.api.name} was answered twice"
+        self._slot.done = True
+        self._door.settled(self.peer.link, effects)
+
+
+Handler = Callable[[Call, int, list[Effect]], Message | None]
+"""(call, now, effects to add to) -> the answer, or None where it comes later through the call."""
+
+
+class KafkaDoor:
+    """See the module's text. `handlers`: by API key."""
+
+    def __init__(self, handlers: dict[int, Handler]) -> None:
+        self._handlers = handlers
+        self._peers: dict[Link, Peer] = {}
+        self._slots: dict[Link, deque[_Slot]] = {}
+
+    def opened(self, peer: Peer) -> None:
+        self._peers[peer.link] = peer
+        self._slots[peer.link] = deque()
+
+    def closed(self, link: Link) -> bool:
+        """Forget a link; False for one that was never ours."""
+        self._slots.pop(link, None)
+        return self._peers.pop(link, None) is not None
+
+    def received(self, link: Link, request: Request, now: int, effects: list[Effect]) -> None:
+        peer = self._peers.get(link)
+        if peer is None:
+            return  # its Closed was handled
+        slots = self._slots[link]
+        if len(slots) >= UNANSWERED_MAX:
+            self._break(peer, f"more than {UNANSWERED_MAX} requests wait for answers", effects)
+            return
+        slot = _Slot()
+        slots.append(slot)
+        call = Call(self, slot, peer, request)
+        if request.api.key == API_VERSIONS_KEY:
+            served = (*self._handlers, API_VERSIONS_KEY)
+            version, message = versions_reply(request, served)
+            slot.reply = Reply(request.api, version, request.correlation_id, message)
+            call.no_reply(effects)
+            return
+        handler = self._handlers.get(request.api.key)
+        try:
+            if handler is None:
+                raise ProtocolError("this API is not served here")
+            answer = handler(call, now, effects)
+        except ProtocolError as error:
+            self._break(peer, f"{request.api.name}: {error}", effects)
+            return
+        if answer is not None:
+            call.answer(answer, effects)
+
+    def settled(self, link: Link, effects: list[Effect]) -> None:
+        """An answer is there: send all whose turn it is."""
+        slots = self._slots.get(link)
+        while slots and slots[0].done:
+            reply = slots.popleft().reply
+            if reply is not None:
+                effects.append(Send(link, reply))
+
+    def _break(self, peer: Peer, reason: str, effects: list[Effect]) -> None:
+        effects.append(Tell("WARNING", f"{peer.address} broke the protocol: {reason}"))
+        effects.append(Hang(peer.link, reason))
+        self.closed(peer.link)
+
+    def check(self) -> None:
+        assert self._peers.keys() == self._slots.keys()
+        for slots in self._slots.values():
+            assert not slots or not slots[0].done
+            assert len(slots) <= UNANSWERED_MAX

@@ -1,0 +1,19 @@
+"""Tells people of faults of the disk, but not with every request that met one."""
+
+from __future__ import annotations
+
+from steelyard.nodes.seam import Effect, Tell
+
+FAULT_INTERVAL_MS = 1_000
+
+
+class Faults:
+    """Shared by all parts of the Kafka door."""
+
+    def __init__(self) -> None:
+        self._tell_at = 0
+
+    def tell(self, text: str, now: int, effects: list[Effect]) -> None:
+        if now >= self._tell_at:
+            self._tell_at = now + FAULT_INTERVAL_MS
+            effects.append(Tell("ERROR", text))

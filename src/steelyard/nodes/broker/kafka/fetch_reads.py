@@ -1,0 +1,180 @@
+"""What a fetch finds in the logs of its partitions: records within its limits, or why there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from steelyard.errors import ProtocolError, StorageError
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.kafka.crossing import to_batch
+from steelyard.nodes.broker.kafka.faults import Faults
+from steelyard.nodes.broker.kafka.fetch_holds import Fetch
+from steelyard.nodes.broker.kafka.fetch_sessions import Asked
+from steelyard.nodes.broker.kafka.partitions import (
+    LEADER_EPOCH,
+    Partition,
+    Partitions,
+    epoch_fault,
+)
+from steelyard.nodes.broker.kafka.producers import Producers
+from steelyard.nodes.seam import Effect
+from steelyard.store.entry import BATCHES
+from steelyard.store.log import Log
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    LeaderIdAndEpoch,
+    PartitionData,
+    SnapshotId,
+)
+
+IDS_SINCE = 13
+"""From this version of Fetch on topics go by their ids."""
+STORAGE_ERROR_SINCE = 6
+"""Before, clients do not know that error as one to try again after."""
+
+_NO_EPOCH = EpochEndOffset()
+_NO_LEADER = LeaderIdAndEpoch()
+_NO_SNAPSHOT = SnapshotId()
+_UNKNOWN = -1
+
+
+class Answer(msgspec.Struct, gc=False):
+    """What there is to say of one partition. `next_offset`: where the records end, -1 without any."""
+
+    asked: Asked
+    data: PartitionData
+    next_offset: int = _UNKNOWN
+
+    @property
+    def says_nothing_new(self) -> bool:
+        data, asked = self.data, self.asked
+        return (
+            not data.records
+            and data.high_watermark == asked.high
+            and data.log_start_offset == asked.low
+        )
+
+
+class Reads:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        producers: Producers,
+        durability: Durability,
+        faults: Faults,
+    ) -> None:
+        self._partitions = partitions
+        self._producers = producers
+        self._durability = durability
+        self._faults = faults
+
+    def attempt(
+        self, fetch: Fetch, parts: Iterable[Asked], now: int, effects: list[Effect]
+    ) -> tuple[list[Answer], int, bool]:
+        """What there is to say, how many bytes of records, and whether it must be said at once."""
+        version = self._partitions.version
+        readable_end = self._durability.readable_end
+        is_incremental = fetch.session is not None
+        answers: list[Answer] = []
+        found = 0
+        at_once = False
+        for asked in parts:
+            place = asked.place
+            if place is None or asked.version != version:
+                place = self._find(asked, version, fetch.call.version)
+            log = place.log
+            if log is not None:
+                if (
+                    is_incremental
+                    and asked.high == asked.offset == readable_end(log)
+                    and asked.low == log.min_offset
+                ):
+                    continue
+            elif not place.read_fault:
+                self._partitions.look_again(place)
+            try:
+                answer = self._read(fetch, asked, place, found)
+            except (StorageError, ProtocolError) as error:
+                self._faults.tell(f"{place.topic} was not read: {error}", now, effects)
+                known = fetch.call.version >= STORAGE_ERROR_SINCE
+                code = ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.NOT_LEADER_OR_FOLLOWER
+                answer = _fault(asked, code)
+            found += len(answer.data.records or b"")
+            if answer.data.error_code:
+                at_once = True
+            elif is_incremental and answer.says_nothing_new:
+                continue
+            answers.append(answer)
+        return answers, found, at_once
+
+    def _find(self, asked: Asked, version: tuple[int, int], api_version: int) -> Partition:
+        name, topic_id, index = asked.key
+        topic = self._partitions.topic_of(name, topic_id) if topic_id.strip(b"\0") else name
+        if api_version >= IDS_SINCE and not topic:
+            place = Partition("", index, -1, -1, ErrorCode.UNKNOWN_TOPIC_ID, False, False, None)
+        else:
+            place = self._partitions.find(topic or "", index)
+        asked.place, asked.version = place, version
+        asked.high = _UNKNOWN
+        return place
+
+    def _read(self, fetch: Fetch, asked: Asked, place: Partition, found: int) -> Answer:
+        """What one partition has. `found`: bytes that the answer has of other partitions."""
+        fault = place.read_fault or epoch_fault(asked.epoch)
+        if fault:
+            leader = _NO_LEADER
+            if fault in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+                leader = LeaderIdAndEpoch(place.leader, LEADER_EPOCH)
+            return _fault(asked, fault, leader)
+        log = place.log
+        low, high = (0, 0) if log is None else (log.min_offset, self._durability.readable_end(log))
+        if not low <= asked.offset <= (high if log is None else log.max_offset):
+            return _fault(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+        stable = high if log is None else self._producers.last_stable(log)
+        end = stable if fetch.committed else high
+        records = b""
+        next_offset = _UNKNOWN
+        aborted: list[AbortedTransaction] | None = [] if fetch.committed else None
+        bytes_max = min(asked.bytes_max, fetch.max_bytes - found)
+        if log is not None and asked.offset < end and (bytes_max > 0 or not found):
+            run = log.read_run(asked.offset, max(bytes_max, 0), end)
+            records, next_offset = run.data, run.next_offset
+            if records and run.kind != BATCHES:
+                records, next_offset = to_batch(records, bytes_max)
+            if found and len(records) > bytes_max:
+                records = b""
+            if not records:
+                next_offset = _UNKNOWN
+            elif fetch.committed:
+                aborted = self._aborted(log, asked.offset, next_offset)
+        data = PartitionData(
+            asked.key[2],
+            0,
+            high,
+            stable,
+            low,
+            _NO_EPOCH,
+            _NO_LEADER,
+            _NO_SNAPSHOT,
+            aborted,
+            -1,
+            records,
+        )
+        return Answer(asked, data, next_offset)
+
+    def _aborted(self, log: Log, first: int, next_offset: int) -> list[AbortedTransaction]:
+        return [
+            AbortedTransaction(producer_id, start)
+            for producer_id, start, _ in self._producers.aborted(log, first, next_offset)
+        ]
+
+
+def _fault(asked: Asked, code: ErrorCode, leader: LeaderIdAndEpoch = _NO_LEADER) -> Answer:
+    data = PartitionData(asked.key[2], code, _UNKNOWN, _UNKNOWN, _UNKNOWN, current_leader=leader)
+    return Answer(asked, data)

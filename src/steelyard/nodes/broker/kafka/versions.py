@@ -1,0 +1,46 @@
+"""18 ApiVersions: which APIs we serve, in which versions.
+
+A request in a version that we do not have is answered in version 0, with error 35 and our own range, so that the client
+can ask again (KIP-511). Produce is said to begin at version 0, though it begins at 3: librdkafka takes a higher
+first version for a broker that cannot do what it needs (KAFKA-18659).
+Source: clients/common/requests/ApiVersionsRequest.java, ApiVersionsResponse.java.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from steelyard.wire.kafka.apis import APIS
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.frame import Request
+from steelyard.wire.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+
+PRODUCE_KEY = 0
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def versions_reply(request: Request, served: Collection[int]) -> tuple[int, ApiVersionsResponse]:
+    """The version to answer in, and the answer. `served`: the keys of all APIs."""
+    message = request.message
+    if message is None:
+        ours = (ApiVersion(request.api.key, *request.api.versions),)
+        return 0, ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, ours)
+    assert isinstance(message, ApiVersionsRequest)
+    if request.version >= 3:
+        named = (message.client_software_name, message.client_software_version)
+        if not all(map(_SOFTWARE.fullmatch, named)):
+            return request.version, ApiVersionsResponse(ErrorCode.INVALID_REQUEST)
+    return request.version, ApiVersionsResponse(
+        ErrorCode.NONE,
+        [
+            ApiVersion(key, 0 if key == PRODUCE_KEY else api.versions[0], api.versions[1])
+            for key, api in APIS.items()
+            if key in served
+        ],
+    )

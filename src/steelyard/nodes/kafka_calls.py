@@ -1,0 +1,315 @@
+"""Requests in flight to Kafka brokers: opens links, agrees on versions, matches replies, times out.
+
+A broker answers the requests of a connection in their order, and one that waits (a JoinGroup, a Fetch) holds up those
+behind it. So there may be several connections to one address, each a `Lane`; the group's requests have one of their own, as
+in Apache's client. Every connection begins with ApiVersions: each request goes out in the highest version that both know
+(KIP-511: who does not know ours answers in version 0, with what it knows).
+
+A request whose time is over takes its connection with it, for nothing behind it would be answered either
+(NetworkClient.handleTimedOutRequests). Requests are bounded by their senders, who have few each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from steelyard.errors import (
+    CallTimeoutError,
+    ConnectError,
+    KafkaError,
+    ProtocolError,
+    RemotingError,
+    SteelyardError,
+)
+from steelyard.nodes.seam import (
+    KAFKA,
+    Address,
+    Closed,
+    Dial,
+    Effect,
+    Hang,
+    Link,
+    Opened,
+    Refused,
+    Send,
+)
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.frame import RawReply, Request, read_reply
+from steelyard.wire.kafka.messages.api_versions import (
+    API_VERSIONS,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from steelyard.wire.kafka.messages.fetch import FETCH
+from steelyard.wire.kafka.messages.offset_commit import OFFSET_COMMIT
+from steelyard.wire.kafka.messages.offset_fetch import OFFSET_FETCH
+from steelyard.wire.kafka.schema import Api, Message
+
+P = TypeVar("P")
+
+VERSIONS_MAX: Mapping[int, int] = {FETCH.key: 12, OFFSET_COMMIT.key: 9, OFFSET_FETCH.key: 9}
+"""Above these, topics go by ids instead of names."""
+
+SOFTWARE_NAME = "steelyard"
+
+
+class Lane(NamedTuple):
+    """One of the connections to an address."""
+
+    address: Address
+    use: str
+
+
+class Outcome(msgspec.Struct, Generic[P], frozen=True):
+    """How a request ended: `reply` is the response, or an error when none came."""
+
+    purpose: P
+    lane: Lane
+    reply: Message | SteelyardError
+
+
+class _Pending(msgspec.Struct, Generic[P]):
+    purpose: P | None
+    """None: the ApiVersions that begins a connection."""
+    api: Api
+    message: Message
+    deadline: int
+    version: int = 0
+    correlation_id: int = 0
+
+
+class _Line(Generic[P]):
+    """What is known of one lane."""
+
+    def __init__(self) -> None:
+        self.link: Link | None = None
+        self.versions: dict[int, tuple[int, int]] | None = None
+        self.waiting: deque[_Pending[P]] = deque()
+        self.in_flight: deque[_Pending[P]] = deque()
+
+
+class KafkaCalls(Generic[P]):
+    """See the module's text. Requests are filed under a purpose, plain data of the caller, who gets it back."""
+
+    def __init__(self, client_id: str, software_version: str, handshake_timeout_ms: int) -> None:
+        self._client_id = client_id
+        self._software_version = software_version
+        self._handshake_timeout_ms = handshake_timeout_ms
+        self._correlation_id = 0
+        self._lines: dict[Lane, _Line[P]] = {}
+        self._lanes: dict[Link, Lane] = {}
+        self._dialing: dict[Address, deque[Lane]] = {}
+        """Lanes that wait for their link; the first one is being dialed."""
+
+    @property
+    def due(self) -> int | None:
+        """When to call `expire`."""
+        deadlines = [
+            pending.deadline
+            for line in self._lines.values()
+            for pending in (*line.in_flight, *line.waiting)
+        ]
+        return min(deadlines, default=None)
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def call(
+        self,
+        lane: Lane,
+        api: Api,
+        message: Message,
+        purpose: P,
+        now: int,
+        timeout_ms: int,
+        out: list[Effect],
+    ) -> None:
+        """Send a request; its `Outcome` comes later, from one of the methods below."""
+        pending: _Pending[P] = _Pending(purpose, api, message, now + timeout_ms)
+        line = self._lines.setdefault(lane, _Line())
+        line.waiting.append(pending)
+        if line.link is not None:
+            return  # the pump sends it
+        lanes = self._dialing.get(lane.address)
+        if lanes is None:
+            self._dialing[lane.address] = deque([lane])
+            out.append(Dial(lane.address, KAFKA))
+        elif lane not in lanes:
+            lanes.append(lane)
+
+    def pump(self, out: list[Effect]) -> list[Outcome[P]]:
+        """Send what waits on links that are ready; what their brokers do not know fails at once."""
+        outcomes: list[Outcome[P]] = []
+        for lane, line in self._lines.items():
+            while line.waiting and line.versions is not None and line.link is not None:
+                pending = line.waiting.popleft()
+                version = _version(pending.api, line.versions)
+                if version is None:
+                    text = f"{lane.address} has no version of {pending.api.name} that we know"
+                    error = KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+                    assert pending.purpose is not None
+                    outcomes.append(Outcome(pending.purpose, lane, error))
+                    continue
+                pending.version = version
+                self._send(line, pending, out)
+        return outcomes
+
+    def _send(self, line: _Line[P], pending: _Pending[P], out: list[Effect]) -> None:
+        assert line.link is not None
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        pending.correlation_id = self._correlation_id
+        line.in_flight.append(pending)
+        request = Request(
+            pending.api,
+            pending.version,
+            pending.correlation_id,
+            self._client_id,
+            pending.message,
+        )
+        out.append(Send(line.link, request))
+
+    def _shake_hands(self, line: _Line[P], version: int, now: int, out: list[Effect]) -> None:
+        message = ApiVersionsRequest(SOFTWARE_NAME, self._software_version)
+        deadline = now + self._handshake_timeout_ms
+        self._send(line, _Pending(None, API_VERSIONS, message, deadline, version), out)
+
+    # -- what the driver tells ---------------------------------------------------------------------
+
+    def opened(self, event: Opened, now: int, out: list[Effect]) -> None:
+        """A dialed link is there."""
+        lane = self._dialed(event.address, out)
+        line = self._lines[lane]
+        line.link = event.link
+        self._lanes[event.link] = lane
+        self._shake_hands(line, API_VERSIONS.versions[1], now, out)
+
+    def refused(self, event: Refused, out: list[Effect]) -> list[Outcome[P]]:
+        """Nobody at the address: all that waited for the link has failed."""
+        lane = self._dialed(event.address, out)
+        error = ConnectError(f"cannot connect to {event.address}: {event.reason}")
+        return self._drop(lane, error)
+
+    def _dialed(self, address: Address, out: list[Effect]) -> Lane:
+        lanes = self._dialing[address]
+        lane = lanes.popleft()
+        if lanes:
+            out.append(Dial(address, KAFKA))
+        else:
+            del self._dialing[address]
+        return lane
+
+    def closed(self, event: Closed) -> list[Outcome[P]]:
+        """A link died: all that was asked on it has failed."""
+        lane = self._lanes.get(event.link)
+        if lane is None:
+            return []
+        error = RemotingError(f"connection to {lane.address} closed: {event.reason}")
+        return self._drop(lane, error)
+
+    def received(
+        self, link: Link, reply: RawReply, now: int, out: list[Effect]
+    ) -> list[Outcome[P]]:
+        """Match a response."""
+        lane = self._lanes.get(link)
+        if lane is None:
+            return []  # it was hung up
+        line = self._lines[lane]
+        pending = line.in_flight.popleft() if line.in_flight else None
+        try:
+            if pending is None or pending.correlation_id != reply.correlation_id:
+                raise ProtocolError(f"response {reply.correlation_id} answers nothing")
+            if pending.purpose is None:
+                self._agree(line, pending, reply, now, out)
+                return []
+            message = read_reply(pending.api, pending.version, reply)
+        except ProtocolError as error:
+            if pending is not None:
+                line.in_flight.appendleft(pending)
+            return self._hang_up(lane, error, out)
+        return [Outcome(pending.purpose, lane, message)]
+
+    def _agree(
+        self, line: _Line[P], pending: _Pending[P], reply: RawReply, now: int, out: list[Effect]
+    ) -> None:
+        """Take what the broker says that it knows. Raises ProtocolError."""
+        unsupported = int.from_bytes(reply.data[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
+        message = read_reply(API_VERSIONS, 0 if unsupported else pending.version, reply)
+        assert isinstance(message, ApiVersionsResponse)
+        theirs = {key.api_key: (key.min_version, key.max_version) for key in message.api_keys}
+        if unsupported and pending.version > 0:
+            self._shake_hands(line, _version(API_VERSIONS, theirs) or 0, now, out)
+        elif message.error_code:
+            raise ProtocolError(f"ApiVersions was answered with error {message.error_code}")
+        else:
+            line.versions = theirs
+
+    def expire(self, now: int, out: list[Effect]) -> list[Outcome[P]]:
+        """Time is `due`: what is past its time has failed."""
+        outcomes: list[Outcome[P]] = []
+        for lane, line in list(self._lines.items()):
+            if any(pending.deadline <= now for pending in line.in_flight):
+                error = CallTimeoutError(f"no reply from {lane.address} within the time-out")
+                outcomes += self._hang_up(lane, error, out)
+                continue
+            late = [pending for pending in line.waiting if pending.deadline <= now]
+            for pending in late:
+                line.waiting.remove(pending)
+                error = CallTimeoutError(f"no connection to {lane.address} within the time-out")
+                assert pending.purpose is not None
+                outcomes.append(Outcome(pending.purpose, lane, error))
+        return outcomes
+
+    # -- links -------------------------------------------------------------------------------------
+
+    def is_dialing(self, address: Address) -> bool:
+        """A `Dial` to it is under way: `Opened` or `Refused` with this address is ours."""
+        return address in self._dialing
+
+    def is_idle(self, lane: Lane) -> bool:
+        """Nothing is asked on that lane."""
+        line = self._lines.get(lane)
+        return line is None or not (line.waiting or line.in_flight)
+
+    def hang_up_all(self, out: list[Effect]) -> None:
+        """Close every link; nothing has an outcome any more."""
+        out += [Hang(link, "the consumer closes") for link in self._lanes]
+        self._lanes.clear()
+        self._lines.clear()
+
+    def _hang_up(self, lane: Lane, error: SteelyardError, out: list[Effect]) -> list[Outcome[P]]:
+        link = self._lines[lane].link
+        assert link is not None
+        out.append(Hang(link, str(error)))
+        return self._drop(lane, error)
+
+    def _drop(self, lane: Lane, error: SteelyardError) -> list[Outcome[P]]:
+        """The lane has no link: everything asked on it has failed."""
+        line = self._lines.pop(lane)
+        if line.link is not None:
+            del self._lanes[line.link]
+        return [
+            Outcome(pending.purpose, lane, error)
+            for pending in (*line.in_flight, *line.waiting)
+            if pending.purpose is not None
+        ]
+
+    def check(self) -> None:
+        """Assert that links are known both ways, and that only lanes without one wait to be dialed."""
+        for link, lane in self._lanes.items():
+            assert self._lines[lane].link == link
+        for lanes in self._dialing.values():
+            assert lanes
+        for lane, line in self._lines.items():
+            if line.link is None:
+                assert lane in self._dialing[lane.address]
+                assert not line.in_flight
+
+
+def _version(api: Api, theirs: Mapping[int, tuple[int, int]]) -> int | None:
+    """The highest version that both know, None for none."""
+    first, last = theirs.get(api.key, (0, -1))
+    highest = min(last, api.versions[1], VERSIONS_MAX.get(api.key, api.versions[1]))
+    return highest if highest >= max(first, api.versions[0]) else None

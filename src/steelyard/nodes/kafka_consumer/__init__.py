@@ -1,0 +1,1 @@
+"""The Kafka consumer: a client node that reads partitions, alone or as a member of a group."""

@@ -1,0 +1,28 @@
+"""How long to wait before the next try: longer after each failure, and not the same for everybody."""
+
+from __future__ import annotations
+
+from steelyard.types import Random
+
+_JITTER = 0.2
+
+
+class Backoff:
+    """Twice as long after each failure, give or take a fifth (KIP-580). Times in ms."""
+
+    def __init__(self, first_ms: int, max_ms: int, random: Random) -> None:
+        self._first_ms = first_ms
+        self._max_ms = max_ms
+        self._random = random
+        self._failures = 0
+
+    def next_ms(self) -> int:
+        """Another failure: how long to wait."""
+        exponent = min(self._failures, 30)
+        self._failures += 1
+        wait_ms = min(self._first_ms << exponent, self._max_ms)
+        return max(1, round(wait_ms * (1 - _JITTER + 2 * _JITTER * self._random.random())))
+
+    def reset(self) -> None:
+        """It worked."""
+        self._failures = 0

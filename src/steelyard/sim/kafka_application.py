@@ -1,0 +1,171 @@
+"""The application of one Kafka member: polls, works on what it got, commits, polls again.
+
+It commits after its work, or leaves that to the consumer (`kafka_auto_commit`), and when partitions are revoked. Frozen,
+it does not poll: its consumer's heartbeats go on, until max.poll.interval.ms is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from steelyard.config import KafkaConsumerConfig
+from steelyard.nodes.kafka_consumer.contract import (
+    Assigned,
+    Commit,
+    ConsumerRecord,
+    Lost,
+    Poll,
+    Revoked,
+    Stop,
+    Subscribe,
+)
+from steelyard.nodes.seam import Address, Handled, Link
+from steelyard.sim.kafka_witness import KafkaWitness, Seen
+from steelyard.sim.scenario import Scenario
+from steelyard.sim.world import Process, Violation
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.frame import Request
+from steelyard.wire.kafka.messages.offset_commit import OffsetCommitRequest
+from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest
+
+KAFKA_GROUP = "kafka-group"
+POLL_MS = 1_000
+AGAIN_MS = 1_000
+"""After a poll that failed."""
+
+
+def member_config(
+    scenario: Scenario, name: str, bootstrap: tuple[Address, ...]
+) -> KafkaConsumerConfig:
+    """The consumer of the member `name`."""
+    return KafkaConsumerConfig(
+        bootstrap_servers=bootstrap,
+        client_id=name,
+        group_id=KAFKA_GROUP,
+        group_instance_id=name if scenario.kafka_static else "",
+        assignors=(scenario.kafka_assignor,),
+        auto_offset_reset="earliest",
+        enable_auto_commit=scenario.kafka_auto_commit,
+        session_timeout_ms=scenario.kafka_session_timeout_ms,
+        max_poll_interval_ms=scenario.kafka_max_poll_interval_ms,
+        max_poll_records=scenario.kafka_poll_records,
+        metadata_max_age_ms=5_000,
+    )
+
+
+class KafkaApplication:
+    """See the module's text. `run`: counts the runs of a member."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        witness: KafkaWitness,
+        process: Process,
+        run: int,
+        topics: tuple[str, ...],
+    ) -> None:
+        self.busy = False
+        """At work on what a poll returned."""
+        self._world = process.world
+        self._scenario = scenario
+        self._witness = witness
+        self._process = process
+        self._who = f"{process.name} {run}"
+        self._rng = process.world.rng(f"application {self._who}")
+        self._polls = 0
+        self._frozen_until = 0
+        self._stopping: Callable[[object], None] | None = None
+        witness.joined(self._who, lambda: process.alive)
+        process.on_hand = self._hand
+        process.on_send = self._sends
+        process.ask(Subscribe(topics), lambda result: self._poll())
+
+    # -- what faults do ----------------------------------------------------------------------------
+
+    def freeze(self, for_ms: int) -> None:
+        """No polls for a while."""
+        self._frozen_until = max(self._frozen_until, self._world.now + for_ms)
+
+    def leave(self, then: Callable[[object], None]) -> None:
+        """Stop in order, as soon as the poll or the work under way has ended; `then` gets the answer."""
+        self._stopping = then
+        self._frozen_until = 0
+
+    # -- the loop ----------------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        if not self._process.alive:
+            return
+        if self._stopping is not None:
+            self._process.ask(Stop(), self._stopping)
+        elif self._world.now < self._frozen_until:
+            self._world.after(min(POLL_MS, self._frozen_until - self._world.now), self._poll)
+        else:
+            self._polls += 1
+            poll = Poll(self._scenario.kafka_poll_records, POLL_MS, self._polls)
+            self._process.ask(poll, self._polled)
+
+    def _polled(self, result: object) -> None:
+        if not isinstance(result, tuple):  # an error, which the next poll may not have
+            self._world.after(AGAIN_MS, self._poll)
+            return
+        if not result:
+            self._poll()
+            return
+        seen = tuple(_seen(record) for record in result)
+        self._witness.delivered(self._who, seen)
+        self.busy = True
+        work_ms = self._rng.randrange(self._scenario.process_ms_max + 1)
+        if self._rng.randrange(100) < self._scenario.slow_of_100:
+            work_ms *= 1 + self._rng.randrange(100)
+        self._world.after(work_ms, partial(self._worked, seen))
+
+    def _worked(self, seen: tuple[Seen, ...]) -> None:
+        if not self._process.alive:
+            return
+        self.busy = False
+        self._witness.done(seen)
+        if self._scenario.kafka_auto_commit:
+            self._poll()
+        else:
+            self._process.ask(Commit(), lambda result: self._poll())
+
+    # -- what it is told ---------------------------------------------------------------------------
+
+    def _hand(self, process: Process, ticket: int, told: object) -> None:
+        self._world.trace.note(self._world.now, process.name, f"> Hand {ticket} {told!r}")
+        if self.busy:
+            raise Violation(f"{self._who} is at work, and told {told!r}")
+        done = lambda result: process.deliver(Handled(ticket, None))  # noqa: E731
+        match told:
+            case Assigned(partitions):
+                self._witness.assigned(self._who, partitions)
+            case Revoked(partitions):
+                self._witness.taken(self._who, partitions)
+                if not self._scenario.kafka_auto_commit:
+                    process.ask(Commit(), done)
+                    return
+            case Lost(partitions):
+                self._witness.taken(self._who, partitions)
+            case _:
+                raise AssertionError(f"not expected here: {told!r}")
+        self._world.after(
+            self._rng.randrange(self._scenario.process_ms_max + 1), partial(done, None)
+        )
+
+    def _sends(self, process: Process, link: Link, message: object) -> None:
+        match message:
+            case Request(message=SyncGroupRequest() as sync):
+                self._witness.synchronized(self._who, sync.generation_id)
+            case Request(message=OffsetCommitRequest() as commit):
+                for topic in commit.topics:
+                    for part in topic.partitions:
+                        partition = TopicPartition(topic.name, part.partition_index)
+                        self._witness.committed(partition, part.committed_offset, self._who)
+
+
+def _seen(record: object) -> Seen:
+    assert isinstance(record, ConsumerRecord)
+    assert record.value is not None
+    return Seen(TopicPartition(record.topic, record.partition), record.offset, record.value)

@@ -1,0 +1,63 @@
+"""Asks the members of the Kafka group whether they are one group, and each has the share that its assignor gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from steelyard.allocate.assignors.plan import Subscriber
+from steelyard.allocate.assignors.registry import assignor
+from steelyard.groups.member.states import State
+from steelyard.nodes.kafka_consumer.contract import MemberState
+from steelyard.types import TopicPartition
+
+Shares = Mapping[str, Sequence[TopicPartition]]
+
+
+def not_one_group(states: Mapping[str, object]) -> str | None:
+    """None if all members are stable, in one generation; else what is wrong. `states`: what each said of itself."""
+    generations = set()
+    for name, state in states.items():
+        if not isinstance(state, MemberState):
+            return f"{name} does not describe itself: {state!r}"
+        if state.state != State.STABLE.value:
+            return f"{name} is {state.state} in the Kafka group"
+        generations.add(state.generation)
+    return (
+        f"the Kafka group is in generations {sorted(generations)}" if len(generations) > 1 else None
+    )
+
+
+def not_shared_out(partitions: Mapping[str, int], held: Shares) -> str | None:
+    """None if every partition has one owner; else what is wrong. `partitions`: how many each topic has."""
+    owners: dict[TopicPartition, list[str]] = {
+        TopicPartition(topic, number): []
+        for topic in sorted(partitions)
+        for number in range(partitions[topic])
+    }
+    for member in sorted(held):
+        for partition in held[member]:
+            if partition not in owners:
+                return f"{member} has {partition}, which does not exist"
+            owners[partition].append(member)
+    for partition, members in owners.items():
+        if len(members) != 1:
+            return f"{partition} is held by {members or 'nobody'}"
+    return None
+
+
+def not_as_assigned(name: str, partitions: Mapping[str, int], held: Shares) -> str | None:
+    """None if the shares are what the assignor `name` gives these members; else what is wrong.
+
+    The sticky ones keep what was: of theirs only the sizes are known. `held`: by member id, of members of all topics.
+    """
+    if name == "range":
+        subscribers = [Subscriber(member, tuple(partitions)) for member in sorted(held)]
+        right = assignor(name).assign(subscribers, dict(partitions))
+        for member in sorted(held):
+            if sorted(held[member]) != sorted(right[member]):
+                return f"{member} has {held[member]}, range gives it {right[member]}"
+        return None
+    sizes = {member: len(held[member]) for member in sorted(held)}
+    if max(sizes.values()) - min(sizes.values()) > 1:
+        return f"the shares of {name} are uneven: {sizes}"
+    return None

@@ -1,0 +1,192 @@
+"""What a Kafka group's applications see, and the rules that the group must keep.
+
+Safety, at every moment, `who` being one run of a member:
+- a position (partition, offset) holds one message for ever, one that was sent to that topic, and it comes as it was sent;
+- records come only of partitions that the application was told are its own, and nothing is told while it is at work;
+- what a partition's owner gets begins at or below what the group has finished, and then comes offset by offset;
+- no partition is told to a member while another of the same generation has it; where nothing fails (`planned`), of no
+  matter which generation. A member has what it was told until it is told otherwise or dies. One that the group
+  has gone on without may believe in more for a while: it has not synchronized in the generation of its successor;
+- an offset that is committed is not above what applications have finished.
+
+Liveness: `unfinished`, asked after the faults; a partition is one RocketMQ queue: `compare`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from steelyard.sim.checkers import Floor, Witness, number_of
+from steelyard.sim.world import Violation
+from steelyard.types import MessageQueue, TopicPartition
+
+
+class Seen(NamedTuple):
+    """A record as it came, as far as the rules are concerned."""
+
+    partition: TopicPartition
+    offset: int
+    value: bytes
+
+
+class _Run:
+    """One run of a member."""
+
+    def __init__(self, is_alive: Callable[[], bool]) -> None:
+        self.is_alive = is_alive
+        self.generation = -1
+        """In which it synchronized last."""
+        self.next: dict[TopicPartition, int | None] = {}
+        """What it was told is its own: the offset that comes next, None before the first record."""
+
+
+class KafkaWitness:
+    """Sees what members are told and given, and what they commit. Raises Violation."""
+
+    def __init__(self, witness: Witness, *, planned: bool) -> None:
+        self._witness = witness
+        self._planned = planned
+        self._runs: dict[str, _Run] = {}
+        self._numbers: dict[tuple[TopicPartition, int], int] = {}
+        self.floors: dict[TopicPartition, Floor] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        """One past the highest offset that came."""
+        self._finished: set[int] = set()
+        self.deliveries = 0
+        self.duplicates = 0
+        """Deliveries of a position after its first."""
+        self.first_duplicate: tuple[TopicPartition, int] | None = None
+        self.commits = 0
+
+    # -- what members do ---------------------------------------------------------------------------
+
+    def joined(self, who: str, is_alive: Callable[[], bool]) -> None:
+        """A member starts."""
+        self._runs[who] = _Run(is_alive)
+
+    def synchronized(self, who: str, generation: int) -> None:
+        """It takes part in a generation: it asks for its share."""
+        self._runs[who].generation = generation
+
+    def assigned(self, who: str, partitions: Iterable[TopicPartition]) -> None:
+        """Its application is told that these are its own."""
+        mine = self._runs[who]
+        for partition in partitions:
+            if partition in mine.next:
+                raise Violation(f"{who} is told twice that it has {partition}")
+            for other in sorted(self._runs):
+                run = self._runs[other]
+                if partition not in run.next or not run.is_alive():
+                    continue
+                if self._planned or run.generation == mine.generation:
+                    raise Violation(
+                        f"{partition} is given to {who} in generation {mine.generation}, "
+                        f"{other} has it in {run.generation}"
+                    )
+            mine.next[partition] = None
+
+    def taken(self, who: str, partitions: Iterable[TopicPartition]) -> None:
+        """Its application is told that these are revoked, or lost."""
+        held = self._runs[who].next
+        for partition in partitions:
+            if partition not in held:
+                raise Violation(f"{partition} is taken from {who}, which does not have it")
+            del held[partition]
+
+    def delivered(self, who: str, records: Iterable[Seen]) -> None:
+        """A poll returned these."""
+        for record in records:
+            self._follows(who, record)
+            self._as_sent(record)
+            position = (record.partition, record.offset)
+            number = number_of(record.value)
+            if position in self._numbers:
+                self.duplicates += 1
+                self.first_duplicate = self.first_duplicate or position
+            known = self._numbers.setdefault(position, number)
+            if known != number:
+                raise Violation(f"{position} held message {known}, now {number}")
+            self.deliveries += 1
+            self._ends[record.partition] = max(
+                record.offset + 1, self._ends.get(record.partition, 0)
+            )
+
+    def _follows(self, who: str, record: Seen) -> None:
+        partition, offset, _ = record
+        held = self._runs[who].next
+        if partition not in held:
+            raise Violation(f"{who} gets {offset} of {partition}, which it does not have")
+        expected = held[partition]
+        if expected is None:
+            floor = self.floor(partition).offset
+            if offset > floor:
+                raise Violation(f"{who} begins at {offset} of {partition}, {floor} is not finished")
+        elif offset != expected:
+            raise Violation(f"{who} gets {offset} of {partition}, {expected} is next")
+        held[partition] = offset + 1
+
+    def _as_sent(self, record: Seen) -> None:
+        where = f"{record.partition} offset {record.offset}"
+        number = number_of(record.value)
+        sent = self._witness.messages.get(number)
+        if sent is None:
+            raise Violation(f"{where}: message {number} was never sent")
+        if number in self._witness.withheld:
+            raise Violation(f"{where}: message {number} was not committed")
+        if (sent.topic, sent.body) != (record.partition.topic, record.value):
+            raise Violation(f"{where}: {record.value!r} is not what was sent: {sent}")
+
+    def done(self, records: Iterable[Seen]) -> None:
+        """An application has worked on these."""
+        for record in records:
+            self.floor(record.partition).finish(record.offset)
+            self._finished.add(number_of(record.value))
+
+    def committed(self, partition: TopicPartition, offset: int, who: str) -> None:
+        """`who` tells the coordinator that the group is done with everything below `offset`."""
+        self.commits += 1
+        floor = self.floor(partition).offset
+        if offset > floor:
+            raise Violation(f"{who} commits {offset} of {partition}, but {floor} is not finished")
+
+    # -- what the judge asks -----------------------------------------------------------------------
+
+    def floor(self, partition: TopicPartition) -> Floor:
+        """How far the group is."""
+        floor = self.floors.get(partition)
+        if floor is None:
+            floor = self.floors[partition] = Floor()
+        return floor
+
+    def unfinished(self) -> str | None:
+        """What the group must still work on, None if there is nothing."""
+        owed = [*self._witness.acknowledged, *sorted(self._witness.promised)]
+        missing = [number for number in owed if number not in self._finished]
+        if missing:
+            return f"{len(missing)} acknowledged messages did not reach the Kafka group, e.g. {missing[0]}"
+        for partition, end in self._ends.items():
+            if self.floor(partition).offset < end:
+                return f"the Kafka group has not finished {partition}: {self.floor(partition).offset} of {end}"
+        return None
+
+    def compare(self, logs: Mapping[tuple[MessageQueue, int], int]) -> None:
+        """Every partition that was read is one queue, which no other is: what came is in its log, at its offset.
+
+        `logs`: the number of each message in the brokers' logs.
+        """
+        queues = sorted({queue for queue, _ in logs})
+        taken: dict[MessageQueue, TopicPartition] = {}
+        for partition in sorted(self._ends):
+            read = {at: n for (part, at), n in self._numbers.items() if part == partition}
+            same = [
+                queue
+                for queue in queues
+                if queue.topic == partition.topic
+                and all(logs.get((queue, at)) == number for at, number in read.items())
+            ]
+            if not same:
+                raise Violation(f"what was read of {partition} is in no queue's log")
+            if same[0] in taken:
+                raise Violation(f"{partition} and {taken[same[0]]} are both {same[0]}")
+            taken[same[0]] = partition

@@ -1,0 +1,100 @@
+"""What the store reads in an entry that is a Kafka record batch, kept as it came but for its offset.
+
+    at   0  int64   base offset               at  23  int32  offset of the last record less the base
+    at   8  int32   bytes that follow         at  27  int64  base timestamp
+    at  12  int32   leader epoch, 0 here      at  35  int64  largest timestamp
+    at  16  int8    magic, 2                  at  43  producer id 8, epoch 2, sequence 4
+    at  17  uint32  CRC-32C of bytes 21..end  at  57  int32  count
+    at  21  int16   attributes                at  61  the records, opaque
+
+Source: clients/.../record/internal/DefaultRecordBatch.java. `wire.kafka.records` makes and reads the
+rest; the two rooms are siblings, so the few fields that the store needs are read here.
+
+In the index a batch of n records has n equal rows. Their tag code is no tag's: the first byte says
+"batch", the others hold when it was appended, for a batch carries the producer's clock only.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from crc32c import crc32c
+
+HEAD_BYTES = 61
+SIZE_BEFORE = 12
+"""Bytes of a batch up to and including its size; the size counts the rest."""
+
+COUNT_MAX = 1 << 20
+"""Records in one batch: an index row each, 20 MB in all. A frame of 1 MB holds 150,000 records at most unless compressed."""
+
+KIND = 0x40
+"""First byte of the tag code of a batch. Java's hash codes, of 32 bits with a sign, begin with 0 or 0xFF."""
+
+_TIME_BITS = 56
+_TIME_MAX = (1 << _TIME_BITS) - 1
+_BASE = struct.Struct(">q")
+_INT32 = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_MAX_TIMESTAMP = struct.Struct(">q")
+
+
+def row_tag(now: int) -> int:
+    """The tag code of the index rows of a batch that was appended at `now`."""
+    return KIND << _TIME_BITS | min(max(now, 0), _TIME_MAX)
+
+
+def is_batch(tag_code: int) -> bool:
+    """Is this the tag code of a batch's row?"""
+    return tag_code >> _TIME_BITS == KIND
+
+
+def appended_at(tag_code: int) -> int:
+    """When the batch with this tag code was appended, ms."""
+    return tag_code & _TIME_MAX
+
+
+def base_offset(data: bytes, start: int = 0) -> int:
+    (offset,) = _BASE.unpack_from(data, start)
+    return int(offset)
+
+
+def count_of(data: bytes, start: int = 0) -> int:
+    """The number of records, as the batch says."""
+    (count,) = _INT32.unpack_from(data, start + 57)
+    return int(count)
+
+
+def max_timestamp(data: bytes, start: int = 0) -> int:
+    """The largest timestamp of the records, as their producer gave them."""
+    (timestamp,) = _MAX_TIMESTAMP.unpack_from(data, start + 35)
+    return int(timestamp)
+
+
+def size_at(data: bytes, start: int = 0) -> int:
+    """The size of a batch that is known to begin at `start`."""
+    (rest,) = _INT32.unpack_from(data, start + 8)
+    return SIZE_BEFORE + int(rest)
+
+
+def size_of(data: bytes, start: int, offset: int) -> int:
+    """The size of the batch at `start` that was written for `offset`; 0 when none begins there.
+
+    The first HEAD_BYTES of a batch are enough.
+    """
+    if (
+        start + HEAD_BYTES > len(data)
+        or data[start + 16] != 2
+        or base_offset(data, start) != offset
+    ):
+        return 0
+    (last,) = _INT32.unpack_from(data, start + 23)
+    if last + 1 != count_of(data, start) or not 0 <= last < COUNT_MAX:
+        return 0
+    size = size_at(data, start)
+    return size if size >= HEAD_BYTES else 0
+
+
+def is_intact(data: bytes, start: int, size: int) -> bool:
+    """True when the `size` bytes at `start`, of which `size_of` told, match their checksum."""
+    (crc,) = _CRC.unpack_from(data, start + 17)
+    return bool(crc32c(memoryview(data)[start + 21 : start + size]) == crc)

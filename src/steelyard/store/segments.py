@@ -1,0 +1,176 @@
+"""The segments of one log, in order: where the next entry goes, which to drop, and what recovery finds.
+
+Which entry is where is `segment`'s business, what may be read is `log`'s.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import pairwise
+
+from steelyard.config import StoreConfig
+from steelyard.errors import StorageError
+from steelyard.store.files import Files
+from steelyard.store.index import ROW_BYTES, Buffers
+from steelyard.store.recovery import SegmentRepair
+from steelyard.store.segment import INDEX_SUFFIX, LOG_SUFFIX, POSITION_MAX, Segment
+from steelyard.store.times import Times
+
+Place = tuple[int, int]
+"""Position and offset."""
+
+
+class Segments:
+    """See the module's text. `all` is for reading only."""
+
+    __slots__ = ("_buffers", "_config", "_files", "_folder", "_times", "all")
+
+    def __init__(self, files: Files, buffers: Buffers, config: StoreConfig, folder: str) -> None:
+        self._files = files
+        self._buffers = buffers
+        self._config = config
+        self._folder = folder
+        self._times: dict[int, Times] = {}
+        self.all: list[Segment] = []
+
+    # -- finding ---------------------------------------------------------------------------------
+
+    def at_offset(self, offset: int) -> Segment:
+        """The segment that has an offset that the log has."""
+        last = self.all[-1]
+        if offset >= last.base_offset:
+            return last
+        return self.all[bisect_right(self.all, offset, key=lambda item: item.base_offset) - 1]
+
+    def at_position(self, position: int) -> Segment | None:
+        """The segment that begins at a position or last before it, None without one."""
+        place = bisect_right(self.all, position, key=lambda item: item.base_position)
+        return self.all[place - 1] if place else None
+
+    def times(self, segment: Segment) -> Times:
+        """The timestamps of a segment, kept for the next time."""
+        times = self._times.get(segment.base_offset)
+        if times is None:
+            times = self._times[segment.base_offset] = Times(segment)
+        return times
+
+    def size(self) -> int:
+        """Bytes of all entries."""
+        return sum(segment.size for segment in self.all)
+
+    # -- growing ---------------------------------------------------------------------------------
+
+    def for_append(self, end: Place, size: int) -> Segment:
+        """The segment that the next `size` bytes go to: a new one at `end` when the last would grow too large."""
+        if self.all:
+            last = self.all[-1]
+            if last.size + size <= self._config.segment_bytes or not last.size:
+                return last
+            last.flush_index()
+        if end[0] + size > POSITION_MAX:
+            raise StorageError(f"{self._folder} has reached its last position, {POSITION_MAX}")
+        return self._begin(end)
+
+    def _begin(self, end: Place) -> Segment:
+        segment = self._segment(end)
+        segment.create()
+        self.all.append(segment)
+        return segment
+
+    def _segment(self, place: Place, size: int = 0, rows: int = 0) -> Segment:
+        flush_rows = self._config.index_flush_rows
+        return Segment(self._files, self._buffers, self._folder, place, flush_rows, size, rows)
+
+    # -- shrinking -------------------------------------------------------------------------------
+
+    def older(self, now: int, retention_ms: int) -> int:
+        """How many, from the first on, hold nothing that is not older than that."""
+        count = 0
+        for segment in self.all:
+            if not segment.count or now - segment.newest() <= retention_ms:
+                break
+            count += 1
+        return count
+
+    def beyond(self, bytes_max: int) -> int:
+        """How many, from the first on and without the last, the others have `bytes_max` bytes without."""
+        left = self.size()
+        count = 0
+        for segment in self.all[:-1]:
+            left -= segment.size
+            if left < bytes_max:
+                break
+            count += 1
+        return count
+
+    def before(self, offset: int) -> int:
+        """How many hold nothing but entries before `offset`."""
+        return sum(segment.count > 0 and segment.end[1] <= offset for segment in self.all)
+
+    def drop(self, count: int) -> None:
+        """Delete the first `count`, and their files. Where none is left, an empty one begins at the same end."""
+        if count and count == len(self.all):
+            self._begin(self.all[-1].end)
+        dropped, self.all = self.all[:count], self.all[count:]
+        for segment in dropped:
+            self._times.pop(segment.base_offset, None)
+            segment.remove()
+
+    def remove(self) -> None:
+        """Delete all files and the folder."""
+        for segment in self.all:
+            segment.remove()
+        self.all = []
+        self._times.clear()
+        self._files.remove(self._folder)
+
+    # -- recovery --------------------------------------------------------------------------------
+
+    def recover(self, log_id: int, now: int) -> tuple[SegmentRepair, int]:
+        """Take over what the folder holds: what was repaired, and the segments cut.
+
+        The segments before the last one are taken as they are when their sizes fit what follows; from the
+        first that does not on, all is cut.
+        """
+        names = self._files.disk.list(self._folder)
+        places = sorted(place for name in names if (place := _place(name, LOG_SUFFIX)))
+        for name in names:
+            place = _place(name, INDEX_SUFFIX)
+            if place and place not in places:
+                self._files.remove(f"{self._folder}/{name}")
+        repairs: list[SegmentRepair] = []
+        segments_cut = 0
+        for number, place in enumerate(places):
+            segment = self._segment(place)
+            size = self._files.size(segment.log_path)
+            rows = self._files.size(segment.index_path) // ROW_BYTES
+            segment = self._segment(place, size, rows)
+            if self.all and self.all[-1].end != place:
+                segments_cut += 1
+                repairs.append(SegmentRepair(bytes_cut=size))
+                segment.remove()
+                continue
+            newest = self.all[-1].newest() if self.all and self.all[-1].count else 0
+            self.all.append(segment)
+            self._files.suspect(segment.log_path)
+            if number + 1 == len(places) or segment.end != places[number + 1]:
+                repairs.append(segment.recover(log_id, newest, now))
+        repair = SegmentRepair(
+            sum(item.rows_made for item in repairs),
+            sum(item.rows_cut for item in repairs),
+            sum(item.bytes_cut for item in repairs),
+        )
+        return repair, segments_cut
+
+    def check(self) -> None:
+        """Assert that they follow each other."""
+        for before, after in pairwise(self.all):
+            assert before.end == (after.base_position, after.base_offset)
+
+
+def _place(name: str, suffix: str) -> Place | None:
+    """Position and offset in a file's name; None for names that are not ours."""
+    position, _, offset = name.removesuffix(suffix).partition("-")
+    if not name.endswith(suffix) or not (position + offset).isdecimal():
+        return None
+    return int(position), int(offset)

@@ -1,0 +1,326 @@
+"""What the command line tells of Kafka groups: why they rebalance, whom they wait for, how far they have come."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from tests.api.conftest import Servers
+from tests.api.kafka import KafkaServers
+
+from steelyard import Admin, RouteError
+from steelyard.admin.main import main
+from steelyard.groups.coordinator.report import KafkaGroup
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.frame import ReplyDecoder, Request, encode, read_reply
+from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
+    CONSUMER_GROUP_HEARTBEAT,
+    ConsumerGroupHeartbeatRequest,
+)
+from steelyard.wire.kafka.messages.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartitions,
+    write_assignment,
+    write_subscription,
+)
+from steelyard.wire.kafka.messages.join_group import (
+    JOIN_GROUP,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+)
+from steelyard.wire.kafka.messages.offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from steelyard.wire.kafka.messages.sync_group import (
+    SYNC_GROUP,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from steelyard.wire.kafka.schema import Api, Message
+
+Run = Callable[..., list[str]]
+
+_serial = count(1)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
+    servers = KafkaServers(tmp_path_factory.mktemp("brokers"))
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture
+def run(servers: KafkaServers, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs an admin command; the lines that it prints."""
+
+    def run(command: str, *options: str) -> list[str]:
+        capsys.readouterr()
+        code = main(["admin", command, "-n", servers.nameservers, *options])
+        printed = capsys.readouterr()
+        assert (code, printed.err) == (0, "")
+        return printed.out.splitlines()
+
+    return run
+
+
+@pytest.fixture
+def topic(servers: KafkaServers) -> str:
+    """Two partitions, one on each broker, with three messages in the first."""
+    topic = servers.topic(f"orders{next(_serial)}", 2)
+    servers.fill(topic, range(3), partitions=1)
+    return topic
+
+
+def coordinator(servers: KafkaServers, group: str) -> tuple[str, int]:
+    """The broker that coordinates a group."""
+    admin = AdminClient({"bootstrap.servers": servers.bootstrap, "log_level": 0})
+    (asked,) = admin.describe_consumer_groups([group]).values()
+    node = asked.result(30).coordinator
+    return node.host, node.port
+
+
+class Member:
+    """A Kafka client that does what the test says and nothing else: it sends no heartbeat on its own."""
+
+    def __init__(self, servers: KafkaServers, group: str, client_id: str) -> None:
+        self.group = group
+        self.client_id = client_id
+        self.member_id = ""
+        self.epoch = 0
+        self._socket = socket.create_connection(coordinator(servers, group), 30)
+        self._decoder = ReplyDecoder()
+        self._sent: list[tuple[Api, int]] = []
+
+    def send(self, api: Api, version: int, message: Message) -> None:
+        self._sent.append((api, version))
+        request = Request(api, version, len(self._sent), self.client_id, message)
+        self._socket.sendall(encode(request))
+
+    def reply(self) -> Any:
+        """The answer to the last request."""
+        replies: list[Any] = []
+        while not replies:
+            data = self._socket.recv(65_536)
+            assert data, "the broker hung up"
+            replies = self._decoder.feed(data)
+        (reply,) = replies
+        message: Any = read_reply(*self._sent[-1], reply)
+        assert getattr(message, "error_code", 0) == 0, message
+        return message
+
+    def ask(self, api: Api, version: int, message: Message) -> Any:
+        self.send(api, version, message)
+        return self.reply()
+
+    # -- classic -----------------------------------------------------------------------------------
+
+    def join(self, topic: str) -> None:
+        """Sends JoinGroup; `joined` waits for the answer."""
+        metadata = write_subscription(Subscription((topic,)))
+        protocols = (JoinGroupRequestProtocol("range", metadata),)
+        request = JoinGroupRequest(
+            self.group, 30_000, 60_000, self.member_id, None, "consumer", protocols
+        )
+        self.send(JOIN_GROUP, 3, request)
+
+    def joined(self) -> int:
+        """The generation it is in."""
+        answer = self.reply()
+        self.member_id = answer.member_id
+        generation: int = answer.generation_id
+        return generation
+
+    def sync(self, generation: int, topic: str, shares: dict[str, tuple[int, ...]]) -> None:
+        assignments = tuple(
+            SyncGroupRequestAssignment(
+                member_id, write_assignment(Assignment((TopicPartitions(topic, share),)))
+            )
+            for member_id, share in shares.items()
+        )
+        request = SyncGroupRequest(self.group, generation, self.member_id, assignments=assignments)
+        self.ask(SYNC_GROUP, 1, request)
+
+    def commit(self, generation: int, topic: str, partition: int, offset: int) -> None:
+        rows = (OffsetCommitRequestPartition(partition, offset),)
+        topics = (OffsetCommitRequestTopic(topic, partitions=rows),)
+        request = OffsetCommitRequest(self.group, generation, self.member_id, topics=topics)
+        self.ask(OFFSET_COMMIT, 2, request)
+
+    # -- the new protocol --------------------------------------------------------------------------
+
+    def beat(self, topic: str) -> None:
+        """A heartbeat of a member that gives up nothing."""
+        names = (topic,) if not self.epoch else None
+        owned = () if not self.epoch else None
+        request = ConsumerGroupHeartbeatRequest(
+            self.group,
+            self.member_id,
+            self.epoch,
+            rebalance_timeout_ms=60_000 if not self.epoch else -1,
+            subscribed_topic_names=names,
+            topic_partitions=owned,
+        )
+        answer = self.ask(CONSUMER_GROUP_HEARTBEAT, 0, request)
+        self.member_id, self.epoch = answer.member_id, answer.member_epoch
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def member(servers: KafkaServers) -> Iterator[Callable[[str, str], Member]]:
+    made: list[Member] = []
+
+    def make(group: str, client_id: str) -> Member:
+        made.append(Member(servers, group, client_id))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def wait_for(run: Run, group: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The report of a group when it is as it should be."""
+    deadline = time.monotonic() + 30
+    while True:
+        report: dict[str, Any] = json.loads("\n".join(run("kafkaGroup", "-g", group, "--json")))
+        if holds(report):
+            return report
+        assert time.monotonic() < deadline, report
+
+
+def test_who_does_not_rejoin_is_named(
+    servers: KafkaServers, run: Run, topic: str, member: Callable[[str, str], Member]
+) -> None:
+    """1. One member has everything. 2. Another joins: the group waits for the first, which says nothing. 3. It rejoins."""
+    first, second = member("slow", "dawdler"), member("slow", "hasty")
+    first.join(topic)
+    generation = first.joined()
+    first.sync(generation, topic, {first.member_id: (0, 1)})
+    first.commit(generation, topic, 0, 1)
+    assert run("kafkaGroup", "-g", "slow")[0].startswith(
+        "group slow: Stable, classic, generation 1, range, coordinated by broker-"
+    )
+    assert "it waits for nobody" in run("kafkaGroup", "-g", "slow")
+    second.join(topic)
+    report = wait_for(run, "slow", lambda report: bool(report["awaited"]))
+    assert report["state"] == "PreparingRebalance"
+    (awaited,) = report["awaited"]
+    assert awaited["member_id"] == first.member_id
+    assert (awaited["client_id"], awaited["what"]) == ("dawdler", "JoinGroup")
+    assert report["began_at"] <= awaited["since"] < awaited["until"]
+    assert [each["trigger"] for each in report["rebalances"]] == ["joined", "joined"]
+    lines = run("kafkaGroup", "-g", "slow")
+    at = lines.index("it waits for:")
+    assert lines[at + 1].startswith(f"  {first.member_id} (dawdler/127.0.0.1): JoinGroup, for ")
+    assert ", will be out in " in lines[at + 1]
+    assert "rebalancing for " in lines[1]
+    why = lines[lines.index("why it rebalanced, the latest last:") + 2]
+    assert "joined: " in why
+    assert "hasty" in why
+    first.join(topic)
+    generation = first.joined()
+    assert second.joined() == generation == 2
+    first.sync(generation, topic, {first.member_id: (0,), second.member_id: (1,)})
+    second.sync(generation, topic, {})
+    report = wait_for(run, "slow", lambda report: report["state"] == "Stable")
+    assert report["awaited"] == []
+    assert report["began_at"] is None
+    assert {one["client_id"]: one["partitions"] for one in report["members"]} == {
+        "dawdler": [[topic, 0]],
+        "hasty": [[topic, 1]],
+    }
+
+
+def test_who_does_not_give_up_partitions_is_named(
+    run: Run, topic: str, member: Callable[[str, str], Member]
+) -> None:
+    """The same with the new protocol: the first has been told to give up one partition and has not."""
+    first, second = member("new", "holder"), member("new", "waiter")
+    first.beat(topic)
+    second.beat(topic)
+    first.beat(topic)
+    report = wait_for(run, "new", lambda report: bool(report["awaited"]))
+    assert (report["kind"], report["state"]) == ("consumer", "Reconciling")
+    (awaited,) = report["awaited"]
+    assert (awaited["member_id"], awaited["client_id"]) == (first.member_id, "holder")
+    assert awaited["what"] in (f"to give up {topic}-0", f"to give up {topic}-1")
+    assert awaited["since"] == report["began_at"] < awaited["until"]
+    lines = run("kafkaGroup", "-g", "new")
+    assert "Reconciling, consumer, epoch" in lines[0]
+    assert f"(holder/127.0.0.1): {awaited['what']}, for " in lines[lines.index("it waits for:") + 1]
+
+
+def test_progress_covers_kafka_groups(
+    servers: KafkaServers, run: Run, topic: str, member: Callable[[str, str], Member]
+) -> None:
+    """Partitions are on both brokers, whichever coordinates; the columns are mqadmin's."""
+    one = member("progress", "reader")
+    one.join(topic)
+    generation = one.joined()
+    one.sync(generation, topic, {one.member_id: (0, 1)})
+    one.commit(generation, topic, 0, 1)
+    one.commit(generation, topic, 1, 0)
+    with Admin(servers.nameservers) as admin:
+        report = admin.kafka_group("progress")
+        progress = admin.consumer_progress("progress")
+        assert KafkaGroup("progress", "classic", "Stable", 1, report.coordinator) in (
+            admin.kafka_groups()
+        )
+        with pytest.raises(RouteError, match="no broker coordinates a Kafka group nobody"):
+            admin.kafka_group("nobody")
+        with pytest.raises(RouteError, match="no broker knows a group nobody"):
+            admin.consumer_progress("nobody")
+        with pytest.raises(RouteError, match="no broker knows a group progress"):
+            admin.consumer_progress("progress", "another")
+        with pytest.raises(
+            RouteError, match="progress is a group of Kafka clients: see kafkaGroup"
+        ):
+            admin.diagnose("progress")
+    assert report.members[0].partitions == (TopicPartition(topic, 0), TopicPartition(topic, 1))
+    rows = [(row.partition, row.offset, row.end_offset, row.lag) for row in report.offsets]
+    assert rows == [(0, 1, 3, 2), (1, 0, 0, 0)]
+    assert len({row.broker_name for row in report.offsets}) == 2
+    assert sorted((row.broker_offset, row.consumer_offset) for row in progress.queues) == [
+        (0, 0),
+        (3, 1),
+    ]
+    assert {row.client_id for row in progress.queues} == {"reader"}
+    lines = run("consumerProgress", "-g", "progress")
+    assert lines[0].split("  ")[0].strip() == "#Topic"
+    assert lines[-1] == "Diff Total: 2"
+    (listed,) = (line for line in run("consumerProgress") if line.startswith("progress "))
+    assert listed.split() == ["progress", "1", "KAFKA", "PULL", "CLASSIC", "0", "2"]
+    (listed,) = (line for line in run("kafkaGroups") if line.startswith("progress "))
+    assert listed.split() == ["progress", "classic", "Stable", "1", report.coordinator]
+
+
+def test_an_unknown_group_is_one_line(
+    servers: KafkaServers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["admin", "kafkaGroup", "-n", servers.nameservers, "-g", "nobody"]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "steelyard: no broker coordinates a Kafka group nobody\n"
+
+
+def test_brokers_without_a_kafka_door_have_no_such_group(tmp_path: Path) -> None:
+    servers = Servers(tmp_path)
+    with Admin(servers.nameservers) as admin:
+        assert admin.kafka_groups() == ()
+        with pytest.raises(RouteError, match="no broker coordinates"):
+            admin.kafka_group("nobody")
+    servers.stop()

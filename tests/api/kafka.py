@@ -1,0 +1,94 @@
+"""Brokers with a Kafka door in this process, and what other clients do with them, for the tests of `KafkaConsumer`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.live.loops import Background
+from steelyard.live.server import Server, registered, serve_broker, serve_nameserver
+
+
+class KafkaServers:
+    """A nameserver and brokers on a loop of their own."""
+
+    def __init__(self, folder: Path, brokers: int = 2) -> None:
+        self._background = Background()
+        self._folder = folder
+        self._nameserver = self._background.wait(serve_nameserver(port=0))
+        self.nameservers = self._nameserver.address
+        self._brokers: dict[str, Server] = {}
+        for number in range(brokers):
+            self.start_broker(f"broker-{number}")
+        self.bootstrap = ",".join(server.kafka for server in self._brokers.values())
+        self._client: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": self.bootstrap,
+            "log_level": 0,
+        }
+
+    def start_broker(self, name: str, port: int = 0, kafka_port: int = 0) -> None:
+        config = BrokerConfig(
+            name=name,
+            nameservers=(self.nameservers,),
+            kafka=KafkaConfig(node_id=int(name.rpartition("-")[2])),
+        )
+
+        async def start() -> Server:
+            server = await serve_broker(
+                str(self._folder / name), port=port, config=config, kafka_port=kafka_port
+            )
+            await registered(name, server.address, config.nameservers)
+            return server
+
+        self._brokers[name] = self._background.wait(start(), 10)
+
+    def stop_broker(self, name: str) -> tuple[int, int]:
+        """Stop one broker cleanly; the ports it had."""
+        server = self._brokers.pop(name)
+        self._background.wait(server.stop(), 15)
+        ports = (int(address.rpartition(":")[2]) for address in (server.address, server.kafka))
+        return next(ports), next(ports)
+
+    def stop(self) -> None:
+        for name in list(self._brokers):
+            self.stop_broker(name)
+        self._background.wait(self._nameserver.stop(), 15)
+        self._background.loop.call_soon_threadsafe(self._background.loop.stop)
+
+    # -- what other clients do ---------------------------------------------------------------------
+
+    def topic(self, name: str, partitions: int = 4) -> str:
+        admin = AdminClient(self._client)
+        (made,) = admin.create_topics([NewTopic(name, partitions, 1)]).values()
+        made.result(30)
+        return name
+
+    def more_partitions(self, name: str, partitions: int) -> None:
+        admin = AdminClient(self._client)
+        (made,) = admin.create_partitions([NewPartitions(name, partitions)]).values()
+        made.result(30)
+
+    def fill(self, topic: str, values: range, *, partitions: int = 4, codec: str = "none") -> None:
+        """These numbers as values, in turn to the partitions."""
+        producer = Producer({**self._client, "linger.ms": 5, "compression.type": codec})
+        for value in values:
+            producer.produce(topic, b"%d" % value, key=b"k", partition=value % partitions)
+        assert producer.flush(30) == 0
+
+    def transactions(self, topic: str, kept: Mapping[int, bool]) -> None:
+        """One transaction for each value, committed where it is kept, to partition 0."""
+        producer = Producer({**self._client, "transactional.id": f"tx-{topic}"})
+        producer.init_transactions(30)
+        for value, is_kept in kept.items():
+            producer.begin_transaction()
+            producer.produce(topic, b"%d" % value, partition=0)
+            if is_kept:
+                producer.commit_transaction(30)
+            else:
+                assert producer.flush(30) == 0
+                producer.abort_transaction(30)

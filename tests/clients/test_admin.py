@@ -1,0 +1,148 @@
+"""What each client's administrator asks and tells: topics, partitions, settings, groups, offsets, records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import kafka as kafka_python
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from kafka.errors import KafkaError
+from tests.clients.administrators import (
+    Administrator,
+    AioAdministrator,
+    ConfluentAdministrator,
+    KafkaPythonAdministrator,
+)
+from tests.clients.confluent import Confluent
+from tests.clients.libraries import Library, Refused, Sent
+from tests.peers.apache import eventually
+from tests.peers.kafka.servers import Running
+
+
+@pytest.fixture(
+    params=[ConfluentAdministrator, KafkaPythonAdministrator, AioAdministrator],
+    ids=lambda kind: kind.name,
+)
+def administrator(request: pytest.FixtureRequest, kafka: Running) -> Iterator[Administrator]:
+    made: Administrator = request.param(kafka.bootstrap)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def clients(kafka: Running) -> Library:
+    """Writes and reads for the administrators."""
+    return Confluent(kafka.bootstrap)
+
+
+def test_topics_come_grow_and_go(administrator: Administrator, name: str) -> None:
+    administrator.create_topic(name, 2)
+    assert administrator.partitions(name) == 2
+    with pytest.raises(Refused, match=r"(?i)already.?exists"):
+        administrator.create_topic(name, 2)
+    administrator.more_partitions(name, 5)
+    assert administrator.partitions(name) == 5
+    with pytest.raises(Refused, match=r"(?i)invalid.?partitions|currently has 5|has 5 partitions"):
+        administrator.more_partitions(name, 3)
+    assert administrator.partitions(name) == 5
+    administrator.delete_topic(name)
+    eventually(lambda: administrator.partitions(name) is None, f"{name} is gone")
+    with pytest.raises(Refused, match=r"(?i)unknown.?topic"):
+        administrator.delete_topic(name)
+
+
+def test_settings_are_taken_or_refused(administrator: Administrator, name: str) -> None:
+    administrator.create_topic(name, 1)
+    assert administrator.setting(name, "max.message.bytes") == "1048588"
+    administrator.put_setting(name, "max.message.bytes", "5000")
+    eventually(lambda: administrator.setting(name, "max.message.bytes") == "5000", "the setting")
+    with pytest.raises(Refused, match=r"(?i)invalid.?config|invalid value"):
+        administrator.put_setting(name, "max.message.bytes", "many")
+    with pytest.raises(Refused, match=r"(?i)invalid.?config|unknown|unrecogni"):
+        administrator.put_setting(name, "no.such.setting", "1")
+    assert administrator.setting(name, "max.message.bytes") == "5000"
+
+
+def test_groups_are_listed_and_described(
+    administrator: Administrator, clients: Library, name: str
+) -> None:
+    clients.create_topic(name)
+    clients.send(name, [Sent(b"x")] * 3)
+    assert name not in administrator.groups()
+    clients.consume(name, name, 2)
+    assert name in administrator.groups()
+    assert administrator.group_state(name) == "EMPTY"
+    assert administrator.group_offsets(name) == {0: 2}
+
+
+def test_records_are_deleted(administrator: Administrator, clients: Library, name: str) -> None:
+    clients.create_topic(name)
+    clients.send(name, [Sent(b"x")] * 5)
+    administrator.delete_records(name, 3)
+    assert clients.ends(name) == (3, 5)
+    with pytest.raises(Refused, match=r"(?i)out.?of.?range|outside the range"):
+        administrator.delete_records(name, 6)
+    assert [record.offset for record in clients.read(name, {0: 3}, 2)] == [3, 4]
+
+
+def test_groups_and_their_offsets_are_deleted(kafka: Running, clients: Library, name: str) -> None:
+    """With kafka-python, which has all of it: an offset, then the group; one with members may not go."""
+    admin = KafkaPythonAdministrator(kafka.bootstrap)
+    clients.create_topic(name, 2)
+    places = [kafka_python.TopicPartition(name, partition) for partition in (0, 1)]
+    member = kafka_python.KafkaConsumer(
+        bootstrap_servers=kafka.bootstrap, group_id=name, auto_offset_reset="earliest"
+    )
+    clients.send(name, [Sent(b"x", partition=partition) for partition in (0, 1)])
+    member.subscribe([name])
+    while len(member.assignment()) < 2:
+        member.poll(100)
+    member.commit({place: kafka_python.OffsetAndMetadata(1, "", -1) for place in places})
+    assert admin.group_state(name) == "STABLE"
+    assert "GroupSubscribedToTopic" in str(admin.admin.delete_group_offsets(name, places[:1]))
+    assert "NonEmptyGroup" in str(_outcome(lambda: admin.admin.delete_groups([name])))
+    assert admin.group_offsets(name) == {0: 1, 1: 1}
+    member.close(autocommit=False)
+    admin.admin.delete_group_offsets(name, places[:1])
+    assert admin.group_offsets(name) == {1: 1}
+    admin.admin.delete_groups([name])
+    assert name not in admin.groups()
+    admin.close()
+
+
+def _outcome(call: Callable[[], object]) -> object:
+    """What a call gives, or raises: the library does either."""
+    try:
+        return call()
+    except KafkaError as error:
+        return f"{type(error).__name__} {error}"
+
+
+def test_offsets_are_listed_set_and_groups_deleted(
+    kafka: Running, clients: Library, name: str
+) -> None:
+    """With confluent-kafka."""
+    admin = ConfluentAdministrator(kafka.bootstrap)
+    clients.create_topic(name)
+    clients.send(name, [Sent(b"x", timestamp=1_700_000_000_000 + at) for at in range(4)])
+    clients.consume(name, name, 2)
+    place = TopicPartition(name, 0)
+    specs: Any = OffsetSpec  # its methods have no types
+    for spec, offset in (
+        (specs.earliest(), 0),
+        (specs.latest(), 4),
+        (specs.max_timestamp(), 3),
+        (specs.for_timestamp(1_700_000_000_002), 2),
+    ):
+        assert admin.one(admin.admin.list_offsets({place: spec})).offset == offset
+    wanted = ConsumerGroupTopicPartitions(name, [TopicPartition(name, 0, 3)])
+    admin.one(admin.admin.alter_consumer_group_offsets([wanted]))
+    assert admin.group_offsets(name) == {0: 3}
+    assert [record.offset for record in clients.consume(name, name, 1)] == [3]
+    admin.one(admin.admin.delete_consumer_groups([name]))
+    assert name not in admin.groups()
+    with pytest.raises(Refused, match=r"(?i)not.?found"):
+        admin.one(admin.admin.delete_consumer_groups([name]))

@@ -1,0 +1,199 @@
+"""A rig that drives a broker's Kafka door through the seam: a disk in memory, a clock of our own, a client that asks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Hashable, Sequence
+from typing import TypeVar
+
+import pytest
+
+from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.nodes.broker.node import BrokerNode
+from steelyard.nodes.seam import (
+    KAFKA,
+    Closed,
+    DropTimer,
+    Due,
+    Effect,
+    Event,
+    Flush,
+    Flushed,
+    Hang,
+    Opened,
+    Received,
+    Send,
+    SetTimer,
+    Tell,
+)
+from steelyard.store.log import Log
+from steelyard.store.memory import MemoryDisk
+from steelyard.store.store import Store
+from steelyard.wire.kafka.apis import APIS
+from steelyard.wire.kafka.frame import Reply, Request, RequestDecoder, encode
+from steelyard.wire.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from steelyard.wire.kafka.records import Record, write_batch
+from steelyard.wire.kafka.schema import Message
+
+START = 1_700_000_000_000
+TOPIC = "TopicA"
+
+R = TypeVar("R", bound=Message)
+
+
+class KafkaRig:
+    """`ask` sends a request and gives the answer; every effect is made true, every invariant checked.
+
+    Every request takes the way over the wire. `flushes` holds the tickets that the disk was not asked to answer
+    yet: with `disk_answers` it answers at once.
+    """
+
+    def __init__(
+        self, config: BrokerConfig | None = None, disk: MemoryDisk | None = None, now: int = START
+    ) -> None:
+        self.config = config or BrokerConfig(kafka=KafkaConfig())
+        self.disk = disk or MemoryDisk()
+        self.now = now
+        self.timers: dict[Hashable, int] = {}
+        self.answers: dict[int, Reply] = {}
+        self.told: list[Tell] = []
+        self.hung: list[int] = []
+        self.flushes: list[int] = []
+        self.disk_answers = True
+        self.correlation = 0
+        self.links = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """A new node on what the disk holds, as after a kill."""
+        self.store = Store(self.disk, self.config.store)
+        self.store.open(self.now)
+        self.node = BrokerNode(self.config, self.store, random.Random(1))
+        self.timers.clear()
+        self.flushes.clear()
+        self._make_true(self.node.start(self.now))
+        self.link = self.connect()
+
+    def event(self, event: Event) -> None:
+        effects = self.node.handle(event, self.now)
+        self.node.check()
+        self._make_true(effects)
+
+    def _make_true(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case SetTimer(key, at):
+                    self.timers[key] = at
+                case DropTimer(key):
+                    self.timers.pop(key, None)
+                case Send(_, message):
+                    assert isinstance(message, Reply)
+                    encode(message)
+                    assert message.correlation_id not in self.answers
+                    self.answers[message.correlation_id] = message
+                case Hang(link):
+                    self.hung.append(link)
+                    self.event(Closed(link, "hung up"))
+                case Flush(ticket):
+                    self.flushes.append(ticket)
+                    if self.disk_answers:
+                        self.answer_flushes()
+                case Tell():
+                    self.told.append(effect)
+                case _:
+                    raise AssertionError(f"not expected here: {effect}")
+
+    def answer_flushes(self) -> None:
+        tickets, self.flushes = self.flushes, []
+        for ticket in tickets:
+            self.event(Flushed(ticket))
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time pass; timers go off in order."""
+        until = self.now + milliseconds
+        while self.timers:
+            key = min(self.timers, key=lambda k: (self.timers[k], str(k)))
+            if self.timers[key] > until:
+                break
+            self.now = max(self.now, self.timers.pop(key))
+            self.event(Due(key))
+        self.now = until
+
+    # -- the client ------------------------------------------------------------------------------
+
+    def connect(self) -> int:
+        self.links += 1
+        self.event(Opened(self.links, f"10.0.0.{self.links}:5000", dialect=KAFKA))
+        return self.links
+
+    def post(self, message: Message, version: int, *, link: int | None = None) -> int:
+        """Send a request; its correlation id."""
+        api = next(api for api in APIS.values() if api.request is type(message))
+        self.correlation += 1
+        frame = encode(Request(api, version, self.correlation, "client", message))
+        (request,) = RequestDecoder().feed(frame)
+        self.event(Received(self.link if link is None else link, request))
+        return self.correlation
+
+    def answer_to(self, correlation: int, kind: type[R]) -> R | None:
+        """The answer, None while there is none."""
+        reply = self.answers.get(correlation)
+        if reply is None:
+            return None
+        assert isinstance(reply.message, kind)
+        return reply.message
+
+    def ask(self, message: Message, version: int, kind: type[R], *, link: int | None = None) -> R:
+        """Send a request that is answered at once."""
+        answer = self.answer_to(self.post(message, version, link=link), kind)
+        assert answer is not None, "no answer yet"
+        return answer
+
+    def create_topic(
+        self, name: str = TOPIC, partitions: int = 1, settings: dict[str, str] | None = None
+    ) -> bytes:
+        """Make a topic; its id."""
+        configs = [CreatableTopicConfig(key, value) for key, value in (settings or {}).items()]
+        topic = CreatableTopic(name, partitions, 1, (), configs)
+        answer = self.ask(CreateTopicsRequest([topic], 1000), 7, CreateTopicsResponse)
+        assert answer.topics[0].error_code == 0, answer
+        return answer.topics[0].topic_id
+
+    def log(self, topic: str = TOPIC, queue_id: int = 0) -> Log:
+        log = self.store.log(topic, queue_id)
+        assert log is not None
+        return log
+
+
+def batch(
+    *values: bytes,
+    timestamps: Sequence[int] | None = None,
+    compression: int = 0,
+    producer_id: int = -1,
+    epoch: int = -1,
+    sequence: int = -1,
+    attributes: int = 0,
+) -> bytes:
+    """What a producer sends: records with these values, or one of `x`."""
+    records = [
+        Record(number, START + number if timestamps is None else timestamps[number], None, value)
+        for number, value in enumerate(values or (b"x",))
+    ]
+    return write_batch(
+        records,
+        compression=compression,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        attributes=attributes,
+    )
+
+
+@pytest.fixture
+def rig() -> KafkaRig:
+    return KafkaRig()

@@ -1,0 +1,280 @@
+"""32, 33, 44: what topics are set to; 35 and 46."""
+
+from __future__ import annotations
+
+import pytest
+from tests.nodes.broker.kafka.conftest import TOPIC, KafkaRig, batch
+
+from steelyard.config import BrokerConfig, KafkaConfig, StoreConfig
+from steelyard.nodes.broker.kafka.topic_settings import TopicSettings
+from steelyard.nodes.broker.retention import retentions
+from steelyard.store.store import Retention
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages import alter_configs, incremental_alter_configs
+from steelyard.wire.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from steelyard.wire.kafka.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+from steelyard.wire.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from steelyard.wire.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from steelyard.wire.kafka.schema import NO_ID
+
+E = ErrorCode
+TOPIC_KIND, BROKER_KIND = 2, 4
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+def described(
+    rig: KafkaRig, kind: int, name: str, *keys: str, version: int = 4, all_of_it: bool = True
+) -> tuple[int, dict[str, DescribeConfigsResourceResult]]:
+    resource = DescribeConfigsResource(kind, name, keys or None)
+    request = DescribeConfigsRequest([resource], all_of_it, all_of_it)
+    (result,) = rig.ask(request, version, DescribeConfigsResponse).results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result.error_code, {config.name: config for config in result.configs}
+
+
+def value(rig: KafkaRig, name: str) -> str | None:
+    return described(rig, TOPIC_KIND, TOPIC, name)[1][name].value
+
+
+def alter(
+    rig: KafkaRig, *operations: tuple[str, int, str | None], kind: int = 2, topic: str = TOPIC
+) -> int:
+    configs = [incremental_alter_configs.AlterableConfig(*each) for each in operations]
+    resource = incremental_alter_configs.AlterConfigsResource(kind, topic, configs)
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
+    (result,) = rig.ask(
+        request, 1, incremental_alter_configs.IncrementalAlterConfigsResponse
+    ).responses
+    assert (result.resource_type, result.resource_name) == (kind, topic)
+    assert bool(result.error_message) == bool(result.error_code)
+    return result.error_code
+
+
+def replace_all(rig: KafkaRig, settings: dict[str, str], *, version: int = 2) -> int:
+    configs = [alter_configs.AlterableConfig(name, text) for name, text in settings.items()]
+    resource = alter_configs.AlterConfigsResource(TOPIC_KIND, TOPIC, configs)
+    request = alter_configs.AlterConfigsRequest([resource])
+    return rig.ask(request, version, alter_configs.AlterConfigsResponse).responses[0].error_code
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_a_topic_is_described_in_every_version(rig: KafkaRig, version: int) -> None:
+    rig.create_topic(settings={"max.message.bytes": "77"})
+    error, configs = described(rig, TOPIC_KIND, TOPIC, version=version)
+    assert error == 0
+    size = configs["max.message.bytes"]
+    assert (size.value, size.config_source, size.read_only) == ("77", 1, False)
+    assert [(s.name, s.value, s.source) for s in size.synonyms] == [
+        ("max.message.bytes", "77", 1),
+        ("message.max.bytes", "1048588", 5),
+    ]
+    policy = configs["cleanup.policy"]
+    assert (policy.value, policy.config_source) == ("delete", 5)
+    if version >= 3:
+        assert (size.config_type, policy.config_type) == (3, 7)
+        assert size.documentation
+
+
+def test_only_what_is_asked_for_is_told(rig: KafkaRig) -> None:
+    rig.create_topic()
+    error, configs = described(rig, TOPIC_KIND, TOPIC, "retention.ms", "no.such", all_of_it=False)
+    assert (error, list(configs)) == (0, ["retention.ms"])
+    assert configs["retention.ms"].synonyms == ()
+    assert configs["retention.ms"].documentation is None
+
+
+def test_the_broker_is_described(rig: KafkaRig) -> None:
+    error, configs = described(rig, BROKER_KIND, "1")
+    assert error == 0
+    partitions = configs["num.partitions"]
+    assert (partitions.value, partitions.read_only, partitions.config_source) == ("1", True, 5)
+    assert configs["auto.create.topics.enable"].value == "true"
+    assert configs["node.id"].value == "1"
+    assert described(rig, BROKER_KIND, "") == (0, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [
+        (TOPIC_KIND, "never", E.UNKNOWN_TOPIC_OR_PARTITION),
+        (BROKER_KIND, "2", E.INVALID_REQUEST),
+        (BROKER_KIND, "me", E.INVALID_REQUEST),
+        (BROKER_KIND, "²", E.INVALID_REQUEST),
+        (8, "1", E.INVALID_REQUEST),
+        (99, "x", E.INVALID_REQUEST),
+    ],
+)
+def test_what_is_not_there_is_not_described(
+    rig: KafkaRig, kind: int, name: str, error: ErrorCode
+) -> None:
+    assert described(rig, kind, name) == (error, {})
+
+
+def test_settings_are_changed_one_by_one_and_outlive_the_broker(rig: KafkaRig) -> None:
+    rig.create_topic(settings={"retention.bytes": "9"})
+    assert alter(rig, ("retention.ms", SET, "5"), ("min.insync.replicas", SET, "2")) == 0
+    assert alter(rig, ("min.insync.replicas", DELETE, None)) == 0
+    rig.restart()
+    assert value(rig, "retention.ms") == "5"
+    assert value(rig, "retention.bytes") == "9"
+    assert value(rig, "min.insync.replicas") == "1"
+
+
+def test_lists_take_more_and_less(rig: KafkaRig) -> None:
+    rig.create_topic()
+    assert alter(rig, ("cleanup.policy", APPEND, "compact,delete")) == 0
+    assert value(rig, "cleanup.policy") == "delete,compact"
+    assert alter(rig, ("cleanup.policy", SUBTRACT, "delete")) == 0
+    assert value(rig, "cleanup.policy") == "compact"
+    assert alter(rig, ("retention.ms", APPEND, "5")) == E.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_settings_are_replaced_all_at_once(rig: KafkaRig, version: int) -> None:
+    rig.create_topic(settings={"retention.bytes": "9"})
+    assert replace_all(rig, {"retention.ms": "5"}, version=version) == 0
+    assert (value(rig, "retention.ms"), value(rig, "retention.bytes")) == ("5", "-1")
+    assert replace_all(rig, {"no.such": "5"}) == E.INVALID_CONFIG
+    assert value(rig, "retention.ms") == "5"
+
+
+@pytest.mark.parametrize(
+    ("operation", "error"),
+    [
+        (("no.such", SET, "1"), E.INVALID_CONFIG),
+        (("retention.ms", SET, "soon"), E.INVALID_CONFIG),
+        (("retention.ms", SET, "-2"), E.INVALID_CONFIG),
+        (("retention.ms", SET, str(2**63)), E.INVALID_CONFIG),
+        (("max.message.bytes", SET, str(2**31)), E.INVALID_CONFIG),
+        (("message.timestamp.type", SET, "Now"), E.INVALID_CONFIG),
+        (("cleanup.policy", SET, "keep"), E.INVALID_CONFIG),
+        (("preallocate", SET, "maybe"), E.INVALID_CONFIG),
+        (("min.cleanable.dirty.ratio", SET, "2"), E.INVALID_CONFIG),
+        (("min.cleanable.dirty.ratio", SET, "nan"), E.INVALID_CONFIG),
+        (("retention.ms", SET, None), E.INVALID_REQUEST),
+        (("retention.ms", 9, "1"), E.INVALID_REQUEST),
+    ],
+)
+def test_bad_settings_change_nothing(
+    rig: KafkaRig, operation: tuple[str, int, str | None], error: ErrorCode
+) -> None:
+    rig.create_topic(settings={"retention.ms": "5"})
+    assert alter(rig, ("retention.bytes", SET, "9"), operation) == error
+    assert value(rig, "retention.ms") == "5"
+    assert value(rig, "retention.bytes") == "-1"
+
+
+def test_what_cannot_be_altered_is_refused(rig: KafkaRig) -> None:
+    rig.create_topic()
+    one = ("retention.ms", SET, "1")
+    assert alter(rig, one, topic="never") == E.UNKNOWN_TOPIC_OR_PARTITION
+    assert alter(rig, ("num.partitions", SET, "1"), kind=BROKER_KIND, topic="1") == (
+        E.INVALID_REQUEST
+    )
+    assert alter(rig, one, kind=16, topic="g") == E.INVALID_REQUEST
+    assert alter(rig, one, one) == E.INVALID_REQUEST
+
+
+def test_a_trial_changes_nothing_and_a_topic_twice_is_refused(rig: KafkaRig) -> None:
+    rig.create_topic()
+    config = incremental_alter_configs.AlterableConfig("retention.ms", SET, "5")
+    resource = incremental_alter_configs.AlterConfigsResource(2, TOPIC, [config])
+    kind = incremental_alter_configs.IncrementalAlterConfigsResponse
+    for resources, trial, error in (([resource], True, 0), ([resource] * 2, False, 42)):
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources, trial)
+        assert {each.error_code for each in rig.ask(request, 0, kind).responses} == {error}
+        assert value(rig, "retention.ms") != "5"
+
+
+# -- what settings come to -------------------------------------------------------------------------
+
+
+def test_settings_come_to_what_the_parts_of_the_broker_need(rig: KafkaRig) -> None:
+    rig.create_topic()
+    cluster = rig.node._kafka
+    assert cluster is not None
+    assert cluster.cluster.settings_of(TOPIC) == TopicSettings(
+        1_048_588, False, True, 72 * 3_600_000, -1
+    )
+    alter(
+        rig,
+        ("max.message.bytes", SET, "10"),
+        ("message.timestamp.type", SET, "LogAppendTime"),
+        ("cleanup.policy", SET, "compact"),
+        ("retention.ms", SET, "11"),
+        ("retention.bytes", SET, "12"),
+    )
+    assert cluster.cluster.settings_of(TOPIC) == TopicSettings(10, True, False, 11, 12)
+
+
+def test_retention_is_the_topics_or_the_brokers(rig: KafkaRig) -> None:
+    rig.create_topic("usual")
+    rig.create_topic("short", settings={"retention.ms": "7", "retention.bytes": "9"})
+    rig.create_topic("forever", settings={"retention.ms": "-1"})
+    rig.create_topic("compacted", settings={"cleanup.policy": "compact", "retention.ms": "7"})
+    of = retentions(rig.node._topics, 1000)
+    assert of("usual") == of("never heard of") == Retention(1000)
+    assert of("short") == Retention(7, 9)
+    assert of("forever") == Retention(-1)
+    assert of("compacted") == Retention(-1)
+    assert retentions(rig.node._topics, 0)("usual") == Retention(-1)
+
+
+def test_old_records_go_when_their_topic_says_so() -> None:
+    config = BrokerConfig(kafka=KafkaConfig(), store=StoreConfig(retention_ms=0))
+    rig = KafkaRig(config)
+    rig.create_topic("short", settings={"retention.ms": "1000"})
+    rig.create_topic("long")
+    for topic in ("short", "long"):
+        data = TopicProduceData(topic, NO_ID, [PartitionProduceData(0, batch(b"x"))])
+        rig.ask(ProduceRequest(None, -1, 1000, [data]), 9, ProduceResponse)
+    rig.advance(1_300_000)
+    assert [(rig.log(t).min_offset, rig.log(t).max_offset) for t in ("short", "long")] == [
+        (1, 1),
+        (0, 1),
+    ]
+
+
+# -- disks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_the_log_directory_is_described(rig: KafkaRig, version: int) -> None:
+    rig.create_topic(partitions=2)
+    data = TopicProduceData(TOPIC, NO_ID, [PartitionProduceData(1, batch(b"x" * 100))])
+    rig.ask(ProduceRequest(None, -1, 1000, [data]), 9, ProduceResponse)
+    for topics in (None, [DescribableLogDirTopic(TOPIC, [0, 1])]):
+        answer = rig.ask(DescribeLogDirsRequest(topics), version, DescribeLogDirsResponse)
+        (result,) = answer.results
+        sizes = {
+            (topic.name, part.partition_index): part.partition_size
+            for topic in result.topics
+            for part in topic.partitions
+        }
+        assert sizes[TOPIC, 1] >= 100
+        assert sizes[TOPIC, 0] == 0
+    none = DescribeLogDirsRequest([DescribableLogDirTopic("never", [0])])
+    assert rig.ask(none, version, DescribeLogDirsResponse).results[0].topics == []
+
+
+def test_nothing_is_being_moved(rig: KafkaRig) -> None:
+    request = ListPartitionReassignmentsRequest()
+    answer = rig.ask(request, 0, ListPartitionReassignmentsResponse)
+    assert (answer.error_code, list(answer.topics)) == (0, [])

@@ -1,0 +1,541 @@
+"""Groups over the wire: every version of every API, restarts, disks that fail or are slow, other coordinators, the ledger."""
+
+from __future__ import annotations
+
+import pytest
+from tests.nodes.broker.kafka.conftest import START, TOPIC, KafkaRig, batch
+
+from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.groups import cost
+from steelyard.groups.coordinator.group import Asker
+from steelyard.groups.ledger import (
+    LEDGER_TOPIC,
+    Committed,
+    Delivered,
+    MemberJoined,
+    MemberLeft,
+    RebalanceBegan,
+    RebalanceEnded,
+    Record,
+    decode,
+)
+from steelyard.nodes.broker.kafka.cluster import Cluster
+from steelyard.nodes.broker.kafka.notes import Notes
+from steelyard.nodes.broker.ledger import Delivery
+from steelyard.nodes.seam import Closed
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.apis import APIS
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.consumer_protocol import (
+    Assignment,
+    Subscription,
+    TopicPartitions,
+    write_assignment,
+    write_subscription,
+)
+from steelyard.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from steelyard.wire.kafka.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from steelyard.wire.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from steelyard.wire.kafka.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from steelyard.wire.kafka.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
+from steelyard.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from steelyard.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from steelyard.wire.kafka.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from steelyard.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from steelyard.wire.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from steelyard.wire.kafka.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from steelyard.wire.remoting.message import decode_records
+
+GROUP = "g"
+SESSION_MS = 10_000
+SUBSCRIPTION = write_subscription(Subscription((TOPIC,)))
+
+
+def versions(key: int) -> range:
+    first, last = APIS[key].versions
+    return range(first, last + 1)
+
+
+def share(*partitions: int) -> bytes:
+    return write_assignment(Assignment((TopicPartitions(TOPIC, partitions),)))
+
+
+class Members:
+    """Clients of a group on a rig."""
+
+    def __init__(self, rig: KafkaRig, group: str = GROUP) -> None:
+        self.rig = rig
+        self.group = group
+
+    def join(self, member_id: str = "", version: int = 9, link: int | None = None) -> int:
+        protocols = (JoinGroupRequestProtocol("range", SUBSCRIPTION),)
+        request = JoinGroupRequest(
+            self.group, SESSION_MS, 60_000, member_id, None, "consumer", protocols
+        )
+        return self.rig.post(request, version, link=link)
+
+    def joined(self, correlation: int) -> JoinGroupResponse:
+        answer = self.rig.answer_to(correlation, JoinGroupResponse)
+        assert answer is not None
+        return answer
+
+    def lead(self, version: int = 9, partitions: tuple[int, ...] = (0,)) -> tuple[str, int]:
+        """A member alone in the group, with these partitions; its id and its generation."""
+        first = self.join(version=version)
+        if version >= 4:
+            member_id = self.joined(first).member_id
+            first = self.join(member_id, version)
+        self.rig.advance(0)
+        answer = self.joined(first)
+        assert answer.error_code == 0
+        self.sync(answer, {answer.member_id: share(*partitions)})
+        return answer.member_id, answer.generation_id
+
+    def sync(self, answer: JoinGroupResponse, shares: dict[str, bytes], version: int = 5) -> bytes:
+        assignments = tuple(SyncGroupRequestAssignment(*pair) for pair in shares.items())
+        request = SyncGroupRequest(
+            self.group,
+            answer.generation_id,
+            answer.member_id,
+            None,
+            "consumer",
+            "range",
+            assignments,
+        )
+        synced = self.rig.ask(request, version, SyncGroupResponse)
+        assert synced.error_code == 0
+        return synced.assignment
+
+    def beat(self, member_id: str, generation: int, version: int = 4) -> int:
+        request = HeartbeatRequest(self.group, generation, member_id)
+        return self.rig.ask(request, version, HeartbeatResponse).error_code
+
+    def request(self, member_id: str, generation: int, offset: int = 7) -> OffsetCommitRequest:
+        partition = OffsetCommitRequestPartition(0, offset, 0, "note")
+        return OffsetCommitRequest(
+            self.group,
+            generation,
+            member_id,
+            None,
+            -1,
+            (OffsetCommitRequestTopic(TOPIC, self.topic_id, (partition,)),),
+        )
+
+    @property
+    def topic_id(self) -> bytes:
+        assert self.rig.node._kafka is not None
+        return self.rig.node._kafka.cluster.id_of(TOPIC)
+
+    def commit(self, member_id: str, generation: int, offset: int = 7, version: int = 9) -> int:
+        request = self.request(member_id, generation, offset)
+        answer = self.rig.ask(request, version, OffsetCommitResponse)
+        return answer.topics[0].partitions[0].error_code
+
+    def committed(self, version: int = 9) -> int:
+        if version >= 8:
+            topics = (OffsetFetchRequestTopics(TOPIC, self.topic_id, (0,)),)
+            request = OffsetFetchRequest(
+                groups=(OffsetFetchRequestGroup(self.group, topics=topics),)
+            )
+            answer = self.rig.ask(request, version, OffsetFetchResponse)
+            return answer.groups[0].topics[0].partitions[0].committed_offset
+        request = OffsetFetchRequest(self.group, (OffsetFetchRequestTopic(TOPIC, (0,)),))
+        answer = self.rig.ask(request, version, OffsetFetchResponse)
+        return answer.topics[0].partitions[0].committed_offset
+
+
+@pytest.fixture
+def members(rig: KafkaRig) -> Members:
+    rig.create_topic(partitions=2)
+    return Members(rig)
+
+
+# -- every version ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", versions(11))
+def test_join_group(members: Members, version: int) -> None:
+    member_id, generation = members.lead(version)
+    assert generation == 1
+    again = members.joined(members.join(member_id, version=version))
+    assert again.error_code == 0
+    assert again.leader == member_id
+
+
+@pytest.mark.parametrize("version", versions(14))
+def test_sync_group(members: Members, version: int) -> None:
+    handle = members.join(version=3)
+    members.rig.advance(0)
+    answer = members.joined(handle)
+    assert members.sync(answer, {answer.member_id: share(1)}, version) == share(1)
+
+
+@pytest.mark.parametrize("version", versions(12))
+def test_heartbeat(members: Members, version: int) -> None:
+    member_id, generation = members.lead()
+    assert members.beat(member_id, generation, version) == 0
+    assert members.beat(member_id, generation + 1, version) == ErrorCode.ILLEGAL_GENERATION
+
+
+@pytest.mark.parametrize("version", versions(13))
+def test_leave_group(members: Members, version: int) -> None:
+    member_id, _ = members.lead()
+    request = LeaveGroupRequest(GROUP, member_id, (MemberIdentity(member_id, None, "done"),))
+    answer = members.rig.ask(request, version, LeaveGroupResponse)
+    assert answer.error_code == 0
+    assert [one.error_code for one in answer.members] == ([0] if version >= 3 else [])
+    answer = members.rig.ask(request, version, LeaveGroupResponse)
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    errors = [one.error_code for one in answer.members] or [answer.error_code]
+    assert errors == [unknown]
+
+
+@pytest.mark.parametrize("version", versions(8))
+def test_offset_commit(members: Members, version: int) -> None:
+    member_id, generation = members.lead()
+    assert members.commit(member_id, generation, 9, version) == 0
+    assert members.committed() == 9
+
+
+@pytest.mark.parametrize("version", versions(9))
+def test_offset_fetch(members: Members, version: int) -> None:
+    assert members.committed(version) == -1
+    member_id, generation = members.lead()
+    members.commit(member_id, generation, 9)
+    assert members.committed(version) == 9
+
+
+@pytest.mark.parametrize("version", versions(15))
+def test_describe_groups(members: Members, version: int) -> None:
+    member_id, _ = members.lead()
+    request = DescribeGroupsRequest((GROUP, "nobody"))
+    group, nobody = members.rig.ask(request, version, DescribeGroupsResponse).groups
+    assert (group.group_state, group.protocol_data) == ("Stable", "range")
+    (member,) = group.members
+    assert (member.member_id, member.client_id) == (member_id, "client")
+    assert member.client_host == "/10.0.0.1"
+    assert nobody.group_state == "Dead"
+    assert nobody.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+
+
+@pytest.mark.parametrize("version", versions(16))
+def test_list_groups(members: Members, version: int) -> None:
+    members.lead()
+    (group,) = members.rig.ask(ListGroupsRequest(), version, ListGroupsResponse).groups
+    assert (group.group_id, group.protocol_type) == (GROUP, "consumer")
+    assert (group.group_state, group.group_type) == ("Stable", "classic")
+
+
+@pytest.mark.parametrize("version", versions(42))
+def test_delete_groups(members: Members, version: int) -> None:
+    members.lead()
+    request = DeleteGroupsRequest((GROUP, "nobody", GROUP))
+    answer = members.rig.ask(request, version, DeleteGroupsResponse)
+    assert [(one.group_id, one.error_code) for one in answer.results] == [
+        (GROUP, ErrorCode.NON_EMPTY_GROUP),
+        ("nobody", ErrorCode.GROUP_ID_NOT_FOUND),
+    ]
+
+
+def test_offset_delete(members: Members) -> None:
+    member_id, generation = members.lead()
+    members.commit(member_id, generation)
+    topics = (OffsetDeleteRequestTopic(TOPIC, (OffsetDeleteRequestPartition(0),)),)
+    request = OffsetDeleteRequest(GROUP, topics)
+    answer = members.rig.ask(request, 0, OffsetDeleteResponse)
+    subscribed = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert answer.topics[0].partitions[0].error_code == subscribed
+
+
+# -- restarts -----------------------------------------------------------------------------------
+
+
+def test_members_go_on_after_a_kill_without_a_rebalance(members: Members) -> None:
+    rig = members.rig
+    member_id, generation = members.lead()
+    members.commit(member_id, generation, 9)
+    rig.restart()
+    assert members.beat(member_id, generation) == 0
+    assert members.committed() == 9
+    assert members.commit(member_id, generation, 11) == 0
+    rig.advance(SESSION_MS - 1)
+    assert members.beat(member_id, generation) == 0
+    (group,) = rig.ask(DescribeGroupsRequest((GROUP,)), 5, DescribeGroupsResponse).groups
+    assert (group.group_state, group.members[0].member_assignment) == ("Stable", share(0))
+    # Sessions run from the restart on.
+    rig.restart()
+    rig.advance(SESSION_MS)
+    assert members.beat(member_id, generation) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_connection_that_closes_breaks_nothing(members: Members) -> None:
+    """Its member stays until its session ends; its answer goes nowhere."""
+    rig = members.rig
+    leader, generation = members.lead()
+    gone = rig.connect()
+    members.join(version=3, link=gone)
+    rig.event(Closed(gone, "reset"))
+    assert members.beat(leader, generation) == ErrorCode.REBALANCE_IN_PROGRESS
+    joined = members.joined(members.join(leader))
+    assert joined.generation_id == 2
+    assert len(joined.members) == 2
+    members.sync(joined, {leader: share(0, 1)})
+    for _ in range(5):
+        rig.advance(SESSION_MS // 5)
+        error = members.beat(leader, 2)
+    assert error == ErrorCode.REBALANCE_IN_PROGRESS
+    assert members.joined(members.join(leader)).generation_id == 3
+
+
+# -- disks --------------------------------------------------------------------------------------
+
+
+def test_with_a_slow_disk_a_commit_is_answered_when_it_is_there() -> None:
+    config = BrokerConfig(kafka=KafkaConfig(), flush="sync")
+    rig = KafkaRig(config)
+    rig.create_topic(partitions=2)
+    members = Members(rig)
+    member_id, generation = members.lead()
+    rig.disk_answers = False
+    asked = rig.post(members.request(member_id, generation, 9), 9)
+    assert rig.answer_to(asked, OffsetCommitResponse) is None
+    rig.answer_flushes()
+    rig.answer_flushes()
+    assert rig.answer_to(asked, OffsetCommitResponse) is not None
+
+
+def test_what_a_full_disk_refuses_is_not_acknowledged(members: Members) -> None:
+    rig = members.rig
+    member_id, generation = members.lead()
+    members.commit(member_id, generation, 9)
+    rig.disk.room_bytes = 0
+    assert members.commit(member_id, generation, 10) == ErrorCode.NOT_COORDINATOR
+    assert members.committed() == 9
+    rig.ask(LeaveGroupRequest(GROUP, "", (MemberIdentity(member_id),)), 5, LeaveGroupResponse)
+    answer = rig.ask(DeleteGroupsRequest((GROUP,)), 2, DeleteGroupsResponse)
+    assert answer.results[0].error_code == ErrorCode.NOT_COORDINATOR
+    topics = (OffsetDeleteRequestTopic(TOPIC, (OffsetDeleteRequestPartition(1),)),)
+    rig.ask(OffsetDeleteRequest(GROUP, topics), 0, OffsetDeleteResponse)
+    rig.disk.room_bytes = None
+    answer = rig.ask(DeleteGroupsRequest((GROUP,)), 2, DeleteGroupsResponse)
+    assert answer.results[0].error_code == 0
+
+
+# -- other coordinators -------------------------------------------------------------------------
+
+
+def test_groups_of_other_brokers(members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = members.rig
+    member_id, generation = members.lead()
+    monkeypatch.setattr(Cluster, "coordinator_of", lambda *_: 99)
+    wrong = ErrorCode.NOT_COORDINATOR
+    assert members.joined(members.join(member_id)).error_code == wrong
+    request = SyncGroupRequest(GROUP, generation, member_id, None, "consumer", "range")
+    assert rig.ask(request, 5, SyncGroupResponse).error_code == wrong
+    assert members.beat(member_id, generation) == wrong
+    leave = LeaveGroupRequest(GROUP, member_id, (MemberIdentity(member_id),))
+    assert rig.ask(leave, 5, LeaveGroupResponse).error_code == wrong
+    assert members.commit(member_id, generation) == wrong
+    fetch = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(GROUP, topics=None),))
+    assert rig.ask(fetch, 9, OffsetFetchResponse).groups[0].error_code == wrong
+    (described,) = rig.ask(DescribeGroupsRequest((GROUP,)), 5, DescribeGroupsResponse).groups
+    assert described.error_code == wrong
+    (deleted,) = rig.ask(DeleteGroupsRequest((GROUP,)), 2, DeleteGroupsResponse).results
+    assert deleted.error_code == wrong
+    assert rig.ask(OffsetDeleteRequest(GROUP), 0, OffsetDeleteResponse).error_code == wrong
+
+
+# -- the ledger ---------------------------------------------------------------------------------
+
+
+def ledger(rig: KafkaRig) -> list[Record]:
+    log = rig.log(LEDGER_TOPIC)
+    data = log.read(0, 10_000, 1 << 24).data
+    return [record for view in decode_records(data) for record in decode(view.body)]
+
+
+def notes_of(rig: KafkaRig) -> Notes:
+    assert rig.node._kafka is not None
+    return rig.node._kafka.notes
+
+
+def test_what_a_group_does_is_written_down(members: Members) -> None:
+    rig = members.rig
+    member_id, generation = members.lead()
+    members.commit(member_id, generation, 9)
+    rig.advance(1_500)
+    leave = LeaveGroupRequest(GROUP, "", (MemberIdentity(member_id, None, "done"),))
+    rig.ask(leave, 5, LeaveGroupResponse)
+    rig.advance(2_000)
+    text = f"{member_id} (/10.0.0.1)"
+    common = {"broker": rig.config.name, "group": GROUP}
+    expected: list[Record] = [
+        MemberJoined(
+            at=START,
+            client=member_id,
+            cause="joined",
+            members=(member_id,),
+            topics=(TOPIC,),
+            **common,
+        ),
+        RebalanceBegan(
+            at=START,
+            generation=0,
+            trigger="joined",
+            cause=f"{text} joined",
+            members=(member_id,),
+            **common,
+        ),
+        RebalanceEnded(
+            at=START, generation=1, protocol="range", duration_ms=0, members=(member_id,), **common
+        ),
+        MemberLeft(at=START + 1_500, client=member_id, cause="unregistered", members=(), **common),
+        RebalanceBegan(
+            at=START + 1_500,
+            generation=1,
+            trigger="left",
+            cause=f"{text} (it says: done) left",
+            members=(),
+            **common,
+        ),
+        RebalanceEnded(
+            at=START + 1_500, generation=2, protocol="", duration_ms=0, members=(), **common
+        ),
+        Committed(at=START, topic=TOPIC, queue=0, offset=9, client=member_id, **common),
+    ]
+    noted = [record for record in ledger(rig) if getattr(record, "group", "") == GROUP]
+    assert sorted(map(str, noted)) == sorted(map(str, expected))
+    first, second = cost.rebalances(noted)
+    assert (first.trigger, second.trigger) == ("joined", "left (unregistered)")
+
+
+def delivery(asked: int) -> Delivery:
+    return Delivery("", TOPIC, 0, asked, asked, asked + 5, 5, START, 5, 0)
+
+
+def test_a_fetch_is_that_of_the_member_that_has_the_partition(members: Members) -> None:
+    rig = members.rig
+    member_id, _ = members.lead(partitions=(0,))
+    notes = notes_of(rig)
+    for asker, partition in (
+        (Asker("client", "/10.0.0.1", 50), 0),
+        (Asker("client", "/10.0.0.1", 50), 1),  # has no owner
+        (Asker("other", "/10.0.0.1", 51), 0),
+        (Asker("client", "/10.0.0.2", 52), 0),
+    ):
+        notes.delivered(asker, partition, delivery(0), rig.now)
+    rig.advance(2_000)
+    (noted,) = [record for record in ledger(rig) if isinstance(record, Delivered)]
+    assert (noted.group, noted.client, noted.queue, noted.first, noted.next) == (
+        GROUP,
+        member_id,
+        0,
+        0,
+        5,
+    )
+
+
+def test_what_a_member_fetches_is_written_down(members: Members) -> None:
+    rig = members.rig
+    member_id, _ = members.lead(partitions=(0,))
+    records = batch(b"1", b"2", b"3")
+    data = TopicProduceData(TOPIC, partition_data=(PartitionProduceData(0, records),))
+    rig.ask(ProduceRequest(None, -1, 1000, (data,)), 9, ProduceResponse)
+    rig.advance(250)
+    topics = (
+        FetchTopic(
+            TOPIC, partitions=(FetchPartition(0, fetch_offset=1, partition_max_bytes=1000),)
+        ),
+    )
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=10_000, topics=topics)
+    rig.ask(request, 11, FetchResponse)
+    rig.advance(2_000)
+    (noted,) = [record for record in ledger(rig) if isinstance(record, Delivered)]
+    assert noted == Delivered(
+        at=START + 250,
+        broker=rig.config.name,
+        group=GROUP,
+        client=member_id,
+        topic=TOPIC,
+        queue=0,
+        until=START + 250,
+        first=1,
+        next=3,
+        count=2,
+        stored=START,
+        backlog_max=2,
+        backlog=0,
+    )
+
+
+def test_of_two_groups_with_like_members_each_connection_is_one(rig: KafkaRig) -> None:
+    rig.create_topic(partitions=2)
+    one, other = Members(rig, "one"), Members(rig, "other")
+    first, second = one.lead(), other.lead()
+    one.commit(*first, 100)
+    other.commit(*second, 7)
+    notes = notes_of(rig)
+    partition = TopicPartition(TOPIC, 0)
+    far, near, third = (Asker("client", "/10.0.0.1", link) for link in (50, 51, 52))
+    assert notes.reader(far, partition, 90) == ("one", first[0])
+    assert notes.reader(near, partition, 90) == ("other", second[0])
+    assert notes.reader(third, partition, 90) is None
+    notes.closed(50)
+    assert notes.reader(Asker("client", "/10.0.0.1", 53), partition, 5) == ("one", first[0])
+    # An assignment changes: what was found out no longer holds.
+    rig.ask(LeaveGroupRequest("one", "", (MemberIdentity(first[0]),)), 5, LeaveGroupResponse)
+    assert notes.reader(near, partition, 90) == ("other", second[0])
+    assert notes.reader(third, partition, 90) is None
+
+
+def test_what_is_remembered_of_readers_has_a_bound(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steelyard.nodes.broker.kafka.notes.READERS_MAX", 10)
+    notes = notes_of(members.rig)
+    for link in range(100):
+        notes.reader(Asker("client", "/10.0.0.1", link), TopicPartition(TOPIC, 0), 0)
+        assert notes._count <= 10
+        assert sum(map(len, notes._readers.values())) == notes._count

@@ -1,0 +1,269 @@
+"""Transactions in a log: what is stable, what is aborted, and that a kill forgets neither."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.nodes.broker.kafka.conftest import TOPIC, KafkaRig, batch
+from tests.nodes.broker.kafka.test_fetch import fetch, offsets, parts, request
+from tests.nodes.broker.kafka.test_idempotence import described
+from tests.nodes.broker.kafka.test_produce import send
+
+from steelyard.nodes.broker.kafka import producers
+from steelyard.nodes.broker.kafka.producers import Producers
+from steelyard.nodes.broker.kafka.side import KafkaSide
+from steelyard.nodes.seam import Effect
+from steelyard.store.memory import MemoryDisk
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.fetch import AbortedTransaction, FetchResponse
+from steelyard.wire.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from steelyard.wire.kafka.records import ABORT, COMMIT, TRANSACTIONAL, read_header, read_marker
+
+
+def side(rig: KafkaRig) -> KafkaSide:
+    assert rig.node._kafka is not None
+    return rig.node._kafka
+
+
+def known(rig: KafkaRig) -> Producers:
+    return side(rig).producers
+
+
+def write(rig: KafkaRig, producer_id: int, sequence: int = 0, epoch: int = 0) -> int:
+    """A transactional record; the error code."""
+    data = batch(
+        b"t", producer_id=producer_id, epoch=epoch, sequence=sequence, attributes=TRANSACTIONAL
+    )
+    return send(rig, data).error_code
+
+
+def mark(
+    rig: KafkaRig, producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0
+) -> ErrorCode:
+    effects: list[Effect] = []
+    code = side(rig).markers.write(
+        TOPIC, 0, producer_id, epoch, commit, coordinator_epoch, rig.now, effects
+    )
+    rig._make_true(effects)
+    rig.node.check()
+    return code
+
+
+def stable(rig: KafkaRig) -> int:
+    return known(rig).last_stable(rig.log())
+
+
+@pytest.fixture
+def ready(rig: KafkaRig) -> KafkaRig:
+    rig.create_topic()
+    return rig
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_is_a_control_batch(ready: KafkaRig, commit: bool) -> None:
+    write(ready, 7)
+    assert mark(ready, 7, commit=commit, coordinator_epoch=3) == 0
+    data = ready.log().read_run(1, 1).data
+    header = read_header(data)
+    assert header.is_control
+    assert header.is_transactional
+    assert (header.base_offset, header.producer_id, header.count) == (1, 7, 1)
+    marker = read_marker(data)
+    assert marker is not None
+    assert (marker.kind, marker.coordinator_epoch) == (COMMIT if commit else ABORT, 3)
+
+
+def test_an_open_transaction_holds_what_follows(ready: KafkaRig) -> None:
+    send(ready, batch())
+    write(ready, 7)
+    send(ready, batch())
+    write(ready, 8)
+    assert (stable(ready), ready.log().max_offset) == (1, 4)
+    mark(ready, 7, commit=True)
+    assert stable(ready) == 3
+    mark(ready, 8, commit=False)
+    assert stable(ready) == 6
+    assert known(ready).aborted(ready.log(), 0, 6) == [(8, 3, 5)]
+
+
+def test_aborted_transactions_that_overlap(ready: KafkaRig) -> None:
+    """The one that ended first began last."""
+    write(ready, 8)
+    write(ready, 7)
+    mark(ready, 7, commit=False)
+    mark(ready, 8, commit=False)
+    write(ready, 7, 1)
+    mark(ready, 7, commit=False)
+    inner, outer, last = (7, 1, 2), (8, 0, 3), (7, 4, 5)
+    aborted = known(ready).aborted
+    assert aborted(ready.log(), 0, 1) == [outer]
+    assert aborted(ready.log(), 0, 2) == [inner, outer]
+    assert aborted(ready.log(), 3, 4) == [outer]
+    assert aborted(ready.log(), 2, 9) == [inner, outer, last]
+
+
+def test_committed_readers_stop_at_the_last_stable_offset(ready: KafkaRig) -> None:
+    send(ready, batch())
+    write(ready, 7)
+    (part,) = parts(fetch(ready, request(0, isolation=1)))
+    assert offsets(part.records) == [0]
+    assert (part.high_watermark, part.last_stable_offset) == (2, 1)
+    assert part.aborted_transactions == []
+    (part,) = parts(fetch(ready, request(0)))
+    assert offsets(part.records) == [0, 1]
+    assert (part.last_stable_offset, part.aborted_transactions) == (1, None)
+    for isolation, end in ((0, 2), (1, 1)):
+        latest = ListOffsetsTopic(TOPIC, [ListOffsetsPartition(0, -1, -1)])
+        answer = ready.ask(ListOffsetsRequest(-1, isolation, [latest]), 7, ListOffsetsResponse)
+        assert answer.topics[0].partitions[0].offset == end
+
+
+def test_they_are_told_what_was_aborted(ready: KafkaRig) -> None:
+    write(ready, 7)
+    mark(ready, 7, commit=False)
+    write(ready, 7, 1)
+    mark(ready, 7, commit=True)
+    (part,) = parts(fetch(ready, request(0, isolation=1)))
+    assert offsets(part.records) == [0, 1, 2, 3]
+    assert part.aborted_transactions == [AbortedTransaction(7, 0)]
+    (part,) = parts(fetch(ready, request(2, isolation=1)))
+    assert part.aborted_transactions == []
+
+
+def test_a_waiting_committed_reader_is_woken_by_the_marker(ready: KafkaRig) -> None:
+    number = ready.post(request(0, isolation=1, max_wait_ms=500), 12)
+    ready.link = ready.connect()
+    write(ready, 7)
+    assert ready.answer_to(number, FetchResponse) is None
+    mark(ready, 7, commit=True)
+    answer = ready.answer_to(number, FetchResponse)
+    assert answer is not None
+    assert offsets(parts(answer)[0].records) == [0, 1]
+
+
+def test_who_is_in_a_transaction_writes_nothing_else(ready: KafkaRig) -> None:
+    write(ready, 7)
+    plain = batch(producer_id=7, epoch=0, sequence=1)
+    assert send(ready, plain).error_code == ErrorCode.INVALID_TXN_STATE
+    mark(ready, 7, commit=True)
+    assert send(ready, plain).error_code == 0
+
+
+def test_a_marker_fences_older_epochs(ready: KafkaRig) -> None:
+    write(ready, 7)
+    mark(ready, 7, commit=False, epoch=1)
+    assert write(ready, 7, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert mark(ready, 7, commit=True) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert write(ready, 7, 1, epoch=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert write(ready, 7, 0, epoch=1) == 0
+
+
+def test_sequences_go_on_after_a_marker(ready: KafkaRig) -> None:
+    write(ready, 7)
+    mark(ready, 7, commit=True)
+    assert write(ready, 7, 1) == 0
+    assert write(ready, 7, 1) == 0, "a duplicate"
+    assert ready.log().max_offset == 3
+
+
+def test_an_older_coordinator_is_fenced(ready: KafkaRig) -> None:
+    write(ready, 7)
+    mark(ready, 7, commit=True, coordinator_epoch=5)
+    old = mark(ready, 7, commit=True, coordinator_epoch=4)
+    assert old == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_a_marker_may_come_twice_or_for_nothing(ready: KafkaRig) -> None:
+    write(ready, 7)
+    mark(ready, 7, commit=False)
+    assert mark(ready, 7, commit=False) == 0
+    assert mark(ready, 99, commit=True) == 0
+    assert known(ready).aborted(ready.log(), 0, 9) == [(7, 0, 1)]
+
+
+def test_an_open_transaction_does_not_expire(ready: KafkaRig) -> None:
+    write(ready, 7)
+    ready.now += 2 * 86_400_000
+    ready.advance(60_000)
+    assert [each.current_txn_start_offset for each in described(ready)] == [0]
+    assert stable(ready) == 0
+
+
+def test_a_full_disk_writes_no_marker() -> None:
+    disk = MemoryDisk()
+    rig = KafkaRig(disk=disk)
+    rig.create_topic()
+    write(rig, 7)
+    disk.room_bytes = 0
+    assert mark(rig, 7, commit=True) == ErrorCode.KAFKA_STORAGE_ERROR
+    disk.room_bytes = None
+    assert stable(rig) == 0
+    assert mark(rig, 7, commit=True) == 0
+    assert stable(rig) == 2
+
+
+def test_aborted_transactions_go_with_their_records(ready: KafkaRig) -> None:
+    write(ready, 7)
+    mark(ready, 7, commit=False)
+    write(ready, 7, 1)
+    mark(ready, 7, commit=False)
+    ready.log().delete_before(2)
+    ready.advance(120_000)
+    assert known(ready).aborted(ready.log(), 0, 9) == [(7, 2, 3)]
+    assert len(ready.store.table("kafka_aborted")) == 1
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["write", "commit", "abort"]), st.integers(0, 2))
+    | st.sampled_from(["plain", "restart", "sweep"]),
+    max_size=30,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=steps, snapshot_batches=st.integers(1, 4))
+def test_what_is_stable_and_what_is_aborted(steps: list[object], snapshot_batches: int) -> None:
+    rig = KafkaRig()
+    rig.create_topic()
+    opened: dict[int, int] = {}
+    sequences = [0, 0, 0]
+    aborted: list[tuple[int, int, int]] = []
+    end = 0
+    before = producers.SNAPSHOT_BATCHES
+    producers.SNAPSHOT_BATCHES = snapshot_batches
+    try:
+        send(rig, batch())
+        end = 1
+        for step in steps:
+            if isinstance(step, tuple):
+                action, producer_id = step
+                if action == "write":
+                    assert write(rig, producer_id, sequences[producer_id]) == 0
+                    sequences[producer_id] += 1
+                    opened.setdefault(producer_id, end)
+                else:
+                    assert mark(rig, producer_id, commit=action == "commit") == 0
+                    first = opened.pop(producer_id, None)
+                    if first is not None and action == "abort":
+                        aborted.append((producer_id, first, end))
+                end += 1
+            elif step == "plain":
+                send(rig, batch())
+                end += 1
+            elif step == "sweep":
+                rig.advance(60_000)
+            else:
+                rig.restart()
+            assert stable(rig) == min([*opened.values(), end])
+            for first in range(0, end, 3):
+                for next_offset in range(first + 1, end + 1, 2):
+                    meets = [a for a in aborted if a[2] >= first and a[1] < next_offset]
+                    assert known(rig).aborted(rig.log(), first, next_offset) == meets
+    finally:
+        producers.SNAPSHOT_BATCHES = before

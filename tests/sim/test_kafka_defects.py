@@ -1,0 +1,119 @@
+"""Known defects of Kafka groups, planted: the simulator must find each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from msgspec.structs import replace
+
+from steelyard.groups.coordinator.classic import ClassicGroup
+from steelyard.groups.member.pulse import Pulse
+from steelyard.nodes.kafka_consumer.contract import OffsetAndMetadata
+from steelyard.nodes.kafka_consumer.desk import Desk
+from steelyard.nodes.kafka_consumer.held import Holdings
+from steelyard.nodes.kafka_consumer.lookups import Lookups
+from steelyard.nodes.kafka_consumer.membership import Membership
+from steelyard.sim.run import run
+from steelyard.sim.scenario import Fault, Scenario
+from steelyard.types import TopicPartition
+
+CALM = Scenario(
+    seed=1,
+    members=1,
+    kafka_members=2,
+    messages=60,
+    process_ms_max=100,
+    settle_ms=60_000,
+    duplicates_max=0,
+    faults=(
+        Fault(kind="join", target="kafka", at_ms=8_000),
+        Fault(kind="leave", target="kafka-0", at_ms=11_000),
+    ),
+)
+
+
+def failure(scenario: Scenario) -> str:
+    """The rule that was broken."""
+    found = run(scenario).failure
+    assert found is not None, "the planted defect was not found"
+    return found
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky", "sticky"])
+@pytest.mark.parametrize("auto_commit", [True, False])
+def test_sound_nodes_are_found_sound(assignor: str, *, auto_commit: bool) -> None:
+    """Members that leave in order, and others that join, make nobody get a message twice."""
+    outcome = run(replace(CALM, kafka_assignor=assignor, kafka_auto_commit=auto_commit))
+    assert outcome.failure is None
+    assert outcome.counts["kafka_deliveries"] == 60
+    assert outcome.counts["kafka_commits"] > 0
+
+
+def test_a_coordinator_that_gives_a_partition_to_two_members(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound = ClassicGroup.assign
+
+    def assign(self: ClassicGroup, assignments: dict[str, bytes]) -> None:
+        sound(self, dict.fromkeys(assignments, max(assignments.values())))
+
+    monkeypatch.setattr(ClassicGroup, "assign", assign)
+    assert "is given to" in failure(CALM)
+
+
+def test_a_consumer_that_commits_beyond_what_was_delivered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound = Desk._returned
+
+    def returned(self: Desk, unread: dict[TopicPartition, int]) -> dict[TopicPartition, object]:
+        return {
+            partition: told._replace(offset=told.offset + 1)
+            for partition, told in sound(self, unread).items()
+        }
+
+    monkeypatch.setattr(Desk, "_returned", returned)
+    found = failure(CALM)
+    assert "commits" in found
+    assert "is not finished" in found
+
+
+def test_a_consumer_that_begins_behind_what_was_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound = Lookups._took
+
+    def took(self, lookup, partition, code, found, now, out) -> None:  # type: ignore[no-untyped-def]
+        if isinstance(found, OffsetAndMetadata):
+            found = found._replace(offset=found.offset + 1)
+        sound(self, lookup, partition, code, found, now, out)
+
+    monkeypatch.setattr(Lookups, "_took", took)
+    assert "begins at" in failure(CALM)
+
+
+def test_a_consumer_that_goes_on_with_what_was_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drop(self: Holdings, partitions: Iterable[TopicPartition]) -> None:
+        return None
+
+    monkeypatch.setattr(Holdings, "drop", drop)
+    monkeypatch.setattr(Membership, "check", lambda self: None)
+    assert "which it does not have" in failure(replace(CALM, kafka_auto_commit=True))
+
+
+def test_a_consumer_that_hands_over_without_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    automatic = replace(CALM, kafka_auto_commit=True)
+    monkeypatch.setattr(Membership, "consumed", lambda self, partitions: {})
+    assert "Kafka duplicates" in failure(automatic)
+    assert "the Kafka group left at" in failure(replace(automatic, faults=(), duplicates_max=-1))
+
+
+def test_a_member_that_finds_its_coordinator_and_gives_it_up_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stalls = (Fault(kind="stall", target="kafka-0", at_ms=16_500, for_ms=12_000),)
+    stalled = replace(CALM, faults=stalls, duplicates_max=-1)
+    assert run(stalled).failure is None
+    monkeypatch.setattr(Pulse, "coordinator_found", lambda self, now: None)
+    assert "Kafka group" in failure(stalled)
