@@ -36,6 +36,7 @@ final class Pullers {
         DefaultLitePullConsumer puller = new DefaultLitePullConsumer(command.word(3), command.credentials());
         puller.setNamesrvAddr(command.word(2));
         puller.setInstanceName(name);
+        puller.setHeartbeatBrokerInterval(2_000); // see Consumers
         puller.setUseTLS(command.has("tls"));
         puller.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         puller.setAllocateMessageQueueStrategy(Strategies.named(command.option("strategy", "AVG")));

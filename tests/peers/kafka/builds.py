@@ -1,0 +1,169 @@
+"""What the Kafka peer tests run, fetched through the ordinary package clients and built once per content.
+
+Everything lands in `CACHE`, outside the repository, in folders that are there whole or not at all.
+`Missing` says why a thing cannot be had.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.peers.apache import Missing, java_environment
+
+HERE = Path(__file__).parent
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "steelyard-peers" / "kafka"
+
+SERVER = "4.3.1"
+"""The newest server that Maven Central has whole: of 4.4.0 it lacks kafka-tools."""
+OLD, NEW = "3.9.2", "4.4.0"
+"""The last clients of 3.x, and the newest."""
+SPARK = "4.2.0"
+"""The newest Kafka source that Maven Central has; PySpark 4.3 takes it."""
+
+
+def jars(profile: str, version: str) -> Path:
+    """The folder with the jars of one profile of `java/pom.xml`: clients, server (with the tools) or spark. Raises Missing."""
+    _need("java", "javac", "mvn")
+    pom = HERE / "java" / "pom.xml"
+    option = "spark.version" if profile == "spark" else "kafka.version"
+
+    def fetch(folder: Path) -> None:
+        _call(
+            [
+                *("mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"),
+                *("-P", profile, f"-D{option}={version}", "-DincludeScope=runtime"),
+                f"-DoutputDirectory={folder}",
+            ],
+            f"Maven cannot fetch the jars of {profile} {version}",
+        )
+
+    return _made(f"{profile}-{version}", [pom], fetch)
+
+
+def java_classes(version: str) -> str:
+    """The class path of the programs in `java/`, compiled against one version of kafka-clients. Raises Missing."""
+    library = jars("clients", version)
+    sources = [*sorted((HERE / "java").glob("*.java")), HERE.parent / "java" / "Json.java"]
+
+    def compile_all(folder: Path) -> None:
+        _call(
+            [
+                *("javac", "-nowarn", "--release", "11", "-encoding", "UTF-8", "-d", str(folder)),
+                *("-cp", f"{library}/*", *map(str, sources)),
+            ],
+            f"the Java programs do not compile against kafka-clients {version}",
+        )
+
+    return f"{_made(f'classes-{version}', sources, compile_all)}:{library}/*"
+
+
+def go_program(name: str) -> Path:
+    """The program `go/NAME`. Raises Missing."""
+    _need("go")
+    module = HERE / "go"
+    sources = sorted([*module.glob("go.*"), *module.rglob("*.go")])
+
+    def build(folder: Path) -> None:
+        _call(
+            ["go", "build", "-o", f"{folder}/", "./..."],
+            "the Go programs cannot be built",
+            cwd=module,
+        )
+
+    return _made("go", sources, build) / name
+
+
+def node_program() -> Path:
+    """`js/member.mjs` in a folder with its packages. Raises Missing."""
+    _need("node", "npm")
+    sources = sorted((HERE / "js").glob("*.*"))
+
+    def install(folder: Path) -> None:
+        for source in sources:
+            shutil.copy(source, folder)
+        _call(
+            ["npm", "install", "--silent", "--no-audit", "--no-fund", "--no-package-lock"],
+            "npm cannot install the packages of js/package.json",
+            cwd=folder,
+        )
+
+    return _made("js", sources, install) / "member.mjs"
+
+
+def kcat() -> tuple[str, dict[str, str]]:
+    """The program kcat, of this machine or out of Debian's packages, and its environment. Raises Missing."""
+    found = shutil.which("kcat")
+    if found:
+        return found, {}
+    _need("apt-get", "dpkg")
+
+    def unpack(folder: Path) -> None:
+        packages = ("kcat", "librdkafka1", "libyajl2")
+        download = ["apt-get", "download", *packages]
+        try:
+            _call(download, "", cwd=folder)
+        except Missing:  # a machine that never asked for the lists
+            _call(["apt-get", "update"], "apt cannot be asked for packages")
+            _call(download, "apt has no kcat", cwd=folder)
+        for package in folder.glob("*.deb"):
+            _call(["dpkg", "-x", str(package), str(folder)], f"{package.name} cannot be unpacked")
+
+    folder = _made("kcat", [], unpack)
+    libraries = {str(library.parent) for library in folder.rglob("*.so.1")}
+    return str(folder / "usr/bin/kcat"), {"LD_LIBRARY_PATH": ":".join(sorted(libraries))}
+
+
+def _need(*programs: str) -> None:
+    for program in programs:
+        if shutil.which(program) is None:
+            raise Missing(f"these peer tests need {program} on the PATH")
+
+
+def _made(name: str, sources: Iterable[Path], make: Callable[[Path], None]) -> Path:
+    """The folder that `make` fills from these sources; made anew when they change."""
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(source.read_bytes())
+    folder = CACHE / f"{name}-{digest.hexdigest()[:12]}"
+    with _alone():
+        if not folder.exists():
+            fresh = Path(tempfile.mkdtemp(dir=CACHE))
+            try:
+                make(fresh)
+                fresh.chmod(0o755)  # apt's download user reads here
+                fresh.rename(folder)
+            finally:
+                shutil.rmtree(fresh, ignore_errors=True)
+    return folder
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One test process at a time: the first one makes what the others find."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _call(command: list[str], failure: str, cwd: Path = HERE) -> None:
+    """Run a build step; Missing says what it said when it fails."""
+    environment: Mapping[str, str] = java_environment()
+    try:
+        done = subprocess.run(
+            command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=600
+        )
+    except subprocess.TimeoutExpired:
+        raise Missing(f"{failure}: no end after 600 s") from None
+    if done.returncode != 0:
+        said = (done.stdout + done.stderr).splitlines()
+        errors = [line for line in said if "error" in line.lower()]
+        raise Missing(f"{failure}: {(errors or said or ['it said nothing'])[0][:500]}")

@@ -1,0 +1,167 @@
+"""Servers that speak Kafka, on free loopback ports: Apache Kafka in KRaft mode, and `steelyard up`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from tests.peers.apache import eventually, free_port, java_environment
+from tests.peers.kafka.builds import SERVER, jars
+
+STEELYARD = Path(sys.executable).with_name("steelyard")
+QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx512m")
+QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+SESSION_MS, HEARTBEAT_MS = 6000, 500
+"""The shortest session that a broker allows, and how often members of a `group.protocol=consumer` group are heard."""
+
+SETTINGS = {
+    "num.partitions": 1,
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.session.timeout.ms": SESSION_MS,
+    "group.consumer.min.session.timeout.ms": SESSION_MS,
+    "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS,
+    "group.consumer.assignment.interval.ms": 0,
+    "group.consumer.min.assignment.interval.ms": 0,
+}
+"""What the Apache broker is told beyond its defaults: one of everything, and no waiting."""
+
+
+class Running(NamedTuple):
+    """A cluster that is up: where its Kafka clients begin, how many brokers it has, where RocketMQ's clients begin."""
+
+    kind: str
+    bootstrap: str
+    brokers: int = 1
+    nameserver: str = ""
+    begun: float = 0.0
+    """When its process began, by `time.perf_counter`."""
+
+
+@contextmanager
+def run_apache(
+    folder: Path,
+    *,
+    settings: Mapping[str, object] = SETTINGS,
+    java_options: Sequence[str] = QUICK_START,
+    wait: bool = True,
+) -> Iterator[Running]:
+    """Apache Kafka, broker and controller in one process, until the block ends. Raises Missing.
+
+    Without `wait` the block begins when the process does.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    java = ["java", *java_options, QUIET, "-cp", f"{jars('server', SERVER)}/*"]
+    broker, controller = free_port(), free_port()
+    lines: dict[str, object] = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{broker}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": folder / "data",
+        **settings,
+    }
+    properties = folder / "server.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    cluster_id = "c3RlZWx5YXJkLXBlZXJzIQ"
+    subprocess.run(
+        [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties)],
+        check=True,
+        capture_output=True,
+        env=java_environment(),
+    )
+    begun = time.perf_counter()
+    with (folder / "server.out").open("wb") as log:
+        process = subprocess.Popen(
+            [*java, "kafka.Kafka", str(properties)],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=java_environment(),
+        )
+    try:
+        running = Running(f"apache-{SERVER}", f"127.0.0.1:{broker}", begun=begun)
+        if wait:
+            wait_ready(running, process, folder / "server.out")
+        yield running
+    finally:
+        process.kill()  # nobody needs its log afterwards
+        process.wait()
+
+
+@contextmanager
+def run_steelyard(folder: Path, *, brokers: int = 1) -> Iterator[Running]:
+    """`steelyard up` with a Kafka door, until the block ends; it must stop cleanly then."""
+    folder.mkdir(parents=True, exist_ok=True)
+    errors = folder / "up.log"
+    with errors.open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *(str(STEELYARD), "up", "--brokers", str(brokers), "--data", str(folder / "data")),
+                *("--nameserver-port", "0", "--broker-port", "0", "--kafka-port", "0", "--json"),
+                *("--kafka-set", f"group.consumer.session.timeout.ms={SESSION_MS}"),
+                *("--kafka-set", f"group.consumer.heartbeat.interval.ms={HEARTBEAT_MS}"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=java_environment(),
+        )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, f"steelyard up ended: {errors.read_text()[-2000:]}"
+        ready = json.loads(line)
+        running = Running("steelyard", ready["kafka"], brokers, ready["nameserver"])
+        wait_ready(running, process, errors)
+        yield running
+        assert process.poll() is None, f"steelyard up ended: {errors.read_text()[-2000:]}"
+    finally:
+        process.terminate()
+        try:
+            assert process.wait(20) == 0, "steelyard up did not stop cleanly"
+        finally:
+            process.kill()
+
+
+def wait_ready(running: Running, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a client sees all brokers; AssertionError with the log's end when the server ends instead."""
+    quiet: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": running.bootstrap,
+        "log_level": 0,
+    }
+    admin = AdminClient(quiet)
+
+    def ready() -> bool:
+        assert process.poll() is None, f"the server has ended: {log.read_text()[-2000:]}"
+        try:
+            return len(admin.list_topics(timeout=5).brokers) == running.brokers
+        except KafkaException:
+            return False
+
+    eventually(ready, f"{running.brokers} brokers of {running.kind}", 90)
+
+
+if __name__ == "__main__":  # an Apache broker to try things on, until Ctrl-C
+    with tempfile.TemporaryDirectory() as place, run_apache(Path(place)) as apache:
+        print(apache.bootstrap, flush=True)
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        signal.sigwait((signal.SIGINT, signal.SIGTERM))

@@ -1,0 +1,89 @@
+"""`steelyard.KafkaConsumer` beside Apache's clients, in the scenarios that all of them go through: it leads and follows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.peers.apache import eventually
+from tests.peers.kafka import test_rebalance, test_static_members, test_timeouts
+from tests.peers.kafka.members import JAVA, KAFKA_PYTHON, LIBRDKAFKA, Client, Group, python
+from tests.peers.kafka.servers import Running
+
+pytestmark = pytest.mark.peer
+
+FENCED = "FENCED_INSTANCE_ID"
+OURS = Client("steelyard", python("ours"), "range")
+EACH = [OURS.using(name) for name in ("range", "roundrobin", "sticky", "cooperative-sticky")]
+BOTH = [OURS.using(name) for name in ("range", "cooperative-sticky")]
+
+
+@pytest.mark.parametrize("ours", EACH, ids=str)
+@pytest.mark.parametrize("order", ["we lead", "we follow"])
+def test_a_group_of_ours_and_theirs(
+    cluster: Running, ours: Client, order: str, name: str, tmp_path: Path
+) -> None:
+    """1. One of each client shares a topic. 2. It gets more partitions. 3. They leave, the leader first; the last has all."""
+    theirs = [JAVA, LIBRDKAFKA, KAFKA_PYTHON]
+    if ours.assignor == "sticky":  # librdkafka has the cooperative one only
+        theirs.remove(LIBRDKAFKA)
+    clients = [ours, *(client.using(ours.assignor) for client in theirs)]
+    if order == "we follow":
+        clients.reverse()
+    with Group(cluster, name, tmp_path, topics=name) as group:
+        partitions = group.create_topic(name, 8)
+        group.send(partitions)
+        for client in clients:
+            group.join(client, client.name)
+            group.wait_shared(partitions)
+        partitions = group.more_partitions(name, 12)
+        group.wait_shared(partitions)
+        group.send(partitions)
+        group.wait_read()
+        for client in clients[:-1]:
+            group.leave(client.name)
+            group.wait_shared(partitions)
+            group.send(partitions, 1)
+        group.wait_read()
+
+
+@pytest.mark.parametrize("client", BOTH, ids=str)
+def test_members_come_and_go(cluster: Running, client: Client, name: str, tmp_path: Path) -> None:
+    test_rebalance.test_members_come_and_go(cluster, client, name, tmp_path)
+
+
+@pytest.mark.parametrize("client", BOTH, ids=str)
+def test_more_partitions_and_topics(
+    cluster: Running, client: Client, name: str, tmp_path: Path
+) -> None:
+    test_rebalance.test_more_partitions_and_topics(cluster, client, name, tmp_path)
+
+
+@pytest.mark.parametrize("client", BOTH, ids=str)
+def test_silent_members_are_expelled(
+    cluster: Running, client: Client, name: str, tmp_path: Path
+) -> None:
+    test_timeouts.test_silent_members_are_expelled(cluster, client, name, tmp_path)
+
+
+@pytest.mark.parametrize("client", BOTH, ids=str)
+def test_a_static_member_comes_back(
+    cluster: Running, client: Client, name: str, tmp_path: Path
+) -> None:
+    test_static_members.test_a_static_member_comes_back(cluster, client, name, tmp_path)
+
+
+@pytest.mark.parametrize("client", BOTH, ids=str)
+def test_the_older_of_two_with_one_instance_id_is_fenced(
+    cluster: Running, client: Client, name: str, tmp_path: Path
+) -> None:
+    """1. Two processes come with one group.instance.id. 2. The later one has everything, the older one is told so."""
+    with Group(cluster, name, tmp_path, topics=name) as group:
+        partitions = group.create_topic(name, 2)
+        older = group.join(client, "older", instance="i")
+        group.wait_shared(partitions)
+        later = group.join(client, "later", instance="i")
+        eventually(lambda: later.held == partitions, later)
+        eventually(lambda: any(FENCED in str(event) for event in older.events), older)
+        group.send(partitions)
+        eventually(lambda: {one["value"] for one in later.records} >= group.sent, later)
