@@ -23,6 +23,7 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.errors.UnknownMemberIdException;
 
 /** One member of a consumer group; the arguments, commands and events are told in members.py. */
 public final class Member {
@@ -84,12 +85,16 @@ public final class Member {
         }
     }
 
-    /** A commit that a rebalance has overtaken is told and forgotten: the next owner reads the records again. */
+    /**
+     * A commit that a rebalance has overtaken is told and forgotten: the next owner reads the records again. The member of
+     * group.protocol=consumer says UnknownMemberIdException where the classic one says CommitFailedException.
+     */
     private static void commit(KafkaConsumer<String, String> consumer) {
         try {
             consumer.commitSync();
             Lines.emit("committed");
-        } catch (CommitFailedException | RebalanceInProgressException | RetriableException error) {
+        } catch (CommitFailedException | UnknownMemberIdException | RebalanceInProgressException
+            | RetriableException error) {
             Lines.emit("error", "error", error.toString());
         }
     }
