@@ -23,6 +23,18 @@ class Random(Protocol):
     def choice(self, options: Sequence[T], /) -> T: ...
 
 
+class FileRange(Protocol):
+    """Bytes of a file that nobody has read: `len` of them. A driver may send them without reading them.
+
+    They stay what they are, also when the file is deleted, for as long as somebody has the range.
+    """
+
+    def __len__(self) -> int: ...
+
+    def read(self) -> bytes:
+        """All of them. Raises OSError."""
+
+
 class MessageQueue(NamedTuple):
     """One queue of a topic on one broker. Sorts as Java's `MessageQueue.compareTo` does."""
 

@@ -82,11 +82,14 @@ def member(nameservers: str, sent: list[SendResult], run: Run) -> Iterator[PushC
     config = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, commit_interval_ms=50)
     consumer = PushConsumer(GROUP, nameservers, got.append, config=config)
     with consumer.subscribe(TOPIC):
-        deadline = time.monotonic() + 20
-        while run("doctor", "-g", GROUP) != [f"group {GROUP}: nothing is wrong"] or (
-            run("consumerProgress", "-g", GROUP, "-t", TOPIC)[-1] != "Diff Total: 0"
+        deadline = time.monotonic() + 60
+        while (  # before it holds anything, no broker may know the group
+            not consumer.state().offsets
+            or run("doctor", "-g", GROUP) != [f"group {GROUP}: nothing is wrong"]
+            or run("consumerProgress", "-g", GROUP, "-t", TOPIC)[-1] != "Diff Total: 0"
         ):
             assert time.monotonic() < deadline, "the member did not get its queues"
+            time.sleep(0.05)
         yield consumer
 
 

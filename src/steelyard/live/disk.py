@@ -20,6 +20,61 @@ from steelyard.errors import StorageError
 LOCK_NAME = "lock"
 
 
+class _Descriptor:
+    """The number of an open file, which is closed when nobody has it any more."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self) -> None:
+        os.close(self.number)
+
+
+class LiveRange:
+    """Bytes of a file that nobody has read: a `FileRange`, which the kernel can send by itself."""
+
+    __slots__ = ("_descriptor", "_position", "_size")
+
+    def __init__(self, descriptor: _Descriptor, position: int, size: int) -> None:
+        self._descriptor = descriptor
+        self._position = position
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self) -> bytes:
+        data = _read(self._descriptor.number, self._position, self._size)
+        if len(data) != self._size:
+            raise OSError(errno.EIO, "the file has been cut")
+        return data
+
+    def send(self, socket_number: int, start: int) -> int:
+        """Send those from `start` on, and say how many the kernel took. Raises OSError, BlockingIOError when none."""
+        position, size = self._position + start, self._size - start
+        sent = os.sendfile(socket_number, self._descriptor.number, position, size)
+        if not sent:
+            raise OSError(errno.EIO, "the file has been cut")
+        return sent
+
+
+def _read(descriptor: int, position: int, size: int) -> bytes:
+    data = os.pread(descriptor, size, position)
+    if len(data) == size or not data:
+        return data
+    parts = [data]
+    missing = size - len(data)
+    while missing:
+        more = os.pread(descriptor, missing, position + size - missing)
+        if not more:
+            break
+        parts.append(more)
+        missing -= len(more)
+    return b"".join(parts)
+
+
 class LiveFile:
     """One open file. `write` and `read` may run in different threads than `sync`."""
 
@@ -27,43 +82,38 @@ class LiveFile:
 
     def __init__(self, path: str, *, create: bool = True) -> None:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        self._descriptor = os.open(path, flags, 0o644)
+        self._descriptor = _Descriptor(os.open(path, flags, 0o644))
 
     def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
+        return os.fstat(self._descriptor.number).st_size
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes; less only at the end of the file."""
-        data = os.pread(self._descriptor, size, position)
-        if len(data) == size or not data:
-            return data
-        parts = [data]
-        missing = size - len(data)
-        while missing:
-            more = os.pread(self._descriptor, missing, position + size - missing)
-            if not more:
-                break
-            parts.append(more)
-            missing -= len(more)
-        return b"".join(parts)
+        return _read(self._descriptor.number, position, size)
+
+    def lend(self, position: int, size: int) -> LiveRange:
+        """Bytes that are there, not read."""
+        return LiveRange(self._descriptor, position, size)
 
     def write(self, position: int, data: bytes) -> None:
         """All of `data`, or OSError. A short write is continued: on a full disk the rest raises ENOSPC."""
-        written = os.pwrite(self._descriptor, data, position)
+        descriptor = self._descriptor.number
+        written = os.pwrite(descriptor, data, position)
         while written < len(data):
-            more = os.pwrite(self._descriptor, memoryview(data)[written:], position + written)
+            more = os.pwrite(descriptor, memoryview(data)[written:], position + written)
             if not more:
                 raise OSError(errno.EIO, "nothing was written")
             written += more
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._descriptor, size)
+        os.ftruncate(self._descriptor.number, size)
 
     def sync(self) -> None:
-        os.fdatasync(self._descriptor)
+        os.fdatasync(self._descriptor.number)
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        """Let go of the file. It is closed when every range of it is gone, too."""
+        del self._descriptor
 
 
 class LiveDisk:

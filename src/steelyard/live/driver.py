@@ -364,11 +364,10 @@ class Driver:
             if type(effect) is Send:
                 wire = self._links.get(effect.link)
                 if wire is not None:
-                    data = wire.encode(effect.message)
-                    if not wire.out:
+                    is_clean = not wire.out
+                    wire.out_bytes += wire.encode(wire.out, effect.message)
+                    if is_clean:
                         self._dirty.append(wire)
-                    wire.out.append(data)
-                    wire.out_bytes += len(data)
             else:
                 self._perform_other[type(effect)](effect, now)
 

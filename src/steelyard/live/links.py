@@ -19,6 +19,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from steelyard.errors import ProtocolError
+from steelyard.live.sending import Sending
 from steelyard.nodes.seam import KAFKA, REMOTING
 
 if TYPE_CHECKING:
@@ -59,9 +60,12 @@ class Dialect:
     """How the messages of a protocol become bytes, and back at either end of a link."""
 
     name: str
-    encode: Callable[[Any], bytes]
+    write: Callable[[list[Any], Any], int]
+    """Append the frame of a message, in pieces of bytes or of files, and return how long it is."""
     accepting: Callable[[], Decoding]
     dialing: Callable[[], Decoding]
+    sends_files: bool = False
+    """A piece may be a `FileRange`."""
 
 
 @cache
@@ -70,11 +74,11 @@ def dialect(name: str) -> Dialect:
     if name == KAFKA:
         from steelyard.wire.kafka import frame as kafka
 
-        return Dialect(KAFKA, kafka.encode, kafka.RequestDecoder, kafka.ReplyDecoder)
+        return Dialect(KAFKA, kafka.write, kafka.RequestDecoder, kafka.ReplyDecoder, True)
     assert name == REMOTING, name
     from steelyard.wire.remoting import frame as remoting
 
-    return Dialect(REMOTING, remoting.encode, remoting.Decoder, remoting.Decoder)
+    return Dialect(REMOTING, remoting.write, remoting.Decoder, remoting.Decoder)
 
 
 class LinkOwner(Protocol):
@@ -102,6 +106,8 @@ class Wire(asyncio.Protocol):
         "_owner",
         "_paused",
         "_reason",
+        "_sending",
+        "_sends_files",
         "_unfinished",
         "active_at",
         "address",
@@ -123,10 +129,11 @@ class Wire(asyncio.Protocol):
         self.dialed = dialed_address is not None
         self.dialect = spoken.name
         self.decoder = spoken.dialing() if self.dialed else spoken.accepting()
-        self.encode = spoken.encode
+        self.encode = spoken.write
+        self._sends_files = spoken.sends_files
         self.address = dialed_address or ""
         self.link = -1
-        self.out: list[bytes] = []
+        self.out: list[Any] = []
         self.out_bytes = 0
         self.active_at = 0
         self.hung = False
@@ -134,6 +141,7 @@ class Wire(asyncio.Protocol):
         self._unfinished = 0
         self._backlog: Sequence[object] = ()
         self._reason = ""
+        self._sending: Sending | None = None
 
     # -- what asyncio calls ------------------------------------------------------------------------
 
@@ -189,6 +197,8 @@ class Wire(asyncio.Protocol):
         self.hung = True
         self._backlog = ()
         self.out.clear()
+        if self._sending is not None:
+            self._sending.close()
         reason = self._reason or (str(exc) if exc else "closed by the peer")
         self._owner.link_closed(self, reason)
 
@@ -214,23 +224,69 @@ class Wire(asyncio.Protocol):
             out.clear()
             self.out_bytes = 0
             return
-        self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+        try:
+            if self._sends_files and self._goes_past_the_transport():
+                self._send(out)
+            else:
+                self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+        except OSError as error:  # of a file
+            self.cut(str(error))
         out.clear()
         self.out_bytes = 0
-        if self._paused and self.transport.get_write_buffer_size() > self._owner.limits.write_max:
+        if self._paused and self._unsent() > self._owner.limits.write_max:
             self.cut("does not read what is sent to it")
 
     def hang(self, reason: str) -> None:
         """Close after what was written."""
         self._reason = self._reason or reason
         self.hung = True
-        self.transport.close()
+        if self._sending is None or not self._sending.left:
+            self.transport.close()
 
     def cut(self, reason: str) -> None:
         """Close at once and forget what was not sent."""
         self._reason = self._reason or reason
         self.hung = True
+        if self._sending is not None:
+            self._sending.close()
         self.transport.abort()
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def _goes_past_the_transport(self) -> bool:
+        """Whether `out` is not the transport's: it has ranges of files, or must come after some.
+
+        Where the transport still has something to write, which is rare, the ranges are read instead; raises OSError.
+        """
+        sending, out = self._sending, self.out
+        if sending is not None and sending.left:
+            return True
+        if all(isinstance(piece, bytes) for piece in out):
+            return False
+        if self.transport.get_write_buffer_size() or self.transport.get_extra_info("ssl_object"):
+            out[:] = [piece if isinstance(piece, bytes) else piece.read() for piece in out]
+            return False
+        return True
+
+    def _send(self, pieces: list[Any]) -> None:
+        sending = self._sending
+        if sending is None:
+            loop = asyncio.get_running_loop()
+            sending = self._sending = Sending(self.transport, loop, self._sent, self.cut)
+        sending.send(pieces)
+        if not self._paused and sending.left > self._owner.limits.write_high:
+            self.pause_writing()
+
+    def _sent(self) -> None:
+        """Everything that went past the transport has gone."""
+        if self.hung:
+            self.transport.close()
+        elif self._paused:
+            self.resume_writing()
+
+    def _unsent(self) -> int:
+        left = 0 if self._sending is None else self._sending.left
+        return left + self.transport.get_write_buffer_size()
 
 
 def _peer(name: object) -> str:

@@ -35,6 +35,7 @@ def _encode_command(message: object, serialize: Serialize) -> bytes:
 
 
 def _encode_kafka(message: object, serialize: Serialize) -> bytes:
+    assert isinstance(message, kafka.Request | kafka.Reply)
     return kafka.encode(message)
 
 

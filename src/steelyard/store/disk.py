@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from steelyard.types import FileRange
+
 
 class File(Protocol):
     """An open file, read and written at positions. It has no cursor and no buffer of its own."""
@@ -24,6 +26,9 @@ class File(Protocol):
 
     def read(self, position: int, size: int, /) -> bytes:
         """`size` bytes from `position`; fewer only where the file ends."""
+
+    def lend(self, position: int, size: int, /) -> FileRange:
+        """The `size` bytes from `position`, not read: see `FileRange`. They are there; `close` leaves them so."""
 
     def write(self, position: int, data: bytes, /) -> None:
         """All of `data` is with the kernel when this returns. It outlives the process, not the machine."""

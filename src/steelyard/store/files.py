@@ -10,6 +10,7 @@ import msgspec
 
 from steelyard.errors import DiskFullError, StorageError
 from steelyard.store.disk import Disk, File
+from steelyard.types import FileRange
 
 OPEN_FILES_MAX = 256
 """Handles kept open. Half of them or more are left to connections under the usual limit of 1024."""
@@ -117,6 +118,10 @@ class Files:
             return self._file(path).read(position, size)
         except OSError as error:
             raise storage_error("read", path, error) from error
+
+    def lend(self, path: str, position: int, size: int) -> FileRange:
+        """As `read`, but without reading: whoever gets the range does, or sends it as it lies."""
+        return self._file(path).lend(position, size)
 
     def size(self, path: str) -> int:
         """Bytes in the file."""

@@ -21,7 +21,7 @@ from steelyard.store import entry as entries
 from steelyard.store import reads
 from steelyard.store.files import Files
 from steelyard.store.index import ROW, Buffers
-from steelyard.store.reads import Run, Slice
+from steelyard.store.reads import Extent, Run, Slice
 from steelyard.store.recovery import LogRecovery
 from steelyard.store.segment import POSITION_BITS, POSITION_MAX, Segment
 from steelyard.store.segments import Segments
@@ -166,12 +166,15 @@ class Log:
         if not self.min_offset <= offset < end:
             nearest = max(self.min_offset, min(offset, end))
             return Run(entries.RECORDS, b"", nearest, nearest)
-        segment = self._segment_at(offset)
-        extent = reads.find_run(segment, offset, end, bytes_max)
-        data = segment.read(extent.position, extent.size)
+        extent = reads.find_run(self._segment_at(offset), offset, end, bytes_max)
+        data = extent.read()
         is_batch = extent.kind == entries.BATCHES and extent.size
         first = batches.base_offset(data) if is_batch else offset
         return Run(extent.kind, data, first, extent.next_offset)
+
+    def find_run(self, offset: int, bytes_max: int, end: int) -> Extent:
+        """Where the run is that `read_run` reads, for whoever decides how to. min_offset <= offset < end <= max_offset."""
+        return reads.find_run(self._segment_at(offset), offset, end, bytes_max)
 
     def entry_at(self, offset: int) -> bytes:
         """The entry that holds an offset that the log has: a record, or a whole batch."""

@@ -15,6 +15,20 @@ class Killed(BaseException):  # no error: the process is no more
     """The process that wrote died in the middle of the write."""
 
 
+class MemoryRange:
+    """A `FileRange` of a `MemoryFile`."""
+
+    def __init__(self, file: MemoryFile, position: int, size: int) -> None:
+        self._place = (file, position, size)
+
+    def __len__(self) -> int:
+        return self._place[2]
+
+    def read(self) -> bytes:
+        file, position, size = self._place
+        return file.read(position, size)
+
+
 class MemoryFile:
     """A file of a `MemoryDisk`; handles of the same path share it."""
 
@@ -28,6 +42,9 @@ class MemoryFile:
 
     def read(self, position: int, size: int) -> bytes:
         return bytes(self.data[position : position + size])
+
+    def lend(self, position: int, size: int) -> MemoryRange:
+        return MemoryRange(self, position, size)
 
     def write(self, position: int, data: bytes) -> None:
         alive = self._disk.kill_after_bytes

@@ -15,6 +15,7 @@ from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store.index import ROW, ROW_BYTES
 from steelyard.store.segment import Segment
+from steelyard.types import FileRange
 
 SCAN_ROWS_MAX = 16_384
 """Rows that one filtered read looks at. RocketMQ: maxFilterMessageSize, 800 rows at least."""
@@ -57,10 +58,19 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 class Extent(msgspec.Struct, frozen=True, gc=False):
     """Where a run lies in its segment: `size` bytes from `position` on, to the entry before `next_offset`."""
 
+    segment: Segment
     kind: int
     position: int
     size: int
     next_offset: int
+
+    def read(self) -> bytes:
+        """The entries. Raises StorageError."""
+        return self.segment.read(self.position, self.size)
+
+    def lend(self) -> FileRange:
+        """The entries, not read: see `FileRange`. Raises StorageError."""
+        return self.segment.lend(self.position, self.size)
 
 
 def kinds(rows: bytes) -> bytes:
@@ -162,7 +172,7 @@ def find_run(segment: Segment, offset: int, end: int, bytes_max: int) -> Extent:
         if within < len(found):
             break
     kind = entries.BATCHES if is_batch else entries.RECORDS
-    return Extent(kind, begin, run_end - begin, next_offset)
+    return Extent(segment, kind, begin, run_end - begin, next_offset)
 
 
 def _before_torn(segment: Segment, offset: int, stop: int) -> int:

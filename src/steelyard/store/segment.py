@@ -16,6 +16,7 @@ from steelyard.store import entry as entries
 from steelyard.store.files import Files
 from steelyard.store.index import ROW, ROW_BYTES, Buffers, Index
 from steelyard.store.recovery import SegmentRepair
+from steelyard.types import FileRange
 
 SCAN_BYTES = 1024 * 1024
 """Recovery reads the log in pieces of this size, or of an entry where one is larger."""
@@ -107,6 +108,10 @@ class Segment:
         if len(data) != size:
             raise StorageError(f"{self.log_path} ends before position {position + size}")
         return data
+
+    def lend(self, position: int, size: int) -> FileRange:
+        """As `read`, but without reading: see `FileRange`."""
+        return self._files.lend(self.log_path, position - self.base_position, size)
 
     def stored_at(self, offset: int) -> int:
         """When the entry that holds `offset` was stored, ms: a record says so itself, for a batch its row does."""

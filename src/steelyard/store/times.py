@@ -85,7 +85,7 @@ class Times:
         """(offset, timestamp) of each entry, from the one that holds `offset` on."""
         while offset < end:
             extent = find_run(self._segment, offset, end, BLOCK_BYTES)
-            data = self._segment.read(extent.position, extent.size)
+            data = extent.read()
             position = 0
             while position < len(data):
                 if extent.kind == entries.RECORDS:

@@ -14,16 +14,21 @@ Source: RequestHeader.json, ResponseHeader.json, clients/common/requests/Request
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import msgspec
 
 from steelyard.errors import ProtocolError
+from steelyard.types import FileRange
 from steelyard.wire.kafka import primitives, schema
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY, APIS
 from steelyard.wire.kafka.schema import Api, Message
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 """Largest request (socket.request.max.bytes); clients take any response that they asked for."""
+
+APART_MIN = 32 * 1024
+"""Pieces of so many bytes are not copied into their frame; a range of a file has as many at least."""
 
 _SIZE = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhi")
@@ -56,34 +61,47 @@ class RawReply(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-def encode(message: object) -> bytes:
-    """The frame of a `Request` or a `Reply`. Raises ProtocolError where a value does not fit its field."""
-    if isinstance(message, Reply):
-        return _encode_reply(message)
-    assert isinstance(message, Request)
-    return _encode_request(message)
+def encode(message: Request | Reply) -> bytes:
+    """The frame of a message. Raises ProtocolError where a value does not fit its field."""
+    out: list[bytes | FileRange] = []
+    write(out, message)
+    return b"".join([piece if isinstance(piece, bytes) else piece.read() for piece in out])
 
 
-def _encode_reply(reply: Reply) -> bytes:
+def write(out: list[Any], message: Request | Reply) -> int:
+    """Append the frame of a message, in pieces of `bytes` and `FileRange`; how long it is. Raises as `encode`."""
+    pieces = _reply_pieces(message) if isinstance(message, Reply) else _request_pieces(message)
+    size = sum(map(len, pieces))
+    small = [_SIZE.pack(size)]
+    if size < APART_MIN:
+        small += pieces
+    else:
+        for piece in pieces:
+            if len(piece) < APART_MIN:
+                small.append(piece)
+            else:
+                out += (b"".join(small), piece)
+                small.clear()
+    out.append(b"".join(small))
+    return _SIZE.size + size
+
+
+def _reply_pieces(reply: Reply) -> list[bytes]:
     flexible = reply.api.is_flexible(reply.version)
-    pieces = schema.write(reply.message, reply.version, flexible=flexible)
     header = _CORRELATION.pack(reply.correlation_id)
     if flexible and reply.api.key != API_VERSIONS_KEY:
         header += b"\0"
-    size = len(header) + sum(map(len, pieces))
-    return b"".join([_SIZE.pack(size), header, *pieces])
+    return [header, *schema.write(reply.message, reply.version, flexible=flexible)]
 
 
-def _encode_request(request: Request) -> bytes:
+def _request_pieces(request: Request) -> list[bytes]:
     assert request.message is not None
     flexible = request.api.is_flexible(request.version)
-    out = [b"", _REQUEST.pack(request.api.key, request.version, request.correlation_id)]
-    primitives.write_string(out, request.client_id)
+    header = [_REQUEST.pack(request.api.key, request.version, request.correlation_id)]
+    primitives.write_string(header, request.client_id)
     if flexible:
-        out.append(b"\0")
-    out += schema.write(request.message, request.version, flexible=flexible)
-    out[0] = _SIZE.pack(sum(map(len, out)))
-    return b"".join(out)
+        header.append(b"\0")
+    return [*header, *schema.write(request.message, request.version, flexible=flexible)]
 
 
 class _Frames:

@@ -75,9 +75,8 @@ String = Annotated[str, Sized("string")]
 NullableString = Annotated[str | None, Sized("string", nullable=True)]
 Bytes = Annotated[bytes, Sized("bytes")]
 NullableBytes = Annotated[bytes | None, Sized("bytes", nullable=True)]
-Records = Annotated[bytes, Sized("bytes")]
 NullableRecords = Annotated[bytes | None, Sized("bytes", nullable=True)]
-"""Record batches, opaque here: see `records`."""
+"""Record batches, opaque here: see `records`. A `FileRange` may stand for them in a message that is only sent."""
 
 NO_ID = bytes(16)
 """The topic id that stands for none."""
@@ -426,7 +425,6 @@ __all__ = [
     "NullableRecords",
     "NullableString",
     "Part",
-    "Records",
     "Sequence",
     "Since",
     "String",

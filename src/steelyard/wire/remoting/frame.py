@@ -89,6 +89,13 @@ def encode(command: Command, serialize: Serialize = Serialize.JSON) -> bytes:
     return _PREFIX.pack(4 + len(header) + len(body), serialize << 24 | len(header)) + header + body
 
 
+def write(out: list[bytes], command: Command) -> int:
+    """Append a whole frame, with a JSON header; its bytes."""
+    data = encode(command)
+    out.append(data)
+    return len(data)
+
+
 def encode_json_header(command: Command) -> bytes:
     """The header as fastjson writes it; `extFields` keep the order of `ext`."""
     return _encode_json(

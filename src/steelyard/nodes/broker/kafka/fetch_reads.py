@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 import msgspec
 
@@ -23,6 +24,7 @@ from steelyard.nodes.seam import Effect
 from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
 from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.frame import APART_MIN
 from steelyard.wire.kafka.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -115,7 +117,7 @@ class Reads:
 
     def _find(self, asked: Asked, version: tuple[int, int], api_version: int) -> Partition:
         name, topic_id, index = asked.key
-        topic = self._partitions.topic_of(name, topic_id) if topic_id.strip(b"\0") else name
+        topic = self._partitions.topic_of(name, topic_id)
         if api_version >= IDS_SINCE and not topic:
             place = Partition("", index, -1, -1, ErrorCode.UNKNOWN_TOPIC_ID, False, False, None)
         else:
@@ -143,10 +145,7 @@ class Reads:
         aborted: list[AbortedTransaction] | None = [] if fetch.committed else None
         bytes_max = min(asked.bytes_max, fetch.max_bytes - found)
         if log is not None and asked.offset < end and (bytes_max > 0 or not found):
-            run = log.read_run(asked.offset, max(bytes_max, 0), end)
-            records, next_offset = run.data, run.next_offset
-            if records and run.kind != BATCHES:
-                records, next_offset = to_batch(records, bytes_max)
+            records, next_offset = _read(log, asked.offset, bytes_max, end)
             if found and len(records) > bytes_max:
                 records = b""
             if not records:
@@ -173,6 +172,19 @@ class Reads:
             AbortedTransaction(producer_id, start)
             for producer_id, start, _ in self._producers.aborted(log, first, next_offset)
         ]
+
+
+def _read(log: Log, offset: int, bytes_max: int, end: int) -> tuple[bytes, int]:
+    """Batches from an offset on, and where they end.
+
+    Many are not read but lent: a `FileRange` stands for the bytes, of which nobody wants more than the length before
+    `frame.write` puts them into the response.
+    """
+    run = log.find_run(offset, max(bytes_max, 0), end)
+    if run.kind != BATCHES:
+        return to_batch(run.read(), bytes_max)
+    data = cast("bytes", run.lend()) if run.size >= APART_MIN else run.read()
+    return data, run.next_offset
 
 
 def _fault(asked: Asked, code: ErrorCode, leader: LeaderIdAndEpoch = _NO_LEADER) -> Answer:
