@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from steelyard.groups.coordinator.classic import ClassicGroup
 from steelyard.groups.member.pulse import Pulse
 from steelyard.nodes.kafka_consumer.contract import OffsetAndMetadata
-from steelyard.nodes.kafka_consumer.desk import Desk
 from steelyard.nodes.kafka_consumer.held import Holdings
 from steelyard.nodes.kafka_consumer.lookups import Lookups
 from steelyard.nodes.kafka_consumer.membership import Membership
@@ -65,15 +64,15 @@ def test_a_coordinator_that_gives_a_partition_to_two_members(
 def test_a_consumer_that_commits_beyond_what_was_delivered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sound = Desk._returned
+    sound = Holdings.returned
 
-    def returned(self: Desk, unread: dict[TopicPartition, int]) -> dict[TopicPartition, object]:
+    def returned(self: Holdings, unread: dict[TopicPartition, int]) -> dict[TopicPartition, object]:
         return {
             partition: told._replace(offset=told.offset + 1)
             for partition, told in sound(self, unread).items()
         }
 
-    monkeypatch.setattr(Desk, "_returned", returned)
+    monkeypatch.setattr(Holdings, "returned", returned)
     found = failure(CALM)
     assert "commits" in found
     assert "is not finished" in found
@@ -104,7 +103,7 @@ def test_a_consumer_that_goes_on_with_what_was_revoked(monkeypatch: pytest.Monke
 
 def test_a_consumer_that_hands_over_without_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     automatic = replace(CALM, kafka_auto_commit=True)
-    monkeypatch.setattr(Membership, "consumed", lambda self, partitions: {})
+    monkeypatch.setattr(Holdings, "consumed", lambda self, partitions: {})
     assert "Kafka duplicates" in failure(automatic)
     assert "the Kafka group left at" in failure(replace(automatic, faults=(), duplicates_max=-1))
 

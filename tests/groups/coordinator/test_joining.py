@@ -11,8 +11,9 @@ from tests.groups.coordinator.conftest import (
     subscription,
 )
 
-from steelyard.groups.coordinator import coordinator, joining
 from steelyard.groups.coordinator import effects as news
+from steelyard.groups.coordinator import group as groups
+from steelyard.groups.coordinator import joining
 from steelyard.groups.coordinator.joining import GROUP_BYTES_MAX
 from steelyard.wire.kafka.errors import ErrorCode
 
@@ -118,7 +119,7 @@ def test_sessions_of_all_groups_have_a_bound(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_groups_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "GROUPS_MAX", 1)
+    monkeypatch.setattr(groups, "GROUPS_MAX", 1)
     rig = Rig()
     rig.commit()
     assert rig.join_error(rig.join(group="other")) is ErrorCode.COORDINATOR_NOT_AVAILABLE

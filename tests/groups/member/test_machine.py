@@ -12,6 +12,7 @@ from tests.groups.member.rig import (
     parts,
 )
 
+from steelyard.allocate.assignors.user_data import write_sticky
 from steelyard.groups.member import events
 from steelyard.groups.member.states import JOIN_GRACE_MS, State
 from steelyard.wire.kafka.errors import ErrorCode
@@ -128,6 +129,35 @@ def test_a_cooperative_member_keeps_what_it_has_and_joins_twice() -> None:
     rig.adopt(order)
     rig.nothing()
     assert rig.member.owned == parts(0, 2)
+
+
+def test_what_was_given_last_stays_of_its_generation_when_a_sync_fails() -> None:
+    """1. Generation 1 gives it a share. 2. It joins 2, whose SyncGroup fails. 3. Sticky's user data still says 1."""
+    rig = Rig("sticky")
+    rig.stable(*parts(0, 1))
+    rig.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    rig.prepare()
+    rig.request()
+    rig.joined(2, protocol="sticky")
+    rig.sync()
+    rig.answer(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    rig.pass_time(BACKOFF_MS)
+    said = read_subscription(rig.request().protocols[0].metadata)
+    assert said.user_data == write_sticky(parts(0, 1), 1)
+    assert said.generation_id == 2
+
+
+def test_a_reason_that_comes_while_it_joins_is_told_with_the_next_join() -> None:
+    rig = Rig()
+    rig.tell(events.CoordinatorFound(), events.Subscribed(("t",)))
+    rig.prepare()
+    rig.request()
+    rig.tell(events.RejoinWanted("enforced"))
+    rig.joined()
+    rig.sync()
+    rig.adopt(rig.synced())
+    rig.prepare()
+    assert rig.request().reason == "enforced"
 
 
 def test_one_eager_assignor_makes_the_member_eager() -> None:

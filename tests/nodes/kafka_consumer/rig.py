@@ -102,6 +102,8 @@ class Cluster:
         """Codes with which the next requests of an API are answered."""
         self.mute: set[str] = set()
         """APIs that get no answer."""
+        self.silent: dict[int, set[str]] = {}
+        """The same, of one node."""
         self.generation = 0
 
     def fill(self, partition: TopicPartition, *values: bytes) -> None:
@@ -125,7 +127,7 @@ class Cluster:
     def take(self, node: int, request: Request) -> Message | None:
         self.asked.append((node, request))
         name = request.api.name
-        if name in self.mute:
+        if name in self.mute or name in self.silent.get(node, ()):
             return None
         script: Script = getattr(self, f"_{name.lower()}")
         return script(request)

@@ -289,6 +289,18 @@ def test_an_offset_that_is_not_there_any_more() -> None:
 # -- commits ---------------------------------------------------------------------------------------
 
 
+def test_a_lookup_is_tried_again_at_one_broker_while_another_is_silent() -> None:
+    rig = Rig(group_id="")
+    rig.result(contract.PartitionsFor("t"))
+    rig.cluster.mute = {"Metadata"}
+    rig.cluster.silent = {1: {"ListOffsets"}}
+    rig.cluster.errors["ListOffsets"] = [ErrorCode.LEADER_NOT_AVAILABLE]
+    rig.ask(contract.ListOffsets({T0: contract.LATEST, T1: contract.LATEST}))
+    rig.pass_time(1_000)
+    asked = [node for node, request in rig.cluster.asked if request.api.name == "ListOffsets"]
+    assert asked == [1, 2, 2]
+
+
 def test_a_commit_is_tried_again_while_that_may_help(rig: Rig) -> None:
     rig.cluster.errors["OffsetCommit"] = [
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

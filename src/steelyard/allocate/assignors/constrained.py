@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 
 from steelyard.allocate.assignors.holdings import Holdings
-from steelyard.allocate.assignors.plan import Assignment
+from steelyard.allocate.assignors.plan import Assignment, unclaimed
 
 
 def assign(group: Holdings) -> Assignment:
@@ -27,7 +27,7 @@ def assign(group: Holdings) -> Assignment:
         assignment[member] = held[: size + may_have_more]
     below = deque(member for member in group.members if len(assignment[member]) < size)
     full = deque(member for member in group.members if len(assignment[member]) == size)
-    for partition in group.unclaimed_by(assignment):
+    for partition in unclaimed(assignment, group.partitions):
         member = (below or full).popleft()
         share = assignment[member]
         share.append(partition)

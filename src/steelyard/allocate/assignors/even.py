@@ -19,7 +19,13 @@ from heapq import heapify, heappop, heapreplace
 
 from steelyard.allocate.assignors import general
 from steelyard.allocate.assignors.holdings import Holdings, claim_of_cooperative, settle
-from steelyard.allocate.assignors.plan import Assignment, Assignor, RebalanceProtocol, Subscriber
+from steelyard.allocate.assignors.plan import (
+    Assignment,
+    Assignor,
+    RebalanceProtocol,
+    Subscriber,
+    unclaimed,
+)
 from steelyard.allocate.assignors.user_data import write_generation
 from steelyard.types import TopicPartition
 
@@ -43,7 +49,7 @@ def _spread(group: Holdings) -> Assignment:
         for topic, _ in kept:
             counts[topic][member] = counts[topic].get(member, 0) + 1
     free: dict[str, list[TopicPartition]] = {topic: [] for topic in group.partitions}
-    for partition in group.unclaimed_by(assignment):
+    for partition in unclaimed(assignment, group.partitions):
         free[partition.topic].append(partition)
     # What is left when everybody has `size` goes to as many others, one each.
     for size_max in (size, size + 1):

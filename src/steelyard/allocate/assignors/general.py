@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from heapq import heapify, heapreplace
 
 from steelyard.allocate.assignors.holdings import Holdings
-from steelyard.allocate.assignors.plan import Assignment
+from steelyard.allocate.assignors.plan import Assignment, unclaimed
 
 _NOTHING = -1
 
@@ -208,7 +208,7 @@ def _deal(group: Holdings, balance: _Balance) -> Assignment:
         for topic, count in counts.items():
             if count:
                 wanting[topic].append((member, count))
-    for partition in group.unclaimed_by(assignment):
+    for partition in unclaimed(assignment, group.partitions):
         takers = wanting[partition.topic]
         member, count = takers.popleft()
         assignment[member].append(partition)

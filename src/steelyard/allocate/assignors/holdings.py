@@ -37,16 +37,6 @@ class Holdings(msgspec.Struct, frozen=True):
     def all_read_the_same(self) -> bool:
         return all(len(readers) == len(self.members) for readers in self.readers.values())
 
-    def unclaimed_by(self, kept: Mapping[str, Sequence[TopicPartition]]) -> list[TopicPartition]:
-        """All partitions that are in none of these lists, sorted."""
-        taken = {partition for share in kept.values() for partition in share}
-        return [
-            partition
-            for topic, count in self.partitions.items()
-            for number in range(count)
-            if (partition := TopicPartition(topic, number)) not in taken
-        ]
-
     def without_moving(self, assignment: Assignment) -> Assignment:
         """The first half of a cooperative rebalance: no partition goes to a member while another may hold it.
 

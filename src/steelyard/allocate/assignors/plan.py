@@ -107,3 +107,16 @@ def topics_of(
             if partitions.get(topic, 0) > 0:
                 readers.setdefault(topic, []).append(subscriber)
     return {topic: readers[topic] for topic in sorted(readers, key=java_order)}
+
+
+def unclaimed(
+    kept: Mapping[str, Sequence[TopicPartition]], partitions: Mapping[str, int]
+) -> list[TopicPartition]:
+    """The partitions of these topics that no member keeps, topics as they come."""
+    taken = {partition for share in kept.values() for partition in share}
+    return [
+        partition
+        for topic, count in partitions.items()
+        for number in range(count)
+        if (partition := TopicPartition(topic, number)) not in taken
+    ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from steelyard.allocate import contiguous
 from steelyard.allocate.assignors.plan import (
     Assignment,
     Assignor,
@@ -26,14 +27,9 @@ from steelyard.types import TopicPartition
 def assign(subscribers: Sequence[Subscriber], partitions: Mapping[str, int]) -> Assignment:
     assignment: Assignment = {subscriber.member: [] for subscriber in subscribers}
     for topic, readers in topics_of(sorted(subscribers, key=member_order), partitions).items():
-        size, longer = divmod(partitions[topic], len(readers))
-        first = 0
-        for position, reader in enumerate(readers):
-            last = first + size + (position < longer)
-            assignment[reader.member] += [
-                TopicPartition(topic, number) for number in range(first, last)
-            ]
-            first = last
+        runs = contiguous.runs(len(readers), partitions[topic])
+        for reader, run in zip(readers, runs, strict=True):
+            assignment[reader.member] += [TopicPartition(topic, number) for number in run]
     return assignment
 
 

@@ -27,6 +27,7 @@ from steelyard.allocate.assignors.plan import (
     java_order,
     member_order,
     topics_of,
+    unclaimed,
 )
 from steelyard.types import TopicPartition
 
@@ -71,22 +72,10 @@ def _held(
     return held
 
 
-def _free(
-    held: Mapping[str, Sequence[TopicPartition]], partitions: Mapping[str, int]
-) -> list[TopicPartition]:
-    taken = {partition for share in held.values() for partition in share}
-    return [
-        partition
-        for topic, count in partitions.items()
-        for partition in (TopicPartition(topic, number) for number in range(count))
-        if partition not in taken
-    ]
-
-
 def _assign_alike(members: Sequence[Subscriber], partitions: Mapping[str, int]) -> Assignment:
     """All members subscribe to all of `partitions`."""
     held = _held(members, partitions)
-    free = _free(held, partitions)
+    free = unclaimed(held, partitions)
     size, longer = divmod(sum(partitions.values()), len(members))
     quota: dict[str, int] = {}
     # Those who have more than the short quota keep one more; what is left of these goes to the first of the others.
@@ -126,7 +115,7 @@ class _Uneven:
         }
         self._partitions = {topic: partitions[topic] for topic in self._topics_in_order(partitions)}
         held = _held(members, self._partitions)
-        self._free = _free(held, self._partitions)
+        self._free = unclaimed(held, self._partitions)
         self._sizes = [len(held[name]) for name in self._names]
         self._owner_of = {
             partition: position_of[name] for name, share in held.items() for partition in share

@@ -6,7 +6,7 @@ Source: OffsetMetadataManager.java, core/kafka/server/KafkaApis.scala (handleOff
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from steelyard.config import KafkaConfig
 from steelyard.groups.coordinator.classic import ClassicGroup
@@ -45,6 +45,9 @@ NO_RETENTION = -1
 SimpleGroup = Callable[[str, int], Group | None]
 """(group id, now) -> a new group without members, None where there are too many groups."""
 
+Offered = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
+"""A partition of a request, with its offset."""
+
 Stored = dict[TopicPartition, CommittedOffset]
 
 Result = tuple[int, ErrorCode]
@@ -76,18 +79,8 @@ class Committing:
         """Raises StorageError: nothing was stored then."""
         retention = request.retention_time_ms
         expires_at = None if retention == NO_RETENTION else now + retention
-        names = [self._name(topic, version) for topic in request.topics]
-        stored: Stored = {}
-        results: list[list[Result]] = []
-        for topic, name in zip(request.topics, names, strict=True):
-            checked = []
-            for partition in topic.partitions:
-                place = None if name is None else TopicPartition(name, partition.partition_index)
-                error = self._check_offset(place, partition)
-                checked.append((partition.partition_index, error))
-                if place is not None and error is ErrorCode.NONE:
-                    stored[place] = _committed(partition, now, expires_at)
-            results.append(checked)
+        asked = [(self._name(topic, version), topic.partitions) for topic in request.topics]
+        stored, results = self._check_offsets(asked, now, expires_at)
         error = self._store(request, version, stored, now, effects) if stored else ErrorCode.NONE
         return OffsetCommitResponse(
             topics=tuple(
@@ -107,11 +100,27 @@ class Committing:
         """The topic's name, None for an id that nobody has."""
         return self._topics.name_of(topic.topic_id) if version >= 10 else topic.name
 
-    def _check_offset(
+    def _check_offsets(
         self,
-        place: TopicPartition | None,
-        partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
-    ) -> ErrorCode:
+        asked: Iterable[tuple[str | None, Sequence[Offered]]],
+        now: int,
+        expires_at: int | None,
+    ) -> tuple[Stored, list[list[Result]]]:
+        """The offsets that can be stored, and what is wrong with the others, topic by topic."""
+        stored: Stored = {}
+        results: list[list[Result]] = []
+        for name, partitions in asked:
+            checked = []
+            for partition in partitions:
+                place = None if name is None else TopicPartition(name, partition.partition_index)
+                error = self._check_offset(place, partition)
+                checked.append((partition.partition_index, error))
+                if place is not None and error is ErrorCode.NONE:
+                    stored[place] = _committed(partition, now, expires_at)
+            results.append(checked)
+        return stored, results
+
+    def _check_offset(self, place: TopicPartition | None, partition: Offered) -> ErrorCode:
         if place is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if not 0 <= place.partition < self._topics.partitions(place.topic):
@@ -181,17 +190,8 @@ class Committing:
 
         Raises StorageError: nothing was stored then.
         """
-        stored: Stored = {}
-        results: list[list[Result]] = []
-        for topic in request.topics:
-            checked = []
-            for partition in topic.partitions:
-                place = TopicPartition(topic.name, partition.partition_index)
-                error = self._check_offset(place, partition)
-                checked.append((partition.partition_index, error))
-                if error is ErrorCode.NONE:
-                    stored[place] = _committed(partition, now, None)
-            results.append(checked)
+        asked = [(topic.name, topic.partitions) for topic in request.topics]
+        stored, results = self._check_offsets(asked, now, None)
         error = self._txn_store(request, version, stored, now) if stored else ErrorCode.NONE
         return TxnOffsetCommitResponse(
             topics=tuple(
@@ -267,11 +267,7 @@ class Committing:
         return OffsetDeleteResponseTopic(topic.name, tuple(results))
 
 
-def _committed(
-    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
-    now: int,
-    expires_at: int | None,
-) -> CommittedOffset:
+def _committed(partition: Offered, now: int, expires_at: int | None) -> CommittedOffset:
     return CommittedOffset(
         partition.committed_offset,
         now,

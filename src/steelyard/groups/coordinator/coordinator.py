@@ -40,11 +40,8 @@ from steelyard.wire.kafka.messages.leave_group import (
 )
 from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-GROUPS_MAX = 100_000
-
 EXPIRY = ("", "expiry", "")
 """The timer of `Expiry`; no timer of a group has this name."""
-
 
 OVERSIZE = "oversize"
 """What the timer is for that a restored group has which is larger than allowed."""
@@ -101,7 +98,7 @@ class Coordinator:
         return ClassicGroup(group_id, self._timers, self._saved, self._room, now)
 
     def _new_group(self, group_id: str, now: int) -> Group | None:
-        if len(self._groups) >= GROUPS_MAX:
+        if self._groups.is_full:
             return None
         group = self._classic(group_id, now)
         self._groups.add(group)
@@ -143,7 +140,7 @@ class Coordinator:
             error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         elif request.member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
-        elif group is None and len(self._groups) >= GROUPS_MAX:
+        elif group is None and self._groups.is_full:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         elif group is not None:
             # An empty group of the other kind becomes one of this kind; its offsets stay.

@@ -10,6 +10,9 @@ import msgspec
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 
+GROUPS_MAX = 100_000
+"""Most groups of both kinds."""
+
 
 class Asker(msgspec.Struct, frozen=True):
     """The client behind a request. `host`: its ip, as Kafka shows it (`/127.0.0.1`); `link`: its connection."""
@@ -120,6 +123,11 @@ class Groups:
 
     def get(self, group_id: str) -> Group | None:
         return self._groups.get(group_id)
+
+    @property
+    def is_full(self) -> bool:
+        """There is no room for one more."""
+        return len(self._groups) >= GROUPS_MAX
 
     def add(self, group: Group) -> None:
         self._groups[group.group_id] = group

@@ -179,14 +179,16 @@ class Offsets:
 
     def delete_group(self, group: str) -> int:
         """Forget all offsets of a group; how many there were. Raises StorageError."""
-        known = {*self._groups.get(group, ()), *self._unstable.get(group, ())}
-        return self.delete(group, sorted(known))
+        return self.delete(group, self._known(group))
 
     def delete_topic(self, topic: str) -> None:
         """A topic is gone, and with it the offsets of all groups. Raises StorageError."""
         for group in list(self.groups()):
-            known = {*self._groups.get(group, ()), *self._unstable.get(group, ())}
-            self.delete(group, sorted(one for one in known if one.topic == topic))
+            self.delete(group, [one for one in self._known(group) if one.topic == topic])
+
+    def _known(self, group: str) -> list[TopicPartition]:
+        """The partitions that it has an offset of, committed or pending; sorted."""
+        return sorted({*self._groups.get(group, ()), *self._unstable.get(group, ())})
 
     # -- in memory -------------------------------------------------------------------------------
 

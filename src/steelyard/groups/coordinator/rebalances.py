@@ -95,7 +95,7 @@ class Rebalances:
         if group.state == PREPARING and group.previous_state != EMPTY and group.everyone_joined:
             self._complete_join(group, now, effects)
 
-    def join_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+    def _join_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """The time of the join phase, or of the first generation's delay, is over."""
         if group.state != PREPARING:
             return
@@ -178,7 +178,7 @@ class Rebalances:
                 member.syncing = None
                 group.keep_alive(member, now)
 
-    def sync_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+    def _sync_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """Members that got this generation have not asked for their assignments in time."""
         if group.state not in (COMPLETING, STABLE) or not group.unsynced:
             return
@@ -209,7 +209,7 @@ class Rebalances:
         effects.append(Left(group.group_id, member.member_id, cause, group.member_ids()))
         effects.append(Told("INFO", f"group {group.group_id}: {member.name} is out: it {text}"))
 
-    def session_due(self, group: ClassicGroup, member_id: str, now: int, effects: Effects) -> None:
+    def _session_due(self, group: ClassicGroup, member_id: str, now: int, effects: Effects) -> None:
         """A member has been silent for its session timeout, or a pending id was not used in time."""
         member = group.members.get(member_id)
         if member is None:
@@ -226,7 +226,7 @@ class Rebalances:
 
     # -- what people want to know ----------------------------------------------------------------
 
-    def waiting_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+    def _waiting_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """The phase takes its time: say for whom."""
         if group.state == PREPARING:
             what = "JoinGroup"
@@ -247,14 +247,14 @@ class Rebalances:
     ) -> None:
         """A timer of the group fell due."""
         if kind == SESSION:
-            self.session_due(group, member_id, now, effects)
+            self._session_due(group, member_id, now, effects)
         elif kind == JOIN:
-            self.join_due(group, now, effects)
+            self._join_due(group, now, effects)
         elif kind == SYNC:
-            self.sync_due(group, now, effects)
+            self._sync_due(group, now, effects)
         else:
             assert kind == WAITING
-            self.waiting_due(group, now, effects)
+            self._waiting_due(group, now, effects)
 
 
 def _names(names: list[str]) -> str:

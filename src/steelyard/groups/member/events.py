@@ -24,12 +24,9 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Subscribed(Fact, frozen=True):
-    """The topics to read, sorted; from the application, or because the topics that match its pattern changed.
+    """The topics to read, sorted; from the application, or because the topics that match its pattern changed."""
 
-    None: no topics of the group any more; the member leaves.
-    """
-
-    topics: tuple[str, ...] | None
+    topics: tuple[str, ...]
     reason: str = "the subscription has changed"
 
 

@@ -1,67 +1,62 @@
-"""What members tell each other through the coordinator, and what the leader makes of it.
+"""What the leader of a group does for it: it computes the shares of all members, and watches their topics.
 
-Source: ConsumerCoordinator.java (metadata, onLeaderElected), ConsumerProtocol.java.
+Source: ConsumerCoordinator.java (onLeaderElected, rejoinNeededOrPending).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
-from steelyard.allocate.assignors.plan import Assignor, RebalanceProtocol, Subscriber
+from steelyard.allocate.assignors.plan import Assignor, Subscriber
+from steelyard.groups.member.requests import by_topic
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_protocol import (
     Assignment,
-    Subscription,
-    TopicPartitions,
-    read_assignment,
     read_subscription,
     write_assignment,
-    write_subscription,
 )
-from steelyard.wire.kafka.messages.join_group import (
-    JoinGroupRequestProtocol,
-    JoinGroupResponseMember,
-)
+from steelyard.wire.kafka.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from steelyard.wire.kafka.messages.sync_group import SyncGroupRequestAssignment
 
 
-def rebalance_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
-    """The highest that all assignors of a member know: one that is eager makes the member eager."""
-    return min(assignor.rebalance_protocol for assignor in assignors)
+class Lead:
+    """One generation's lead."""
 
+    def __init__(self, response: JoinGroupResponse) -> None:
+        """Raises ProtocolError for a member whose metadata cannot be read."""
+        self._members = _subscribers(response.members)
+        self._keeps_shares = response.skip_assignment
+        self.topics = tuple(sorted({topic for one in self._members for topic in one.topics}))
+        """All topics of the group, sorted."""
+        self._watched: dict[str, int] = {}
 
-def protocols(
-    assignors: Sequence[Assignor],
-    topics: Sequence[str],
-    owned: Sequence[TopicPartition],
-    assigned: Sequence[TopicPartition],
-    generation: int,
-    rack: str | None,
-) -> tuple[JoinGroupRequestProtocol, ...]:
-    """What a member says of itself, once for each assignor that it knows.
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """The topics that the shares were computed of."""
+        return tuple(self._watched)
 
-    `owned`: what it holds while it joins; `assigned`: what it was given last, in `generation`.
-    """
-    grouped = by_topic(owned)
-    return tuple(
-        JoinGroupRequestProtocol(
-            assignor.name,
-            write_subscription(
-                Subscription(
-                    tuple(topics),
-                    assignor.user_data(assigned, generation),
-                    grouped,
-                    generation,
-                    rack,
-                )
-            ),
+    def shares(
+        self, assignor: Assignor, partitions: Mapping[str, int]
+    ) -> tuple[SyncGroupRequestAssignment, ...]:
+        """Every member's share; asked for once. `partitions`: of the topics that are known."""
+        self._watched = {topic: partitions.get(topic, 0) for topic in self.topics}
+        members, self._members = self._members, []
+        if self._keeps_shares:  # a static leader came back: the group keeps its shares (KIP-814)
+            return ()
+        known = {topic: partitions[topic] for topic in self.topics if topic in partitions}
+        assignment = assignor.assign(members, known)
+        return tuple(
+            SyncGroupRequestAssignment(member, write_assignment(Assignment(by_topic(share))))
+            for member, share in sorted(assignment.items())
         )
-        for assignor in assignors
-    )
+
+    def is_outdated(self, partitions: Mapping[str, int]) -> bool:
+        """A topic has not as many partitions as the shares were computed of."""
+        return any(partitions.get(topic, count) != count for topic, count in self._watched.items())
 
 
-def subscribers(members: Iterable[JoinGroupResponseMember]) -> list[Subscriber]:
-    """The members as an assignor sees them. Raises ProtocolError."""
+def _subscribers(members: Iterable[JoinGroupResponseMember]) -> list[Subscriber]:
+    """The members as an assignor sees them."""
     found = []
     for member in members:
         said = read_subscription(member.metadata)
@@ -81,40 +76,3 @@ def subscribers(members: Iterable[JoinGroupResponseMember]) -> list[Subscriber]:
             )
         )
     return found
-
-
-def topics_of(members: Iterable[Subscriber]) -> tuple[str, ...]:
-    """All topics of the group, sorted."""
-    return tuple(sorted({topic for member in members for topic in member.topics}))
-
-
-def shares(
-    assignor: Assignor, members: Sequence[Subscriber], partitions: Mapping[str, int]
-) -> tuple[SyncGroupRequestAssignment, ...]:
-    """What the leader sends: every member's share."""
-    assignment = assignor.assign(members, partitions)
-    return tuple(
-        SyncGroupRequestAssignment(member, write_assignment(Assignment(by_topic(share))))
-        for member, share in sorted(assignment.items())
-    )
-
-
-def share(data: bytes) -> tuple[TopicPartition, ...]:
-    """What a member was given, sorted. Raises ProtocolError."""
-    return tuple(
-        sorted(
-            {
-                TopicPartition(part.topic, number)
-                for part in read_assignment(data).assigned_partitions
-                for number in part.partitions
-            }
-        )
-    )
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
-    """Partitions as they go over the wire: sorted, and by topic."""
-    grouped: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        grouped.setdefault(partition.topic, []).append(partition.partition)
-    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in grouped.items())

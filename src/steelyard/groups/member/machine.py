@@ -1,21 +1,6 @@
-"""A member of a classic consumer group, as a machine of states.
+"""A member of a classic consumer group, as a machine of states (`states` has the table of them).
 
-    state      what the member waits for                          what moves it on
-    OUT        topics, a coordinator, or a poll after it fell     all there -> PREPARING
-               silent
-    PREPARING  `Prepared`: what is consumed is committed, and     Prepared -> READY
-               what must be given up before joining is
-    READY      a coordinator, or the end of a backoff             both there: JoinGroup -> JOINING
-    JOINING    the JoinGroup response; the coordinator waits      leads: -> ASSIGNING; follows: SyncGroup -> SYNCING
-               for the others                                     MEMBER_ID_REQUIRED -> JOINING; other errors -> READY, OUT
-    ASSIGNING  `TopicsKnown`: the leader must know how many       shares computed: SyncGroup -> SYNCING
-               partitions the topics of all members have
-    SYNCING    the SyncGroup response                             share read -> ADOPTING; errors -> READY, OUT
-    ADOPTING   `Adopted`: the application knows its new share     Adopted -> STABLE
-    STABLE     heartbeats that say otherwise                      rebalance -> PREPARING; membership lost -> OUT
-    GONE       nothing: it closed, or an error forbids to go on
-
-So offsets are committed before the group is joined, never while it rebalances. An eager member gives everything up
+Offsets are committed before the group is joined, never while it rebalances. An eager member gives everything up
 in PREPARING. A cooperative one keeps its partitions, gives up in ADOPTING what the new share lacks, and joins again
 at once, so that others get that. Who lost the membership (the coordinator does not know it, or it was silent for
 longer than `max.poll.interval.ms`) has *lost* its partitions: others may have them, so nothing is committed.
@@ -33,9 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
-from steelyard.allocate.assignors.plan import RebalanceProtocol, Subscriber
 from steelyard.errors import ProtocolError
-from steelyard.groups.member import leading
+from steelyard.groups.member import events, requests
 from steelyard.groups.member.answers import (
     Verdict,
     code_name,
@@ -43,48 +27,22 @@ from steelyard.groups.member.answers import (
     join_verdict,
     sync_verdict,
 )
-from steelyard.groups.member.events import (
-    Adopt,
-    Adopted,
-    Answered,
-    Ask,
-    Closing,
-    CommitRefused,
-    CoordinatorFound,
-    CoordinatorLost,
-    Effect,
-    Event,
-    Fail,
-    FindCoordinator,
-    NeedTopics,
-    Partitions,
-    PollBegan,
-    PollEnded,
-    Prepare,
-    Prepared,
-    RejoinWanted,
-    Subscribed,
-    TimePassed,
-    TopicsChanged,
-    TopicsKnown,
-    Unanswered,
-    Warn,
-)
+from steelyard.groups.member.leading import Lead
 from steelyard.groups.member.pulse import Pulse
+from steelyard.groups.member.share import Share, read_share
 from steelyard.groups.member.states import (
+    ASKING,
     BEATING,
     JOIN_GRACE_MS,
     MOVES,
     NO_GENERATION,
-    REASON_MAX,
     Settings,
     State,
 )
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from steelyard.wire.kafka.messages.heartbeat import HeartbeatResponse
 from steelyard.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from steelyard.wire.kafka.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from steelyard.wire.kafka.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
@@ -102,26 +60,26 @@ class Member:
         self.protocol = ""
         """The assignor that the group agreed on."""
         self.leads = False
-        self.owned: Partitions = ()
         self.topics: tuple[str, ...] | None = None
         self._settings = settings
         self._assignors = {assignor.name: assignor for assignor in settings.assignors}
-        self._cooperative = (
-            leading.rebalance_protocol(settings.assignors) >= RebalanceProtocol.COOPERATIVE
-        )
-        self._assigned: Partitions = ()
+        self._share = Share(settings.assignors)
+        self._lead: Lead | None = None
+        """Of the generation that this member leads, from its JoinGroup response until it joins again."""
+        self._pulse = Pulse(settings)
         self._coordinator = False
         self._turn = 0
         self._rejoin = False
         self._reason = ""
         self._joined_topics: tuple[str, ...] = ()
-        self._led: list[Subscriber] = []
-        self._led_partitions: dict[str, int] | None = None
-        self._skip_assignment = False
         self._retry_at = 0
-        self._pulse = Pulse(settings)
 
     # -- what others may know ----------------------------------------------------------------------
+
+    @property
+    def owned(self) -> events.Partitions:
+        """What the application holds."""
+        return self._share.owned
 
     @property
     def due(self) -> int | None:
@@ -135,12 +93,7 @@ class Member:
     @property
     def watched(self) -> tuple[str, ...]:
         """Topics whose partitions the leader keeps an eye on: those of all members."""
-        return tuple(self._led_partitions or ())
-
-    @property
-    def rebalancing(self) -> bool:
-        """The share may change soon."""
-        return self.state not in (State.STABLE, State.GONE)
+        return () if self._lead is None else self._lead.watched
 
     def check(self) -> None:
         """Assert what holds in every state."""
@@ -149,60 +102,61 @@ class Member:
             assert self.generation >= 0
         if self.generation >= 0:
             assert self.member_id
-        if self.state in (State.READY, State.JOINING) and not self._cooperative:
+        if self.state in (State.READY, State.JOINING) and not self._share.is_cooperative:
             assert not self.owned, "an eager member joins with empty hands"
         if self.state is State.READY and self.generation < 0:
             assert not self.owned, "who lost its membership holds nothing"
 
     # -- events ------------------------------------------------------------------------------------
 
-    def handle(self, event: Event, now: int) -> list[Effect]:
+    def handle(self, event: events.Event, now: int) -> list[events.Effect]:
         """Take one event in, give the orders out."""
-        orders: list[Effect] = []
+        orders: list[events.Effect] = []
         if self.state is State.GONE:
             return orders
         self._take(event, now, orders)
         self._go_on(now, orders)
         return orders
 
-    def _take(self, event: Event, now: int, orders: list[Effect]) -> None:
+    def _take(self, event: events.Event, now: int, orders: list[events.Effect]) -> None:
         match event:
-            case Subscribed():
-                self._subscribed(event, now, orders)
-            case CoordinatorFound():
+            case events.Subscribed():
+                self._subscribed(event)
+            case events.CoordinatorFound():
                 self._coordinator = True
                 self._pulse.coordinator_found(now)
-            case CoordinatorLost():
+            case events.CoordinatorLost():
                 self._coordinator_lost(event.reason, orders)
-            case Prepared():
+            case events.Prepared():
                 self._prepared(event)
-            case TopicsKnown():
+            case events.TopicsKnown():
                 self._topics_known(event, orders)
-            case TopicsChanged():
-                self._topics_changed(event)
-            case Answered():
+            case events.TopicsChanged(partitions=partitions):
+                if self._lead is not None and self._lead.is_outdated(partitions):
+                    self._want_rejoin("cached metadata has changed")
+            case events.Answered():
                 self._answered(event, now, orders)
-            case Unanswered():
+            case events.Unanswered():
                 self._unanswered(event, now, orders)
-            case Adopted():
+            case events.Adopted():
                 self._adopted(event)
-            case PollBegan():
+            case events.PollBegan():
                 self._pulse.poll_began()
-            case PollEnded():
+            case events.PollEnded():
                 self._pulse.poll_ended(now)
-            case CommitRefused():
+            case events.CommitRefused():
                 self._commit_refused(event.code, orders)
-            case RejoinWanted():
+            case events.RejoinWanted():
                 self._want_rejoin(event.reason)
-            case TimePassed():
+            case events.TimePassed():
                 self._time_passed(now, orders)
-            case Closing():
+            case events.Closing():
                 self._leave(event.reason, orders)
                 self._move(State.GONE)
             case _:
                 assert_never(event)
 
-    def _go_on(self, now: int, orders: list[Effect]) -> None:
+    def _go_on(self, now: int, orders: list[events.Effect]) -> None:
         """Whatever can be done now without anybody's word."""
         if (self.state is State.OUT and self.topics is not None and not self._pulse.silent) or (
             self.state is State.STABLE and self._rejoin
@@ -213,14 +167,11 @@ class Member:
 
     # -- joining -----------------------------------------------------------------------------------
 
-    def _subscribed(self, event: Subscribed, now: int, orders: list[Effect]) -> None:
+    def _subscribed(self, event: events.Subscribed) -> None:
         if event.topics == self.topics:
             return
         self.topics = event.topics
-        if event.topics is None:
-            self._leave("the consumer unsubscribed from all topics", orders)
-            self._lose(keep_id=False)
-        elif self.state not in (State.OUT, State.PREPARING, State.READY):
+        if self.state not in (State.OUT, State.PREPARING, State.READY):
             self._want_rejoin(event.reason)
 
     def _want_rejoin(self, reason: str) -> None:
@@ -229,62 +180,44 @@ class Member:
             self._rejoin = True
             self._reason = reason
 
-    def _prepare(self, orders: list[Effect]) -> None:
+    def _prepare(self, orders: list[events.Effect]) -> None:
         """To PREPARING: give up what must be given up before the join."""
+        assert self.topics is not None
         self._move(State.PREPARING)
-        if self.generation < 0:
-            revoked: Partitions = ()
-            lost = self.owned
-        elif self._cooperative:
-            kept = set(self.topics or ())
-            revoked = tuple(part for part in self.owned if part.topic not in kept)
-            lost = ()
-        else:
-            revoked, lost = self.owned, ()
-        orders.append(Prepare(revoked, lost, commit=self.generation >= 0))
+        orders.append(self._share.prepare(self.topics, is_member=self.generation >= 0))
 
-    def _prepared(self, event: Prepared) -> None:
-        released = set(event.released)
-        self.owned = tuple(part for part in self.owned if part not in released)
+    def _prepared(self, event: events.Prepared) -> None:
+        self._share.release(event.released)
         if self.state is not State.PREPARING:
             return
         membership_lost_meanwhile = self.generation < 0 and self.owned
-        self._move(State.OUT if membership_lost_meanwhile or self.topics is None else State.READY)
+        self._move(State.OUT if membership_lost_meanwhile else State.READY)
 
-    def _join(self, orders: list[Effect]) -> None:
-        settings = self._settings
+    def _join(self, orders: list[events.Effect]) -> None:
         assert self.topics is not None
         self._move(State.JOINING)
         self._rejoin = False
         self._joined_topics = self.topics
-        self._led_partitions = None
-        request = JoinGroupRequest(
-            settings.group,
-            settings.session_timeout_ms,
-            settings.rebalance_timeout_ms,
+        self._lead = None
+        request = requests.join_group(
+            self._settings,
             self.member_id,
-            settings.instance,
-            PROTOCOL_TYPE,
-            leading.protocols(
-                settings.assignors,
-                self.topics,
-                self.owned,
-                self._assigned,
-                self.generation,
-                settings.rack,
-            ),
-            self._reason[:REASON_MAX],
+            self.generation,
+            self.topics,
+            self._share,
+            self._reason,
         )
-        self._ask(request, settings.rebalance_timeout_ms + JOIN_GRACE_MS, orders)
+        self._ask(request, orders)
 
     def _ask(
-        self, request: JoinGroupRequest | SyncGroupRequest, timeout_ms: int, orders: list[Effect]
+        self, request: JoinGroupRequest | SyncGroupRequest, orders: list[events.Effect]
     ) -> None:
         self._turn += 1
         self._pulse.beating = None
-        orders.append(Ask(self._turn, request, timeout_ms))
+        timeout_ms = self._settings.rebalance_timeout_ms + JOIN_GRACE_MS
+        orders.append(events.Ask(self._turn, request, timeout_ms))
 
-    def _joined(self, response: JoinGroupResponse, now: int, orders: list[Effect]) -> None:
+    def _joined(self, response: JoinGroupResponse, now: int, orders: list[events.Effect]) -> None:
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED and response.member_id:
             self.member_id = response.member_id
             self._move(State.READY)
@@ -295,64 +228,53 @@ class Member:
             self._obey(join_verdict(response.error_code), response.error_code, now, orders)
             return
         protocol_type = response.protocol_type
-        if protocol_type not in (None, PROTOCOL_TYPE) or not self._knows(response.protocol_name):
+        if (
+            protocol_type not in (None, PROTOCOL_TYPE)
+            or response.protocol_name not in self._assignors
+        ):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-            text = f"the group uses {response.protocol_type} {response.protocol_name}"
+            text = f"the group uses {protocol_type} {response.protocol_name}"
             self._fail(code, text, orders)
             return
         self.member_id = response.member_id
         self.generation = response.generation_id
         self.protocol = response.protocol_name or ""
-        self._reason = ""
+        if not self._rejoin:  # else it is why to join once more
+            self._reason = ""
         self.leads = response.leader == response.member_id
         self._pulse.alive(now)
         if not self.leads:
             self._sync((), orders)
             return
         try:
-            self._led = leading.subscribers(response.members)
+            self._lead = Lead(response)
         except ProtocolError as error:
             self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, f"a member's metadata: {error}", orders)
             return
-        self._skip_assignment = response.skip_assignment
         self._move(State.ASSIGNING)
-        orders.append(NeedTopics(leading.topics_of(self._led)))
+        orders.append(events.NeedTopics(self._lead.topics))
 
-    def _knows(self, name: str | None) -> bool:
-        return name in self._assignors
+    def _topics_known(self, event: events.TopicsKnown, orders: list[events.Effect]) -> None:
+        if self.state is State.ASSIGNING:
+            assert self._lead is not None
+            assignor = self._assignors[self.protocol]
+            self._sync(self._lead.shares(assignor, event.partitions), orders)
 
-    def _topics_known(self, event: TopicsKnown, orders: list[Effect]) -> None:
-        if self.state is not State.ASSIGNING:
-            return
-        topics = leading.topics_of(self._led)
-        known = {topic: event.partitions[topic] for topic in topics if topic in event.partitions}
-        self._led_partitions = {topic: known.get(topic, 0) for topic in topics}
-        if self._skip_assignment:  # a static leader came back: the group keeps its shares (KIP-814)
-            self._sync((), orders)
-            return
-        self._sync(leading.shares(self._assignors[self.protocol], self._led, known), orders)
-
-    def _sync(self, shares: Sequence[SyncGroupRequestAssignment], orders: list[Effect]) -> None:
+    def _sync(
+        self, shares: Sequence[SyncGroupRequestAssignment], orders: list[events.Effect]
+    ) -> None:
         self._move(State.SYNCING)
-        self._led = []
-        settings = self._settings
-        request = SyncGroupRequest(
-            settings.group,
-            self.generation,
-            self.member_id,
-            settings.instance,
-            PROTOCOL_TYPE,
-            self.protocol,
-            shares,
+        request = requests.sync_group(
+            self._settings, self.member_id, self.generation, self.protocol, shares
         )
-        self._ask(request, settings.rebalance_timeout_ms + JOIN_GRACE_MS, orders)
+        self._ask(request, orders)
 
-    def _synced(self, response: SyncGroupResponse, now: int, orders: list[Effect]) -> None:
+    def _synced(self, response: SyncGroupResponse, now: int, orders: list[events.Effect]) -> None:
         if response.error_code:
             self._obey(sync_verdict(response.error_code), response.error_code, now, orders)
             return
         try:
-            share = leading.share(response.assignment)
+            share = read_share(response.assignment)
         except ProtocolError as error:
             self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, f"the assignment: {error}", orders)
             return
@@ -362,31 +284,19 @@ class Member:
         if any(part.topic not in wanted for part in share):
             share = tuple(part for part in share if part.topic in wanted)
             self._want_rejoin("the assignment has topics that are not subscribed to")
-        self._assigned = share
-        held, given = set(self.owned), set(share)
-        revoked = tuple(part for part in self.owned if part not in given)
-        assigned = tuple(part for part in share if part not in held)
-        if revoked:
+        adopt = self._share.assign(share, self.generation)
+        if adopt.revoked:
             self._want_rejoin("need to revoke partitions and re-join")
-        orders.append(Adopt(revoked, assigned))
+        orders.append(adopt)
 
-    def _adopted(self, event: Adopted) -> None:
-        self.owned = event.owned
+    def _adopted(self, event: events.Adopted) -> None:
+        self._share.owned = event.owned
         if self.state is State.ADOPTING:
             self._move(State.STABLE if self.generation >= 0 else State.OUT)
 
-    # -- the leader's watch ------------------------------------------------------------------------
-
-    def _topics_changed(self, event: TopicsChanged) -> None:
-        if not self.leads or self._led_partitions is None or self.generation < 0:
-            return
-        for topic, count in self._led_partitions.items():
-            if event.partitions.get(topic, count) != count:
-                self._want_rejoin("cached metadata has changed")
-
     # -- answers -----------------------------------------------------------------------------------
 
-    def _answered(self, event: Answered, now: int, orders: list[Effect]) -> None:
+    def _answered(self, event: events.Answered, now: int, orders: list[events.Effect]) -> None:
         response = event.response
         match response:
             case HeartbeatResponse():
@@ -402,40 +312,35 @@ class Member:
             case _:
                 assert_never(response)
 
-    def _unanswered(self, event: Unanswered, now: int, orders: list[Effect]) -> None:
+    def _unanswered(self, event: events.Unanswered, now: int, orders: list[events.Effect]) -> None:
         if event.turn == self._pulse.beating:
             self._pulse.beating = None
             self._coordinator_lost(event.reason, orders)
-        elif event.turn == self._turn and self.state in (State.JOINING, State.SYNCING):
+        elif event.turn == self._turn and self.state in ASKING:
             self._coordinator_lost(event.reason, orders)
-            self._again(f"rebalance failed: {event.reason}", now)
+            self._ask_again(f"rebalance failed: {event.reason}", now)
 
-    def _beaten(self, code: int, now: int, orders: list[Effect]) -> None:
+    def _beaten(self, code: int, now: int, orders: list[events.Effect]) -> None:
         verdict = heartbeat_verdict(code)
         if verdict in (Verdict.FINE, Verdict.REJOIN):
             self._pulse.alive(now)
         self._obey(verdict, code, now, orders)
 
-    def _obey(self, verdict: Verdict, code: int, now: int, orders: list[Effect]) -> None:
+    def _obey(self, verdict: Verdict, code: int, now: int, orders: list[events.Effect]) -> None:
         """Do what an error means: see `answers`."""
         name = code_name(code)
         match verdict:
             case Verdict.FINE:
                 pass
-            case Verdict.REJOIN:
-                if self.state in (State.JOINING, State.SYNCING):
-                    self._again(f"rebalance failed due to {name}", now)
-                elif self.state is State.STABLE:
-                    self._want_rejoin("group is already rebalancing")
-            case Verdict.RETRY:
-                if self.state in (State.JOINING, State.SYNCING):
-                    self._again(f"rebalance failed due to {name}", now)
+            case Verdict.REJOIN if self.state is State.STABLE:
+                self._want_rejoin("group is already rebalancing")
+            case Verdict.REJOIN | Verdict.RETRY:
+                self._ask_again(f"rebalance failed due to {name}", now)
             case Verdict.FIND_COORDINATOR:
                 self._coordinator_lost(name, orders)
-                if self.state in (State.JOINING, State.SYNCING):
-                    self._again(f"rebalance failed due to {name}", now)
+                self._ask_again(f"rebalance failed due to {name}", now)
             case Verdict.NEW_GENERATION | Verdict.NEW_MEMBER:
-                orders.append(Warn("WARNING", f"the membership was lost: {name}"))
+                orders.append(events.Warn("WARNING", f"the membership was lost: {name}"))
                 self._retry_at = now + self._settings.retry_backoff_ms
                 self._lose(keep_id=verdict is Verdict.NEW_GENERATION)
                 self._reason = f"rebalance failed due to {name}"
@@ -444,13 +349,14 @@ class Member:
             case _:
                 assert_never(verdict)
 
-    def _again(self, reason: str, now: int) -> None:
-        """JoinGroup once more, after a moment."""
-        self._retry_at = now + self._settings.retry_backoff_ms
-        self._reason = reason
-        self._move(State.READY)
+    def _ask_again(self, reason: str, now: int) -> None:
+        """Where a request of the rebalance is under way: JoinGroup once more, after a moment."""
+        if self.state in ASKING:
+            self._retry_at = now + self._settings.retry_backoff_ms
+            self._reason = reason
+            self._move(State.READY)
 
-    def _commit_refused(self, code: int, orders: list[Effect]) -> None:
+    def _commit_refused(self, code: int, orders: list[events.Effect]) -> None:
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             if self.state is State.STABLE:
                 self._want_rejoin("offset commit failed since group is already rebalancing")
@@ -461,7 +367,7 @@ class Member:
 
     # -- membership --------------------------------------------------------------------------------
 
-    def _time_passed(self, now: int, orders: list[Effect]) -> None:
+    def _time_passed(self, now: int, orders: list[events.Effect]) -> None:
         if self.generation < 0 or self.state not in BEATING:
             return
         settings, pulse = self._settings, self._pulse
@@ -474,24 +380,22 @@ class Member:
         elif pulse.may_beat(now):
             self._turn += 1
             pulse.beat(self._turn, now)
-            request = HeartbeatRequest(
-                settings.group, self.generation, self.member_id, settings.instance
-            )
+            request = requests.heartbeat(settings, self.member_id, self.generation)
             timeout_ms = min(settings.request_timeout_ms, settings.session_timeout_ms)
-            orders.append(Ask(self._turn, request, timeout_ms))
+            orders.append(events.Ask(self._turn, request, timeout_ms))
 
-    def _fell_silent(self, orders: list[Effect]) -> None:
+    def _fell_silent(self, orders: list[events.Effect]) -> None:
         interval_ms = self._settings.rebalance_timeout_ms
         text = f"no poll for {interval_ms} ms (max_poll_interval_ms): the member leaves its group"
-        orders.append(Warn("WARNING", text))
+        orders.append(events.Warn("WARNING", text))
         self._leave("consumer poll timeout has expired.", orders)
         self._lose(keep_id=self._settings.instance is not None)
 
-    def _coordinator_lost(self, reason: str, orders: list[Effect]) -> None:
+    def _coordinator_lost(self, reason: str, orders: list[events.Effect]) -> None:
         if self._coordinator:
             self._coordinator = False
             self._pulse.beating = None
-            orders.append(FindCoordinator(reason))
+            orders.append(events.FindCoordinator(reason))
 
     def _lose(self, *, keep_id: bool) -> None:
         """No member of this generation any more. What is held is held on sufferance until `Prepared` says it is lost."""
@@ -499,26 +403,24 @@ class Member:
         self.leads = False
         self._rejoin = False
         self._pulse.beating = None
-        self._led = []
-        self._assigned = ()
+        self._lead = None
+        self._share.forget_assigned()
         self._turn += 1
         if not keep_id:
             self.member_id = ""
+        # PREPARING and ADOPTING end by themselves first: the application is being told things.
         if self.state not in (State.OUT, State.PREPARING, State.ADOPTING):
-            self._move(
-                State.OUT
-            )  # those two end by themselves first: the application is being told things
+            self._move(State.OUT)
 
-    def _leave(self, reason: str, orders: list[Effect]) -> None:
+    def _leave(self, reason: str, orders: list[events.Effect]) -> None:
         """Tell the coordinator, as far as it can be told. Static members stay until their session ends."""
         settings = self._settings
         if self._coordinator and self.member_id and settings.instance is None:
-            identity = MemberIdentity(self.member_id, None, reason[:REASON_MAX])
-            request = LeaveGroupRequest(settings.group, self.member_id, (identity,))
-            orders.append(Ask(0, request, settings.request_timeout_ms))
+            request = requests.leave_group(settings, self.member_id, reason)
+            orders.append(events.Ask(0, request, settings.request_timeout_ms))
 
-    def _fail(self, code: int, text: str, orders: list[Effect]) -> None:
-        orders.append(Fail(code, text))
+    def _fail(self, code: int, text: str, orders: list[events.Effect]) -> None:
+        orders.append(events.Fail(code, text))
         self.generation = NO_GENERATION
         self._move(State.GONE)
 

@@ -1,4 +1,20 @@
-"""The states of a classic group member, where they may lead, and what a member is told at its start."""
+"""The states of a classic group member, what it waits for in them, and what a member is told at its start.
+
+state      what the member waits for                          what moves it on
+OUT        topics, a coordinator, or a poll after it fell     all there -> PREPARING
+           silent
+PREPARING  `Prepared`: what is consumed is committed, and     Prepared -> READY
+           what must be given up before joining is
+READY      a coordinator, or the end of a backoff             both there: JoinGroup -> JOINING
+JOINING    the JoinGroup response; the coordinator waits      leads: -> ASSIGNING; follows: SyncGroup -> SYNCING
+           for the others                                     MEMBER_ID_REQUIRED -> JOINING; other errors -> READY, OUT
+ASSIGNING  `TopicsKnown`: the leader must know how many       shares computed: SyncGroup -> SYNCING
+           partitions the topics of all members have
+SYNCING    the SyncGroup response                             share read -> ADOPTING; errors -> READY, OUT
+ADOPTING   `Adopted`: the application knows its new share     Adopted -> STABLE
+STABLE     heartbeats that say otherwise                      rebalance -> PREPARING; membership lost -> OUT
+GONE       nothing: it closed, or an error forbids to go on
+"""
 
 from __future__ import annotations
 
@@ -12,8 +28,6 @@ from steelyard.allocate.assignors.plan import Assignor
 NO_GENERATION = -1
 JOIN_GRACE_MS = 5_000
 """Added to the rebalance timeout for the answer of a JoinGroup (AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE)."""
-REASON_MAX = 255
-"""Characters of a reason that are sent (JoinGroupRequest.maybeTruncateReason)."""
 
 
 class State(Enum):
@@ -40,6 +54,9 @@ MOVES: Mapping[State, frozenset[State]] = {
     State.GONE: frozenset(),
 }
 """Where a state may lead; GONE can be reached from all."""
+
+ASKING = (State.JOINING, State.SYNCING)
+"""In these a request of the rebalance is under way."""
 
 BEATING = (State.PREPARING, State.ADOPTING, State.STABLE)
 """In these the coordinator wants heartbeats of a member."""

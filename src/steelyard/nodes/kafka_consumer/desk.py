@@ -9,7 +9,6 @@ from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import (
     CallTimeoutError,
     ClosedError,
-    CommitFailedError,
     ConfigError,
     KafkaError,
     SteelyardError,
@@ -17,23 +16,16 @@ from steelyard.errors import (
 from steelyard.groups.member.answers import code_name
 from steelyard.nodes.kafka_calls import KafkaCalls
 from steelyard.nodes.kafka_consumer import contract
-from steelyard.nodes.kafka_consumer.commits import (
-    AUTOMATIC,
-    CLOSING,
-    MEMBERSHIP,
-    WAITING_MAX,
-    Commits,
-    Committed,
-)
-from steelyard.nodes.kafka_consumer.contract import Call, OffsetAndMetadata
+from steelyard.nodes.kafka_consumer.commits import AUTOMATIC, CLOSING, Commits
+from steelyard.nodes.kafka_consumer.contract import Call
 from steelyard.nodes.kafka_consumer.coordinator import CoordinatorSearch
 from steelyard.nodes.kafka_consumer.held import Holdings
 from steelyard.nodes.kafka_consumer.lookups import Lookups
 from steelyard.nodes.kafka_consumer.membership import Membership
 from steelyard.nodes.kafka_consumer.metadata import Metadata
+from steelyard.nodes.kafka_consumer.progress import Progress
 from steelyard.nodes.seam import Answer, Effect, Tell
 from steelyard.types import TopicPartition
-from steelyard.wire.kafka.errors import ErrorCode
 
 STOP_MS_MAX = 30_000
 """How long a clean stop may take (KafkaConsumer.close without a timeout)."""
@@ -74,6 +66,7 @@ class Desk:
         lookups: Lookups,
         commits: Commits,
         membership: Membership,
+        progress: Progress,
     ) -> None:
         self.stopped = False
         self._config = config
@@ -84,6 +77,7 @@ class Desk:
         self._lookups = lookups
         self._commits = commits
         self._membership = membership
+        self._progress = progress
         self._polling: _Polling | None = None
         self._polled = 0
         """The number of the poll that was answered last."""
@@ -92,7 +86,6 @@ class Desk:
         """Calls that are answered once the group is left."""
         self._stop: tuple[int, int] | None = None
         """Call id and deadline of a stop."""
-        self._commit_at = 0
         self._takers: Mapping[type[Call], Callable[..., object]] = {
             contract.Subscribe: self._subscribe,
             contract.Assign: self._assign,
@@ -106,16 +99,13 @@ class Desk:
             contract.SeekToEnd: self._seek_to_end,
             contract.Pause: self._pause,
             contract.Resume: self._resume,
-            contract.Paused: self._paused,
+            contract.Paused: lambda *_: self._holdings.paused(),
             contract.Assignment: lambda *_: self._holdings.partitions(),
             contract.PartitionsFor: self._partitions_for,
             contract.Describe: lambda *_: self._membership.describe(),
             contract.Rejoin: self._rejoin,
             contract.Stop: self._begin_stop,
         }
-
-    def start(self, now: int) -> None:
-        self._commit_at = now + self._config.auto_commit_interval_ms
 
     def take(self, call_id: int, call: object, now: int, out: list[Effect]) -> None:
         """A call comes in."""
@@ -135,8 +125,6 @@ class Desk:
     def due(self) -> int | None:
         """When to `act` again."""
         times = [waiting.deadline for waiting in self._waiting]
-        if self._commits_automatically():
-            times.append(self._commit_at)
         if self._polling is not None and not self._membership.withholds:
             times.append(self._polling.deadline)
         if self._stop is not None:
@@ -188,7 +176,7 @@ class Desk:
         if self._membership.active:
             raise ConfigError("topics were subscribed to; unsubscribe() first")
         gone = set(self._holdings.by_partition) - set(call.partitions)
-        self._commit_consumed(AUTOMATIC, tuple(sorted(gone)), now)
+        self._progress.commit_consumed(AUTOMATIC, tuple(sorted(gone)), now)
         self._holdings.drop(gone)
         self._holdings.hold(call.partitions)
         self._coordinator.wanted = bool(self._config.group_id)
@@ -283,10 +271,6 @@ class Desk:
             held.paused = False
         return None
 
-    def _paused(self, call_id: int, call: contract.Paused, now: int, out: list[Effect]) -> object:
-        held = self._holdings.by_partition
-        return tuple(sorted(partition for partition in held if held[partition].paused))
-
     def _list_offsets(
         self, call_id: int, call: contract.ListOffsets, now: int, out: list[Effect]
     ) -> object:
@@ -336,31 +320,7 @@ class Desk:
 
     def _commit(self, call_id: int, call: contract.Commit, now: int, out: list[Effect]) -> object:
         self._needs_group()
-        generation = self._membership.identity.generation
-        if self._membership.active and generation < 0:
-            text = "this consumer is no member of its group at the moment; poll joins it"
-            raise CommitFailedError(ErrorCode.UNKNOWN_MEMBER_ID, text)
-        offsets = self._returned(call.unread) if call.offsets is None else call.offsets
-        if not offsets:
-            return None
-        if self._commits.full:
-            text = f"{WAITING_MAX} commits wait for the coordinator"
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text, retriable=True)
-        timeout_ms = self._config.default_api_timeout_ms
-        self._commits.add(call_id, offsets, generation, now, timeout_ms)
-        return LATER
-
-    def _returned(
-        self, unread: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All that polls returned, but for what the application has not seen yet."""
-        return {
-            partition: OffsetAndMetadata(
-                unread.get(partition, held.position), "", held.leader_epoch
-            )
-            for partition, held in self._holdings.by_partition.items()
-            if held.position is not None
-        }
+        return LATER if self._progress.commit(call_id, call, now) else None
 
     def _ask_committed(
         self, call_id: int, call: contract.Committed, now: int, out: list[Effect]
@@ -370,42 +330,6 @@ class Desk:
             return {}
         self._lookups.ask(call_id, dict.fromkeys(call.partitions), now)
         return LATER
-
-    def _commits_automatically(self) -> bool:
-        wanted = self._config.enable_auto_commit and bool(self._config.group_id)
-        return wanted and bool(self._holdings.by_partition)
-
-    def commit_automatically(self, now: int) -> None:
-        """Commit what is consumed, if it is time."""
-        if now < self._commit_at or not self._commits_automatically():
-            return
-        self._commit_at = now + self._config.auto_commit_interval_ms
-        if not self._commits.waits(AUTOMATIC):
-            self._commit_consumed(AUTOMATIC, self._holdings.partitions(), now)
-
-    def _commit_consumed(self, why: int, partitions: contract.Partitions, now: int) -> None:
-        membership = self._membership
-        generation = membership.identity.generation
-        if not self._commits_automatically() or (membership.active and generation < 0):
-            return
-        offsets = membership.consumed(partitions)
-        if offsets:
-            self._commits.add(why, offsets, generation, now, self._config.request_timeout_ms)
-
-    def committed(self, ended: Committed, generation: int, now: int, out: list[Effect]) -> None:
-        """A commit ended; it was sent in that generation."""
-        commit = ended.commit
-        if ended.error is None:
-            for partition, (offset, _, _) in commit.offsets.items():
-                held = self._holdings.by_partition.get(partition)
-                if held is not None:
-                    held.committed = offset
-        if commit.why >= 0:
-            out.append(Answer(commit.why, ended.error))
-        elif ended.error is not None:
-            out.append(Tell("WARNING", f"an automatic commit failed: {ended.error}"))
-        if ended.code in MEMBERSHIP:
-            self._membership.commit_refused(generation, ended.code, now, out)
 
     # -- the end -----------------------------------------------------------------------------------
 
@@ -425,7 +349,7 @@ class Desk:
         if self._membership.active and not self._leavers:
             self._membership.leave("the consumer is being closed")
         elif not self._membership.active:
-            self._commit_consumed(CLOSING, self._holdings.partitions(), now)
+            self._progress.commit_consumed(CLOSING, self._holdings.partitions(), now)
         return LATER
 
     def _end_stop(self, out: list[Effect]) -> None:

@@ -8,10 +8,10 @@ Source: clients/consumer/internals/SubscriptionState.java.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from steelyard.errors import ConfigError, KafkaError, ProtocolError, SteelyardError
-from steelyard.nodes.kafka_consumer.contract import ConsumerRecord, Partitions
+from steelyard.nodes.kafka_consumer.contract import ConsumerRecord, OffsetAndMetadata, Partitions
 from steelyard.nodes.kafka_consumer.decoding import Fetched
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -117,6 +117,9 @@ class Holdings:
     def partitions(self) -> Partitions:
         return tuple(sorted(self.by_partition))
 
+    def paused(self) -> Partitions:
+        return tuple(sorted(part for part, held in self.by_partition.items() if held.paused))
+
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
             self.by_partition.setdefault(partition, Held(partition))
@@ -166,6 +169,37 @@ class Holdings:
             del self.by_partition[partition]
             self.by_partition[partition] = held
         return tuple(taken)
+
+    def returned(
+        self, unread: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that polls returned, but for what the application has not seen yet (`unread`: from which offset on)."""
+        return {
+            partition: OffsetAndMetadata(
+                unread.get(partition, held.position), "", held.leader_epoch
+            )
+            for partition, held in self.by_partition.items()
+            if held.position is not None
+        }
+
+    def consumed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What an automatic commit has to say of these partitions."""
+        offsets = {}
+        for partition in partitions:
+            held = self.by_partition.get(partition)
+            if held is not None and held.consumed not in (None, held.committed):
+                assert held.consumed is not None
+                offsets[partition] = OffsetAndMetadata(held.consumed, "", held.leader_epoch)
+        return offsets
+
+    def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """The coordinator has these."""
+        for partition, (offset, _, _) in offsets.items():
+            held = self.by_partition.get(partition)
+            if held is not None:
+                held.committed = offset
 
     def give_back(self) -> None:
         """What the last `take` took reached nobody."""

@@ -155,7 +155,7 @@ class Lookups:
         for lookup in self._lookups.values():
             if lookup.deadline is not None:
                 times.append(lookup.deadline)
-            if lookup.retry_at and not lookup.asked:
+            if lookup.retry_at:
                 times.append(lookup.retry_at)
         return min(times, default=None)
 

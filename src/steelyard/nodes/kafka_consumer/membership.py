@@ -11,7 +11,7 @@ that poll before it is done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import count
 
 import msgspec
@@ -28,15 +28,12 @@ from steelyard.nodes.kafka_consumer.contract import (
     Assigned,
     Lost,
     MemberState,
-    OffsetAndMetadata,
-    Partitions,
     Revoked,
 )
 from steelyard.nodes.kafka_consumer.coordinator import CoordinatorSearch
 from steelyard.nodes.kafka_consumer.held import Holdings
 from steelyard.nodes.kafka_consumer.metadata import DATA, Metadata
 from steelyard.nodes.seam import Effect, Hand, Tell
-from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 from steelyard.wire.kafka.messages.join_group import (
     JOIN_GROUP,
@@ -120,7 +117,7 @@ class Membership:
         change = self._change
         if change is None or change.stage is Stage.WAITING:
             return False
-        return bool(change.taken) or (self._hooks and bool(change.assigned))
+        return self._is_felt(change)
 
     @property
     def leaving(self) -> bool:
@@ -205,10 +202,10 @@ class Membership:
             self._tell(events.TimePassed(), now, out)
         if self._change is None and self._leave_reason is not None:
             held = self._holdings.partitions()
-            lost = self.member.generation < 0
-            self._change = Change(
-                None, () if lost else held, () if lost else held, held if lost else (), ()
-            )
+            if self.member.generation < 0:
+                self._change = Change(None, (), (), held, ())
+            else:
+                self._change = Change(None, held, held, (), ())
         while self._change is not None and self._go_on(self._change, now, out):
             pass
 
@@ -332,8 +329,7 @@ class Membership:
         return True
 
     def _begin(self, change: Change, now: int) -> bool:
-        tells = bool(change.taken) or (self._hooks and bool(change.assigned))
-        if tells and not self._polling and change.kind is not None:
+        if change.kind is not None and self._is_felt(change) and not self._polling:
             return False
         if self.member.generation < 0 and change.kind is events.Prepare:
             change.lost, change.revoked = change.taken, ()  # the membership was lost meanwhile
@@ -341,21 +337,15 @@ class Membership:
         if self.member.generation < 0 and change.kind is events.Adopt:
             change.revoked = change.assigned = change.commit = ()
         change.stage = Stage.COMMITTING
-        offsets = self.consumed(change.commit)
+        offsets = self._holdings.consumed(change.commit)
         if offsets and self._config.enable_auto_commit:
             generation = self.identity.generation
             self._commits.add(PREPARING, offsets, generation, now, _COMMIT_MS_MAX)
         return True
 
-    def consumed(self, partitions: Partitions) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """What an automatic commit has to say of these partitions."""
-        offsets = {}
-        for partition in partitions:
-            held = self._holdings.by_partition.get(partition)
-            if held is not None and held.consumed not in (None, held.committed):
-                assert held.consumed is not None
-                offsets[partition] = OffsetAndMetadata(held.consumed, "", held.leader_epoch)
-        return offsets
+    def _is_felt(self, change: Change) -> bool:
+        """The application loses something, or is told something."""
+        return bool(change.taken) or (self._hooks and bool(change.assigned))
 
     def _hand(self, change: Change, handed: object, out: list[Effect]) -> None:
         change.ticket = next(self._tickets)

@@ -8,7 +8,7 @@
     held                        the partitions held, and where the consumer is in each
     lookups                     where to begin; offsets that the application asks for
     fetching, decoding          what is fetched, and what of it is for the application
-    commits                     offsets on their way to the coordinator
+    progress, commits           when offsets are committed; those on their way to the coordinator
 
 After each event every part does what it can do now (`act`), and one timer is set for the earliest of what they wait for.
 """
@@ -29,6 +29,7 @@ from steelyard.nodes.kafka_consumer.held import Holdings
 from steelyard.nodes.kafka_consumer.lookups import LookupAsked, Lookups
 from steelyard.nodes.kafka_consumer.membership import MemberAsked, Membership
 from steelyard.nodes.kafka_consumer.metadata import Metadata, MetadataAsked
+from steelyard.nodes.kafka_consumer.progress import Progress
 from steelyard.nodes.seam import (
     Answer,
     Asked,
@@ -106,6 +107,7 @@ class KafkaConsumerNode:
             self._commits,
             hooks=hooks,
         )
+        self._progress = Progress(config, self._holdings, self._commits, self._membership)
         self._desk = Desk(
             config,
             self._calls,
@@ -115,6 +117,7 @@ class KafkaConsumerNode:
             self._lookups,
             self._commits,
             self._membership,
+            self._progress,
         )
         self._again = False
         self._timer_at: int | None = None
@@ -123,7 +126,7 @@ class KafkaConsumerNode:
 
     def start(self, now: int) -> list[Effect]:
         """Called once, before any event."""
-        self._desk.start(now)
+        self._progress.start(now)
         return []
 
     def handle(self, event: Event, now: int) -> list[Effect]:
@@ -169,7 +172,7 @@ class KafkaConsumerNode:
         self._metadata.act(now, out)
         self._coordinator.act(now, out)
         self._membership.act(now, out)
-        self._desk.commit_automatically(now)
+        self._progress.act(now)
         membership = self._membership
         for ended in self._commits.act(
             membership.identity,
@@ -179,7 +182,7 @@ class KafkaConsumerNode:
             joining=membership.joining,
         ):
             self._again = True
-            self._desk.committed(ended, -1, now, out)
+            self._progress.committed(ended, -1, now, out)
         self._lookups.act(now, out)
         self._fetching.act(now, out)
         self._outcomes(self._calls.pump(out), now, out)
@@ -200,6 +203,7 @@ class KafkaConsumerNode:
             self._coordinator.due,
             self._membership.due,
             self._commits.due,
+            self._progress.due,
             self._lookups.due,
             self._fetching.due,
             self._desk.due,
@@ -245,7 +249,7 @@ class KafkaConsumerNode:
             case CommitAsked(generation=generation):
                 assert isinstance(reply, OffsetCommitResponse | SteelyardError)
                 for ended in self._commits.answered(purpose, reply, now):
-                    self._desk.committed(ended, generation, now, out)
+                    self._progress.committed(ended, generation, now, out)
             case LookupAsked():
                 if isinstance(reply, OffsetFetchResponse):
                     self._lookups.offsets_fetched(purpose, reply, now, out)

@@ -18,6 +18,7 @@ from tests.groups.coordinator.consumer.conftest import (
 )
 
 from steelyard.errors import StorageError
+from steelyard.groups.coordinator import group as groups
 from steelyard.groups.coordinator.consumer import records
 from steelyard.groups.coordinator.consumer.group import ConsumerGroup
 from steelyard.groups.coordinator.consumer.member import MemberState
@@ -458,6 +459,15 @@ def test_a_full_group() -> None:
     assert rig.beat("m1", 1).error_code == ErrorCode.NONE
     rig.beat("m1", -2, instance_id="i")
     assert rig.join("m2", instance_id="i").error_code == ErrorCode.NONE
+
+
+def test_groups_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "GROUPS_MAX", 1)
+    rig = Rig()
+    rig.join("m1")
+    other = rig.ask(join_request("m2", group_id="other"))
+    assert refused(other) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "There are too many groups.")
+    assert rig.join("m2").error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("regex", ["[", "(?=a)", r"(a)\1", "a{1001}", "x" * 1001, r"\p{Nope}"])

@@ -151,6 +151,8 @@ class ConsumerGroups:
     def _get_or_new(self, group_id: str) -> ConsumerGroup | Refusal:
         """An empty group of the classic protocol makes room; `_settle_in` does that when all is checked."""
         group = self._groups.get(group_id)
+        if group is None and self._groups.is_full:
+            return Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "There are too many groups.")
         if group is None or (not isinstance(group, ConsumerGroup) and group.is_empty):
             return self._new(group_id)
         if isinstance(group, ConsumerGroup):

@@ -75,7 +75,6 @@ def _waiting(group: ConsumerGroup, member: Member) -> Waiting:
     held = [
         (partition, owner)
         for partition in sorted(group.target(member.member_id))
-        if (owner := group.owner_of(partition)) not in (None, member.member_id)
-        and owner is not None
+        if (owner := group.owner_of(partition)) is not None and owner != member.member_id
     ]
     return Waiting(member.member_id, tuple(held))
