@@ -45,19 +45,19 @@ class KafkaServers:
             await registered(name, server.address, config.nameservers)
             return server
 
-        self._brokers[name] = self._background.wait(start(), 10)
+        self._brokers[name] = self._background.wait(start(), 60)
 
     def stop_broker(self, name: str) -> tuple[int, int]:
         """Stop one broker cleanly; the ports it had."""
         server = self._brokers.pop(name)
-        self._background.wait(server.stop(), 15)
+        self._background.wait(server.stop(), 60)
         ports = (int(address.rpartition(":")[2]) for address in (server.address, server.kafka))
         return next(ports), next(ports)
 
     def stop(self) -> None:
         for name in list(self._brokers):
             self.stop_broker(name)
-        self._background.wait(self._nameserver.stop(), 15)
+        self._background.wait(self._nameserver.stop(), 60)
         self._background.loop.call_soon_threadsafe(self._background.loop.stop)
 
     # -- what other clients do ---------------------------------------------------------------------

@@ -9,13 +9,14 @@ from typing import TypeVar
 import aiokafka
 from aiokafka.errors import KafkaError
 from tests.clients.libraries import (
-    LARGEST,
     WAIT_S,
     Library,
     Record,
     Refused,
     Sent,
     Transaction,
+    consumer_settings,
+    producer_settings,
     record_of,
 )
 
@@ -52,14 +53,8 @@ class AioKafka(Library):
         idempotent: bool = False,
     ) -> list[int]:
         async def send() -> list[int]:
-            async with aiokafka.AIOKafkaProducer(
-                bootstrap_servers=self.bootstrap,
-                compression_type=None if codec == "none" else codec,
-                acks=acks,
-                enable_idempotence=idempotent,
-                max_request_size=LARGEST,
-                linger_ms=20,
-            ) as producer:
+            chosen = producer_settings(self.bootstrap, codec, acks, idempotent)
+            async with aiokafka.AIOKafkaProducer(**chosen) as producer:
                 futures = []
                 waiting = iter(records)
                 while (record := await asyncio.to_thread(next, waiting, None)) is not None:
@@ -144,20 +139,9 @@ class AioKafka(Library):
         return AioKafkaTransaction(self, transactional_id)
 
     def _consumer(
-        self,
-        group: str | None,
-        reset: str = "earliest",
-        *,
-        auto: bool = False,
-        committed_only: bool = False,
+        self, group: str | None, reset: str = "earliest", **more: bool
     ) -> aiokafka.AIOKafkaConsumer:
-        return aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            group_id=group,
-            auto_offset_reset=reset,
-            enable_auto_commit=auto,
-            isolation_level="read_committed" if committed_only else "read_uncommitted",
-        )
+        return aiokafka.AIOKafkaConsumer(**consumer_settings(self.bootstrap, group, reset, **more))
 
 
 class AioKafkaTransaction(Transaction):

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 import kafka
 from kafka.errors import KafkaError
 from tests.clients.libraries import (
-    LARGEST,
     WAIT_S,
     Library,
     Record,
     Refused,
     Sent,
     Transaction,
+    consumer_settings,
+    producer_settings,
     record_of,
 )
 
@@ -31,14 +32,7 @@ class KafkaPython(Library):
         acks: int | str = "all",
         idempotent: bool = False,
     ) -> list[int]:
-        producer = kafka.KafkaProducer(
-            bootstrap_servers=self.bootstrap,
-            compression_type=None if codec == "none" else codec,
-            acks=acks,
-            enable_idempotence=idempotent,
-            max_request_size=LARGEST,
-            linger_ms=20,
-        )
+        producer = kafka.KafkaProducer(**producer_settings(self.bootstrap, codec, acks, idempotent))
         try:
             futures = [
                 producer.send(
@@ -117,20 +111,9 @@ class KafkaPython(Library):
         """Nothing is left open."""
 
     def _consumer(
-        self,
-        group: str | None,
-        reset: str = "earliest",
-        *,
-        auto: bool = False,
-        committed_only: bool = False,
+        self, group: str | None, reset: str = "earliest", **more: bool
     ) -> kafka.KafkaConsumer:
-        return kafka.KafkaConsumer(
-            bootstrap_servers=self.bootstrap,
-            group_id=group,
-            auto_offset_reset=reset,
-            enable_auto_commit=auto,
-            isolation_level="read_committed" if committed_only else "read_uncommitted",
-        )
+        return kafka.KafkaConsumer(**consumer_settings(self.bootstrap, group, reset, **more))
 
 
 class KafkaPythonTransaction(Transaction):

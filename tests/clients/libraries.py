@@ -134,6 +134,38 @@ class Library(ABC):
     def close(self) -> None: ...
 
 
+def consumer_settings(
+    bootstrap: str,
+    group: str | None,
+    reset: str = "earliest",
+    *,
+    auto: bool = False,
+    committed_only: bool = False,
+) -> dict[str, object]:
+    """Of kafka-python and aiokafka, which call them the same."""
+    return {
+        "bootstrap_servers": bootstrap,
+        "group_id": group,
+        "auto_offset_reset": reset,
+        "enable_auto_commit": auto,
+        "isolation_level": "read_committed" if committed_only else "read_uncommitted",
+    }
+
+
+def producer_settings(
+    bootstrap: str, codec: str, acks: int | str, idempotent: bool
+) -> dict[str, object]:
+    """Of the same two."""
+    return {
+        "bootstrap_servers": bootstrap,
+        "compression_type": None if codec == "none" else codec,
+        "acks": acks,
+        "enable_idempotence": idempotent,
+        "max_request_size": LARGEST,
+        "linger_ms": 20,
+    }
+
+
 def record_of(one: Any) -> Record:
     """Of kafka-python and aiokafka, which have the same."""
     return Record(one.offset, one.value, one.key, tuple(one.headers), one.timestamp, one.partition)

@@ -63,7 +63,12 @@ def test_settings_are_taken_or_refused(administrator: Administrator, name: str) 
         administrator.put_setting(name, "max.message.bytes", "many")
     with pytest.raises(Refused, match=r"(?i)invalid.?config|unknown|unrecogni"):
         administrator.put_setting(name, "no.such.setting", "1")
-    assert administrator.setting(name, "max.message.bytes") == "5000"
+    eventually(lambda: administrator.setting(name, "max.message.bytes") == "5000", "the setting")
+
+
+def wait_empty(administrator: Administrator, group: str) -> None:
+    """A client's close does not wait for ever for the answer that it has left."""
+    eventually(lambda: administrator.group_state(group) == "EMPTY", f"{group} is empty")
 
 
 def test_groups_are_listed_and_described(
@@ -74,7 +79,7 @@ def test_groups_are_listed_and_described(
     assert name not in administrator.groups()
     clients.consume(name, name, 2)
     assert name in administrator.groups()
-    assert administrator.group_state(name) == "EMPTY"
+    wait_empty(administrator, name)
     assert administrator.group_offsets(name) == {0: 2}
 
 
@@ -106,6 +111,7 @@ def test_groups_and_their_offsets_are_deleted(kafka: Running, clients: Library, 
     assert "NonEmptyGroup" in str(_outcome(lambda: admin.admin.delete_groups([name])))
     assert admin.group_offsets(name) == {0: 1, 1: 1}
     member.close(autocommit=False)
+    wait_empty(admin, name)
     admin.admin.delete_group_offsets(name, places[:1])
     assert admin.group_offsets(name) == {1: 1}
     admin.admin.delete_groups([name])
@@ -138,10 +144,12 @@ def test_offsets_are_listed_set_and_groups_deleted(
         (specs.for_timestamp(1_700_000_000_002), 2),
     ):
         assert admin.one(admin.admin.list_offsets({place: spec})).offset == offset
+    wait_empty(admin, name)
     wanted = ConsumerGroupTopicPartitions(name, [TopicPartition(name, 0, 3)])
     admin.one(admin.admin.alter_consumer_group_offsets([wanted]))
     assert admin.group_offsets(name) == {0: 3}
     assert [record.offset for record in clients.consume(name, name, 1)] == [3]
+    wait_empty(admin, name)
     admin.one(admin.admin.delete_consumer_groups([name]))
     assert name not in admin.groups()
     with pytest.raises(Refused, match=r"(?i)not.?found"):

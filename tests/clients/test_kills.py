@@ -16,8 +16,16 @@ from tests.clients.kafka_python import KafkaPython
 from tests.clients.libraries import Library, Sent
 from tests.clients.relay import Relay
 from tests.crash.conftest import ready
-from tests.peers.apache import eventually, free_port
-from tests.peers.kafka.members import AIOKAFKA, KAFKA_PYTHON, LIBRDKAFKA, Client, Group, names
+from tests.peers.apache import brokers_of, eventually, free_port
+from tests.peers.kafka.members import (
+    AIOKAFKA,
+    KAFKA_PYTHON,
+    LIBRDKAFKA,
+    LONG_MS,
+    Client,
+    Group,
+    names,
+)
 from tests.peers.kafka.servers import Running
 
 from steelyard import Admin
@@ -140,10 +148,14 @@ def test_a_killed_broker_loses_and_repeats_nothing(
     is killed when it has stored what it could not acknowledge any more. 3. The producer goes on while it is down. 4. It is started again."""
     running = brokers.running
     producer = library(running.bootstrap)
-    with Group(running, _coordinated_by(KILLED, running, name), tmp_path, topics=name) as group:
+    group_name = _coordinated_by(KILLED, running, name)
+    patient = {"session_ms": LONG_MS, "poll_ms": LONG_MS}  # who is expelled may read again
+    with Group(running, group_name, tmp_path, topics=name, **patient) as group:
         group.create_topic(name, 2)
-        with Admin(brokers.nameserver) as admin:
-            assert {queue.broker_name for queue in admin.queues(name)} == {"broker-1", "broker-2"}
+        eventually(
+            lambda: brokers_of(brokers.nameserver, name) == {"broker-1", "broker-2"},
+            "a partition on each broker",
+        )
         group.join(client, "m1")
         group.join(client, "m2")
         group.wait_shared(names(name, 2))

@@ -12,6 +12,7 @@ import fcntl
 import json
 import os
 import queue
+import secrets
 import shutil
 import socket
 import struct
@@ -63,16 +64,16 @@ def eventually(look: Callable[[], T | None], what: object, deadline_s: float = 6
 
 
 def free_port(*, around: Sequence[int] = (0,)) -> int:
-    """A port P of the loopback such that P + each of `around` is free now."""
+    """A port P of the loopback such that P + each of `around` is free now.
+
+    Below those that the kernel gives to clients: until a server listens there, and while it is down, no client takes it.
+    """
     while True:
+        port = 10_000 + secrets.randbelow(22_000)
         with ExitStack() as stack:
-            first = stack.enter_context(socket.socket())
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
             try:
-                for step in around:
-                    if step:
-                        stack.enter_context(socket.socket()).bind(("127.0.0.1", port + step))
+                for step in sorted({0, *around}):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port + step))
             except OSError:
                 continue
             return port

@@ -108,6 +108,8 @@ class KafkaCalls(Generic[P]):
     @property
     def due(self) -> int | None:
         """When to call `expire`."""
+        if not self._lines:
+            return None
         deadlines = [
             pending.deadline
             for line in self._lines.values()

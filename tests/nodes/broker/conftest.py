@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import random
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.nodes.broker.driver import START, TOPIC, Driver
 
 from steelyard.config import BrokerConfig
 from steelyard.groups.ledger import LEDGER_TOPIC, Record, decode
-from steelyard.nodes.broker.node import BrokerNode
-from steelyard.nodes.seam import (
-    Answer,
-    Closed,
-    Dial,
-    DropTimer,
-    Due,
-    Effect,
-    Event,
-    Flush,
-    Flushed,
-    Hang,
-    Opened,
-    Received,
-    Refused,
-    Send,
-    SetTimer,
-    Tell,
-)
+from steelyard.nodes.seam import Answer, Dial, Effect, Opened, Received, Refused
 from steelyard.store.memory import MemoryDisk
-from steelyard.store.store import Store
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import (
     Body,
@@ -45,20 +26,14 @@ from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 from steelyard.wire.remoting.message import MessageView, decode_records
 
-START = 1_700_000_000_000
-TOPIC = "TopicA"
 GROUP = "group-a"
 
 
 Answering = Callable[[Command], Command | None]
 
 
-class Rig:
-    """`ask` sends a request and gives the reply; every effect is made true, every invariant checked.
-
-    Links from 1000 on are those that the broker dialed. `flushes` holds the tickets that the disk was not
-    asked to answer yet: with `disk_answers` it answers at once.
-    """
+class Rig(Driver):
+    """`ask` sends a request and gives the reply. Links from 1000 on are those that the broker dialed."""
 
     def __init__(
         self,
@@ -67,68 +42,32 @@ class Rig:
         nameservers: Mapping[str, Answering] | None = None,
         now: int = START,
     ) -> None:
-        self.config = config or BrokerConfig()
-        self.disk = disk or MemoryDisk()
-        self.now = now
         self.link = 0
         self.dialed = 1000
         self.opaque = 0
-        self.timers: dict[Hashable, int] = {}
         self.sent: list[tuple[int, Command]] = []
-        self.told: list[Tell] = []
-        self.hung: list[int] = []
         self.answers: dict[int, object] = {}
-        self.flushes: list[int] = []
-        self.disk_answers = True
         self.nameservers = dict(nameservers or {})
         """Who listens at an address, by what they reply."""
         self.dials = 0
         self.dialed_links: dict[int, str] = {}
-        self.restart()
+        super().__init__(config or BrokerConfig(), disk, now)
 
     def restart(self) -> None:
-        """A new node on what the disk holds."""
-        self.store = Store(self.disk, self.config.store)
-        self.store.open(self.now)
-        self.node = BrokerNode(self.config, self.store, random.Random(1))
-        self.timers.clear()
         self.sent.clear()
-        self._make_true(self.node.start(self.now))
+        super().restart()
 
     # -- the driver ------------------------------------------------------------------------------
 
-    def event(self, event: Event) -> list[Effect]:
-        effects = self.node.handle(event, self.now)
-        self.node.check()
-        self._make_true(effects)
-        return effects
-
-    def _make_true(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case SetTimer(key, at):
-                    self.timers[key] = at
-                case DropTimer(key):
-                    self.timers.pop(key, None)
-                case Send(link, message):
-                    assert isinstance(message, Command)
-                    self._carry(link, message)
-                case Dial(address):
-                    self._dial(address)
-                case Hang(link):
-                    self.hung.append(link)
-                    self.event(Closed(link, "hung up"))
-                case Flush(ticket):
-                    self.flushes.append(ticket)
-                    if self.disk_answers:
-                        self.answer_flushes()
-                case Answer(call_id, result):
-                    assert call_id not in self.answers
-                    self.answers[call_id] = result
-                case Tell():
-                    self.told.append(effect)
-                case _:
-                    raise AssertionError(f"a broker does not say {effect}")
+    def _make_other_true(self, effect: Effect) -> None:
+        match effect:
+            case Dial(address):
+                self._dial(address)
+            case Answer(call_id, result):
+                assert call_id not in self.answers
+                self.answers[call_id] = result
+            case _:
+                super()._make_other_true(effect)
 
     def _dial(self, address: str) -> None:
         self.dials += 1
@@ -139,7 +78,8 @@ class Rig:
         self.dialed_links[self.dialed] = address
         self.event(Opened(self.dialed, address, dialed=True))
 
-    def _carry(self, link: int, message: Command) -> None:
+    def _carry(self, link: int, message: object) -> None:
+        assert isinstance(message, Command)
         self.sent.append((link, message))
         address = self.dialed_links.get(link)
         if address is None:
@@ -147,22 +87,6 @@ class Rig:
         answer = self.nameservers[address](message)
         if answer is not None and not message.flag & ONEWAY_FLAG:
             self.event(Received(link, msgspec.structs.replace(answer, opaque=message.opaque)))
-
-    def answer_flushes(self) -> None:
-        tickets, self.flushes = self.flushes, []
-        for ticket in tickets:
-            self.event(Flushed(ticket))
-
-    def advance(self, milliseconds: int) -> None:
-        """Let time pass; timers go off in order."""
-        until = self.now + milliseconds
-        while self.timers:
-            key = min(self.timers, key=lambda k: (self.timers[k], str(k)))
-            if self.timers[key] > until:
-                break
-            self.now = max(self.now, self.timers.pop(key))
-            self.event(Due(key))
-        self.now = until
 
     # -- clients ---------------------------------------------------------------------------------
 

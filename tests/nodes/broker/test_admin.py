@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.nodes.broker.conftest import GROUP, START, TOPIC, Rig
+from tests.nodes.broker.conftest import GROUP, Rig
+from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.nodes.broker.conftest import GROUP, START, TOPIC, Rig, pull_ext
+from tests.nodes.broker.conftest import GROUP, Rig, pull_ext
+from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import StoreConfig
 from steelyard.groups.ledger import Delivered

@@ -1,6 +1,7 @@
 """With flush=sync nobody reads what the disk does not have."""
 
-from tests.nodes.broker.conftest import GROUP, TOPIC, Rig, pull_ext, send_ext
+from tests.nodes.broker.conftest import GROUP, Rig, pull_ext, send_ext
+from tests.nodes.broker.driver import TOPIC
 
 from steelyard.config import BrokerConfig
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.nodes.broker.conftest import GROUP, TOPIC, Rig, pull_ext
+from tests.nodes.broker.conftest import GROUP, Rig, pull_ext
+from tests.nodes.broker.driver import TOPIC
 
 from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.groups.sql92.parser import parse

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.nodes.broker.conftest import GROUP, START, TOPIC, Rig, pull_ext
+from tests.nodes.broker.conftest import GROUP, Rig, pull_ext
+from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import BrokerConfig
 from steelyard.groups.ledger import (

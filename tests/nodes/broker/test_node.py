@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.nodes.broker.conftest import GROUP, TOPIC, Rig, pull_ext, send_ext
+from tests.nodes.broker.conftest import GROUP, Rig, pull_ext, send_ext
+from tests.nodes.broker.driver import TOPIC
 
 from steelyard.nodes.seam import Closed, Opened, Received
 from steelyard.wire.remoting import fastjson

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.nodes.broker.conftest import GROUP, START, TOPIC, Rig
+from tests.nodes.broker.conftest import GROUP, Rig
+from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.nodes.broker import offsets
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.nodes.broker.conftest import START, TOPIC, Rig, send_ext
+from tests.nodes.broker.conftest import Rig, send_ext
+from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.nodes.broker import queries
 from steelyard.nodes.seam import Closed

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 
-from tests.nodes.broker.conftest import START, TOPIC, Rig, send_ext
+from tests.nodes.broker.conftest import Rig, send_ext
+from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import BrokerConfig
 from steelyard.groups.ledger import LEDGER_TOPIC

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from tests.nodes.broker.conftest import GROUP, TOPIC, Rig
+from tests.nodes.broker.conftest import GROUP, Rig
+from tests.nodes.broker.driver import TOPIC
 
 from steelyard.nodes.broker import relays
 from steelyard.nodes.seam import Closed, Received

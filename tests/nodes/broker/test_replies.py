@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.nodes.broker.conftest import START, Rig, send_ext
+from tests.nodes.broker.conftest import Rig, send_ext
+from tests.nodes.broker.driver import START
 
 from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.nodes.broker import replies

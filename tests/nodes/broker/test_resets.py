@@ -6,7 +6,8 @@ import json
 
 import pytest
 from msgspec.structs import replace
-from tests.nodes.broker.conftest import GROUP, START, TOPIC, Rig
+from tests.nodes.broker.conftest import GROUP, Rig
+from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.nodes.seam import Received
 from steelyard.types import MessageQueue

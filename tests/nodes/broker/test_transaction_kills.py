@@ -13,7 +13,8 @@ from random import Random
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.nodes.broker.conftest import TOPIC, Rig
+from tests.nodes.broker.conftest import Rig
+from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.test_transactions import (
     COMMIT,
     PGROUP,

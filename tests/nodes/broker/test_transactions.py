@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.nodes.broker.conftest import START, TOPIC, Rig, pull_ext, send_ext
+from tests.nodes.broker.conftest import Rig, pull_ext, send_ext
+from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.nodes.broker.transactions import ASK_BATCH_MAX

@@ -29,7 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from tests.peers.apache import eventually, java_environment
@@ -39,6 +39,14 @@ from tests.peers.kafka.servers import HEARTBEAT_MS, QUICK_START, SESSION_MS, Run
 ROOT = Path(__file__).parents[3]
 REFRESH_MS = 1000
 POLL_MS = SESSION_MS  # librdkafka wants no less
+LONG_MS = 30_000
+"""For session_ms and poll_ms, of groups from which nobody may be expelled, however long the machine is busy elsewhere."""
+MOVING = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
+"""What brokers say while a coordinator begins."""
 
 
 def java(version: str) -> Callable[[], list[str]]:
@@ -96,12 +104,13 @@ ALL = CLASSIC + CONSUMER
 
 
 class Member:
-    """A process with one member; `held`, `records` and `errors` grow as it tells."""
+    """A process with one member; `held`, `records` and `events` are as it told them, `committed` says how many of the records."""
 
     def __init__(self, client: Client, name: str, options: dict[str, object], log: Path) -> None:
         self.client, self.name = client, name
         self.held: set[str] = set()
         self.records: list[dict[str, Any]] = []
+        self.committed = 0
         self.events: list[dict[str, Any]] = []
         self._log = log.open("wb")
         self._process = subprocess.Popen(
@@ -132,6 +141,8 @@ class Member:
                     )  # all; Java's KIP-848 client does not name what came just before
                 case "record":
                     self.records.append(event)
+                case "committed":
+                    self.committed = len(self.records)
             if event["event"] != "record":
                 self.events.append(event)
 
@@ -143,7 +154,7 @@ class Member:
     def leave(self) -> None:
         """In order: close, as its library does it."""
         self.send("leave")
-        assert self._process.wait(30) == 0, f"{self}"
+        assert self._process.wait(60) == 0, f"{self}"
         self._reader.join(10)
         assert self.events[-1]["event"] == "left", f"{self}"
 
@@ -254,7 +265,12 @@ class Group:
     def assignments(self) -> dict[str, set[str]] | None:
         """Who holds what by the coordinator's word, by client id; None while the group is not stable."""
         (asked,) = self.admin.describe_consumer_groups([self.name]).values()
-        told = asked.result(30)
+        try:
+            told = asked.result(30)
+        except KafkaException as error:
+            if error.args[0].code() in MOVING:
+                return None
+            raise
         if told.state.name != "STABLE":
             return None
         return {
@@ -278,6 +294,20 @@ class Group:
     def wait_read(self) -> None:
         """Until every record that was sent was read by some member."""
         eventually(lambda: self.sent <= self.values(), self)
+
+    def wait_heard(self, partitions: set[str]) -> None:
+        """Until the coordinator has heard of each member after the call: each has committed something sent since."""
+        earlier = set(self.sent)
+
+        def is_heard(member: Member) -> bool:
+            committed = member.records[: member.committed]
+            return any(record["value"] not in earlier for record in committed)
+
+        def are_heard() -> bool:
+            self.send(partitions, 1)  # once more: a commit may fail
+            return all(is_heard(member) for member in self.members.values())
+
+        eventually(are_heard, self)
 
     def values(self) -> set[str]:
         everyone = [*self.members.values(), *self.gone]

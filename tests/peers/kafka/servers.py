@@ -137,7 +137,7 @@ def run_steelyard(folder: Path, *, brokers: int = 1) -> Iterator[Running]:
     finally:
         process.terminate()
         try:
-            assert process.wait(20) == 0, "steelyard up did not stop cleanly"
+            assert process.wait(60) == 0, "steelyard up did not stop cleanly"
         finally:
             process.kill()
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.peers.apache import eventually
-from tests.peers.kafka import test_rebalance, test_static_members, test_timeouts
-from tests.peers.kafka.members import JAVA, KAFKA_PYTHON, LIBRDKAFKA, Client, Group, python
+from tests.peers.kafka import (
+    test_mixed_groups,
+    test_rebalance,
+    test_static_members,
+    test_timeouts,
+)
+from tests.peers.kafka.members import JAVA, KAFKA_PYTHON, LIBRDKAFKA, LONG_MS, Client, Group, python
 from tests.peers.kafka.servers import Running
 
 pytestmark = pytest.mark.peer
+
+Scenario = Callable[[Running, Client, str, Path], None]
 
 FENCED = "FENCED_INSTANCE_ID"
 OURS = Client("steelyard", python("ours"), "range")
@@ -36,41 +44,24 @@ def test_a_group_of_ours_and_theirs(
         for client in clients:
             group.join(client, client.name)
             group.wait_shared(partitions)
-        partitions = group.more_partitions(name, 12)
-        group.wait_shared(partitions)
-        group.send(partitions)
-        group.wait_read()
-        for client in clients[:-1]:
-            group.leave(client.name)
-            group.wait_shared(partitions)
-            group.send(partitions, 1)
-        group.wait_read()
+        test_mixed_groups.grow_and_leave(group, name, 12)
 
 
 @pytest.mark.parametrize("client", BOTH, ids=str)
-def test_members_come_and_go(cluster: Running, client: Client, name: str, tmp_path: Path) -> None:
-    test_rebalance.test_members_come_and_go(cluster, client, name, tmp_path)
-
-
-@pytest.mark.parametrize("client", BOTH, ids=str)
-def test_more_partitions_and_topics(
-    cluster: Running, client: Client, name: str, tmp_path: Path
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        test_rebalance.test_members_come_and_go,
+        test_rebalance.test_more_partitions_and_topics,
+        test_timeouts.test_silent_members_are_expelled,
+        test_static_members.test_a_static_member_comes_back,
+    ],
+    ids=lambda scenario: scenario.__name__.removeprefix("test_"),
+)
+def test_what_every_client_goes_through(
+    cluster: Running, scenario: Scenario, client: Client, name: str, tmp_path: Path
 ) -> None:
-    test_rebalance.test_more_partitions_and_topics(cluster, client, name, tmp_path)
-
-
-@pytest.mark.parametrize("client", BOTH, ids=str)
-def test_silent_members_are_expelled(
-    cluster: Running, client: Client, name: str, tmp_path: Path
-) -> None:
-    test_timeouts.test_silent_members_are_expelled(cluster, client, name, tmp_path)
-
-
-@pytest.mark.parametrize("client", BOTH, ids=str)
-def test_a_static_member_comes_back(
-    cluster: Running, client: Client, name: str, tmp_path: Path
-) -> None:
-    test_static_members.test_a_static_member_comes_back(cluster, client, name, tmp_path)
+    scenario(cluster, client, name, tmp_path)
 
 
 @pytest.mark.parametrize("client", BOTH, ids=str)
@@ -78,7 +69,7 @@ def test_the_older_of_two_with_one_instance_id_is_fenced(
     cluster: Running, client: Client, name: str, tmp_path: Path
 ) -> None:
     """1. Two processes come with one group.instance.id. 2. The later one has everything, the older one is told so."""
-    with Group(cluster, name, tmp_path, topics=name) as group:
+    with Group(cluster, name, tmp_path, topics=name, session_ms=LONG_MS, poll_ms=LONG_MS) as group:
         partitions = group.create_topic(name, 2)
         older = group.join(client, "older", instance="i")
         group.wait_shared(partitions)

@@ -13,6 +13,7 @@ from tests.peers.kafka.members import (
     JAVA_OLD,
     KAFKA_PYTHON,
     LIBRDKAFKA,
+    LONG_MS,
     SARAMA,
     Client,
     Group,
@@ -31,7 +32,7 @@ def test_a_static_member_comes_back(
     cluster: Running, client: Client, name: str, tmp_path: Path
 ) -> None:
     """1. Two share four partitions. 2. One is killed and comes back, within its session. 3. The other was told nothing."""
-    with Group(cluster, name, tmp_path, topics=name, session_ms=30_000, poll_ms=30_000) as group:
+    with Group(cluster, name, tmp_path, topics=name, session_ms=LONG_MS, poll_ms=LONG_MS) as group:
         partitions = group.create_topic(name, 4)
         group.join(client, "m1", instance="i1")
         stays = group.join(client, "m2", instance="i2")
@@ -52,7 +53,7 @@ def test_the_older_of_two_with_one_instance_id_is_fenced(
     cluster: Running, client: Client, name: str, tmp_path: Path
 ) -> None:
     """1. Two processes come with one group.instance.id. 2. The later one has everything, the older one fails."""
-    with Group(cluster, name, tmp_path, topics=name) as group:
+    with Group(cluster, name, tmp_path, topics=name, session_ms=LONG_MS, poll_ms=LONG_MS) as group:
         partitions = group.create_topic(name, 2)
         older = group.join(client, "m", instance="i")
         group.wait_shared(partitions)

@@ -26,6 +26,7 @@ def test_silent_members_are_expelled(
         group.wait_shared(partitions)
         group.wait_read()
         began = time.monotonic()
+        group.wait_heard(partitions)  # sessions begin again with what the coordinator hears
         group.members["frozen"].freeze()
         if client.leaves_when_stalled:
             group.members["stalled"].stall()

@@ -30,7 +30,7 @@ Handler = Callable[[Command, Peer, int, list[Effect]], Command | None]
 """(request, who asks, now, effects to add to) -> the reply, or None where it comes later.
 
 A handler may raise ProtocolError for a bad request and StorageError, both before it changed anything;
-the node turns them into replies. One-way requests are handled alike; the node drops the reply.
+`RemotingSide` turns them into replies. One-way requests are handled alike; their replies are dropped.
 """
 
 _NOTHING: Mapping[str, str] = {}

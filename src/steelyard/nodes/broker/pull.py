@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import struct
 
+import msgspec
+
 from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError, StorageError
 from steelyard.groups.registry import BROADCASTING, Registry
@@ -27,7 +29,7 @@ from steelyard.nodes.broker.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.door import FAQ, Peer, host_of, reply
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.filters import not_filtering, read_matching
-from steelyard.nodes.broker.holds import Holds, Pull
+from steelyard.nodes.broker.holds import Holds, Queue
 from steelyard.nodes.broker.kafka.crossing import Crossing
 from steelyard.nodes.broker.ledger import Delivery, Ledger
 from steelyard.nodes.broker.offsets import Offsets
@@ -51,6 +53,26 @@ BORN_HOST_V6 = int(SysFlag.BORN_HOST_V6)
 
 _SYS_FLAG = struct.Struct(">i")
 _STORED = struct.Struct(">q")
+
+SLOT_MS = 50
+"""Deadlines of held pulls are rounded up to this."""
+
+
+class Pull(msgspec.Struct):
+    """One pull request, checked. `asked` is the offset in it, from which `offset` moves past messages
+    that the filter refuses."""
+
+    request: Command
+    peer: Peer
+    group: str
+    topic: str
+    queue_id: int
+    asked: int
+    offset: int
+    count_max: int
+    bytes_max: int
+    filter: Filter
+    hold_ms: int
 
 
 class Pulls:
@@ -77,7 +99,7 @@ class Pulls:
         self._ledger = ledger
         self._durability = durability
         self._statistics = statistics
-        self.holds = Holds(config.hold_waiting_max)
+        self.holds: Holds[Pull] = Holds(config.hold_waiting_max, SLOT_MS)
         self.crossing = Crossing(host_of(config.address))
 
     # -- requests --------------------------------------------------------------------------------
@@ -94,13 +116,14 @@ class Pulls:
         answer = self._attempt(pull, now)
         if answer.code != ResponseCode.PULL_NOT_FOUND or pull.hold_ms <= 0 or is_oneway(request):
             return answer
-        if not self.holds.add(pull, now):
+        queues = ((pull.topic, pull.queue_id),)
+        if not self.holds.add(pull, queues, peer.link, now + pull.hold_ms):
             return reply(request, ResponseCode.SYSTEM_BUSY, "too many pulls wait on this broker")
         return None
 
     def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
         """Messages were appended: answer the pulls that wait for them."""
-        waiting = self.holds.of_queue(topic, queue_id)
+        waiting = self.holds.of_queue((topic, queue_id))
         if waiting is None:
             return
         for serial, pull in list(waiting.items()):
@@ -123,11 +146,9 @@ class Pulls:
             Send(pull.peer.link, self._attempt(pull, now)) for pull in self.holds.due(now)
         )
 
-    def end(
-        self, link: Link, group: str, queue: tuple[str, int], now: int, effects: list[Effect]
-    ) -> None:
+    def end(self, link: Link, group: str, queue: Queue, now: int, effects: list[Effect]) -> None:
         """Answer what a member still waits for on a queue (topic, id) that it has let go."""
-        for serial, pull in list((self.holds.of_queue(*queue) or {}).items()):
+        for serial, pull in list((self.holds.of_queue(queue) or {}).items()):
             if pull.peer.link == link and pull.group == group:
                 effects.append(Send(link, self._attempt(self.holds.remove(serial), now)))
 

@@ -94,8 +94,7 @@ class Writer:
         log.append(record, tag_code_of(draft.properties), now)
         self.statistics.put_messages += 1
         self.statistics.put_bytes += len(record)
-        if self._durability.wrote(log, offset):
-            self.appended(topic, queue_id, now, effects)
+        self.wrote(log, offset, now, effects)
         return Place(offset, address)
 
     def write_many(
@@ -117,8 +116,7 @@ class Writer:
         log.append_many(entries, now)
         self.statistics.put_messages += len(entries)
         self.statistics.put_bytes += address - addresses[0]
-        if self._durability.wrote(log, offset):
-            self.appended(topic, queue_id, now, effects)
+        self.wrote(log, offset, now, effects)
         return offset, addresses
 
     def write_batch(
@@ -135,7 +133,7 @@ class Writer:
         return offset
 
     def wrote(self, log: Log, offset: int, now: int, effects: list[Effect]) -> None:
-        """A batch was appended at an offset: wake who waits for it, where it may be read already."""
+        """The log was appended to, from `offset` on: wake who waits for it, where it may be read already."""
         if self._durability.wrote(log, offset):
             self.appended(log.topic, log.queue_id, now, effects)
 

@@ -292,6 +292,7 @@ class Brokers:
 
 def _over_the_wire(message: object) -> Request | RawReply:
     """What the other end reads of a Kafka request or response."""
+    assert isinstance(message, Request | Reply)
     decoder = ReplyDecoder() if isinstance(message, Reply) else RequestDecoder()
     (read,) = decoder.feed(encode(message))
     return read

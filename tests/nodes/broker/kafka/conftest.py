@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import pytest
+from tests.nodes.broker.driver import START, TOPIC, Driver
 
 from steelyard.config import BrokerConfig, KafkaConfig
-from steelyard.nodes.broker.node import BrokerNode
-from steelyard.nodes.seam import (
-    KAFKA,
-    Closed,
-    DropTimer,
-    Due,
-    Effect,
-    Event,
-    Flush,
-    Flushed,
-    Hang,
-    Opened,
-    Received,
-    Send,
-    SetTimer,
-    Tell,
-)
+from steelyard.nodes.seam import KAFKA, Opened, Received
 from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk
-from steelyard.store.store import Store
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.frame import Reply, Request, RequestDecoder, encode
 from steelyard.wire.kafka.messages.create_topics import (
@@ -40,89 +23,30 @@ from steelyard.wire.kafka.messages.create_topics import (
 from steelyard.wire.kafka.records import Record, write_batch
 from steelyard.wire.kafka.schema import Message
 
-START = 1_700_000_000_000
-TOPIC = "TopicA"
-
 R = TypeVar("R", bound=Message)
 
 
-class KafkaRig:
-    """`ask` sends a request and gives the answer; every effect is made true, every invariant checked.
-
-    Every request takes the way over the wire. `flushes` holds the tickets that the disk was not asked to answer
-    yet: with `disk_answers` it answers at once.
-    """
+class KafkaRig(Driver):
+    """`ask` sends a request and gives the answer. Every request takes the way over the wire."""
 
     def __init__(
         self, config: BrokerConfig | None = None, disk: MemoryDisk | None = None, now: int = START
     ) -> None:
-        self.config = config or BrokerConfig(kafka=KafkaConfig())
-        self.disk = disk or MemoryDisk()
-        self.now = now
-        self.timers: dict[Hashable, int] = {}
         self.answers: dict[int, Reply] = {}
-        self.told: list[Tell] = []
-        self.hung: list[int] = []
-        self.flushes: list[int] = []
-        self.disk_answers = True
         self.correlation = 0
         self.links = 0
-        self.restart()
+        super().__init__(config or BrokerConfig(kafka=KafkaConfig()), disk, now)
 
     def restart(self) -> None:
-        """A new node on what the disk holds, as after a kill."""
-        self.store = Store(self.disk, self.config.store)
-        self.store.open(self.now)
-        self.node = BrokerNode(self.config, self.store, random.Random(1))
-        self.timers.clear()
-        self.flushes.clear()
-        self._make_true(self.node.start(self.now))
+        """A new node on what the disk holds, and a new link to it."""
+        super().restart()
         self.link = self.connect()
 
-    def event(self, event: Event) -> None:
-        effects = self.node.handle(event, self.now)
-        self.node.check()
-        self._make_true(effects)
-
-    def _make_true(self, effects: list[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case SetTimer(key, at):
-                    self.timers[key] = at
-                case DropTimer(key):
-                    self.timers.pop(key, None)
-                case Send(_, message):
-                    assert isinstance(message, Reply)
-                    encode(message)
-                    assert message.correlation_id not in self.answers
-                    self.answers[message.correlation_id] = message
-                case Hang(link):
-                    self.hung.append(link)
-                    self.event(Closed(link, "hung up"))
-                case Flush(ticket):
-                    self.flushes.append(ticket)
-                    if self.disk_answers:
-                        self.answer_flushes()
-                case Tell():
-                    self.told.append(effect)
-                case _:
-                    raise AssertionError(f"not expected here: {effect}")
-
-    def answer_flushes(self) -> None:
-        tickets, self.flushes = self.flushes, []
-        for ticket in tickets:
-            self.event(Flushed(ticket))
-
-    def advance(self, milliseconds: int) -> None:
-        """Let time pass; timers go off in order."""
-        until = self.now + milliseconds
-        while self.timers:
-            key = min(self.timers, key=lambda k: (self.timers[k], str(k)))
-            if self.timers[key] > until:
-                break
-            self.now = max(self.now, self.timers.pop(key))
-            self.event(Due(key))
-        self.now = until
+    def _carry(self, link: int, message: object) -> None:
+        assert isinstance(message, Reply)
+        encode(message)
+        assert message.correlation_id not in self.answers
+        self.answers[message.correlation_id] = message
 
     # -- the client ------------------------------------------------------------------------------
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.nodes.broker.kafka.conftest import TOPIC, KafkaRig, batch
+from tests.nodes.broker.driver import TOPIC
+from tests.nodes.broker.kafka.conftest import KafkaRig, batch
+from tests.nodes.broker.kafka.requests import producing
 
 from steelyard.config import BrokerConfig, KafkaConfig, StoreConfig
 from steelyard.nodes.broker.kafka.topic_settings import TopicSettings
@@ -27,12 +29,8 @@ from steelyard.wire.kafka.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from steelyard.wire.kafka.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
-from steelyard.wire.kafka.schema import NO_ID
 
 E = ErrorCode
 TOPIC_KIND, BROKER_KIND = 2, 4
@@ -243,8 +241,7 @@ def test_old_records_go_when_their_topic_says_so() -> None:
     rig.create_topic("short", settings={"retention.ms": "1000"})
     rig.create_topic("long")
     for topic in ("short", "long"):
-        data = TopicProduceData(topic, NO_ID, [PartitionProduceData(0, batch(b"x"))])
-        rig.ask(ProduceRequest(None, -1, 1000, [data]), 9, ProduceResponse)
+        rig.ask(producing(topic, 0, batch(b"x")), 9, ProduceResponse)
     rig.advance(1_300_000)
     assert [(rig.log(t).min_offset, rig.log(t).max_offset) for t in ("short", "long")] == [
         (1, 1),
@@ -258,8 +255,7 @@ def test_old_records_go_when_their_topic_says_so() -> None:
 @pytest.mark.parametrize("version", range(1, 6))
 def test_the_log_directory_is_described(rig: KafkaRig, version: int) -> None:
     rig.create_topic(partitions=2)
-    data = TopicProduceData(TOPIC, NO_ID, [PartitionProduceData(1, batch(b"x" * 100))])
-    rig.ask(ProduceRequest(None, -1, 1000, [data]), 9, ProduceResponse)
+    rig.ask(producing(TOPIC, 1, batch(b"x" * 100)), 9, ProduceResponse)
     for topics in (None, [DescribableLogDirTopic(TOPIC, [0, 1])]):
         answer = rig.ask(DescribeLogDirsRequest(topics), version, DescribeLogDirsResponse)
         (result,) = answer.results

@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from tests.nodes.broker.kafka.conftest import TOPIC, KafkaRig
+from tests.nodes.broker.driver import TOPIC
+from tests.nodes.broker.kafka.conftest import KafkaRig
+from tests.nodes.broker.kafka.requests import committing
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.wire.kafka.errors import ErrorCode
@@ -41,9 +43,6 @@ from steelyard.wire.kafka.messages.list_groups import (
     ListGroupsResponse,
 )
 from steelyard.wire.kafka.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
 from steelyard.wire.kafka.messages.offset_fetch import (
@@ -98,9 +97,7 @@ def commit(
     numbers: tuple[int, ...] = (0, 1),
 ) -> list[int]:
     """The codes of the partitions."""
-    partitions = [OffsetCommitRequestPartition(number, 7) for number in numbers]
-    topic = OffsetCommitRequestTopic(TOPIC, partitions=partitions)
-    request = OffsetCommitRequest(GROUP, epoch, member, topics=[topic])
+    request = committing(GROUP, TOPIC, dict.fromkeys(numbers, 7), member, epoch)
     answer = rig.ask(request, version, OffsetCommitResponse)
     return [partition.error_code for topic in answer.topics for partition in topic.partitions]
 
@@ -173,7 +170,10 @@ def test_an_answer_waits_for_the_disk_where_all_do() -> None:
 def test_a_full_disk_says_come_again(rig: KafkaRig) -> None:
     rig.create_topic()
     rig.disk.room_bytes = 0
-    assert join(rig).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    for _ in range(3):
+        assert join(rig).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    (tell,) = (tell for tell in rig.told if "cannot be stored" in tell.text)
+    assert tell.text.startswith(f"group {GROUP} ")
     rig.disk.room_bytes = None
     answer = join(rig)
     assert (answer.error_code, answer.member_epoch) == (0, 1)

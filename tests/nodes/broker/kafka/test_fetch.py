@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
-from tests.nodes.broker.kafka.conftest import START, TOPIC, KafkaRig, batch
+from tests.nodes.broker.driver import START, TOPIC
+from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_produce import request as produce_request
 from tests.nodes.broker.kafka.test_produce import send
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.nodes.broker.kafka.conftest import START, TOPIC, KafkaRig, batch
+from tests.nodes.broker.driver import START, TOPIC
+from tests.nodes.broker.kafka.conftest import KafkaRig, batch
+from tests.nodes.broker.kafka.requests import fetching, joining, producing, share, syncing
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.groups import cost
@@ -26,28 +28,16 @@ from steelyard.nodes.seam import Closed
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.consumer_protocol import (
-    Assignment,
-    Subscription,
-    TopicPartitions,
-    write_assignment,
-    write_subscription,
-)
 from steelyard.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from steelyard.wire.kafka.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
 from steelyard.wire.kafka.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
 )
 from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from steelyard.wire.kafka.messages.join_group import (
-    JoinGroupRequest,
-    JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
 from steelyard.wire.kafka.messages.leave_group import (
@@ -76,30 +66,21 @@ from steelyard.wire.kafka.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from steelyard.wire.kafka.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from steelyard.wire.kafka.messages.sync_group import (
     SyncGroupRequest,
-    SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
 from steelyard.wire.remoting.message import decode_records
 
 GROUP = "g"
 SESSION_MS = 10_000
-SUBSCRIPTION = write_subscription(Subscription((TOPIC,)))
 
 
 def versions(key: int) -> range:
     first, last = APIS[key].versions
     return range(first, last + 1)
-
-
-def share(*partitions: int) -> bytes:
-    return write_assignment(Assignment((TopicPartitions(TOPIC, partitions),)))
 
 
 class Members:
@@ -110,10 +91,7 @@ class Members:
         self.group = group
 
     def join(self, member_id: str = "", version: int = 9, link: int | None = None) -> int:
-        protocols = (JoinGroupRequestProtocol("range", SUBSCRIPTION),)
-        request = JoinGroupRequest(
-            self.group, SESSION_MS, 60_000, member_id, None, "consumer", protocols
-        )
+        request = joining(self.group, TOPIC, member_id, SESSION_MS)
         return self.rig.post(request, version, link=link)
 
     def joined(self, correlation: int) -> JoinGroupResponse:
@@ -130,20 +108,11 @@ class Members:
         self.rig.advance(0)
         answer = self.joined(first)
         assert answer.error_code == 0
-        self.sync(answer, {answer.member_id: share(*partitions)})
+        self.sync(answer, {answer.member_id: share(TOPIC, partitions)})
         return answer.member_id, answer.generation_id
 
     def sync(self, answer: JoinGroupResponse, shares: dict[str, bytes], version: int = 5) -> bytes:
-        assignments = tuple(SyncGroupRequestAssignment(*pair) for pair in shares.items())
-        request = SyncGroupRequest(
-            self.group,
-            answer.generation_id,
-            answer.member_id,
-            None,
-            "consumer",
-            "range",
-            assignments,
-        )
+        request = syncing(self.group, answer.generation_id, answer.member_id, shares)
         synced = self.rig.ask(request, version, SyncGroupResponse)
         assert synced.error_code == 0
         return synced.assignment
@@ -209,7 +178,7 @@ def test_sync_group(members: Members, version: int) -> None:
     handle = members.join(version=3)
     members.rig.advance(0)
     answer = members.joined(handle)
-    assert members.sync(answer, {answer.member_id: share(1)}, version) == share(1)
+    assert members.sync(answer, {answer.member_id: share(TOPIC, [1])}, version) == share(TOPIC, [1])
 
 
 @pytest.mark.parametrize("version", versions(12))
@@ -303,7 +272,7 @@ def test_members_go_on_after_a_kill_without_a_rebalance(members: Members) -> Non
     rig.advance(SESSION_MS - 1)
     assert members.beat(member_id, generation) == 0
     (group,) = rig.ask(DescribeGroupsRequest((GROUP,)), 5, DescribeGroupsResponse).groups
-    assert (group.group_state, group.members[0].member_assignment) == ("Stable", share(0))
+    assert (group.group_state, group.members[0].member_assignment) == ("Stable", share(TOPIC, [0]))
     # Sessions run from the restart on.
     rig.restart()
     rig.advance(SESSION_MS)
@@ -321,7 +290,7 @@ def test_a_connection_that_closes_breaks_nothing(members: Members) -> None:
     joined = members.joined(members.join(leader))
     assert joined.generation_id == 2
     assert len(joined.members) == 2
-    members.sync(joined, {leader: share(0, 1)})
+    members.sync(joined, {leader: share(TOPIC, [0, 1])})
     for _ in range(5):
         rig.advance(SESSION_MS // 5)
         error = members.beat(leader, 2)
@@ -481,16 +450,9 @@ def test_what_a_member_fetches_is_written_down(members: Members) -> None:
     rig = members.rig
     member_id, _ = members.lead(partitions=(0,))
     records = batch(b"1", b"2", b"3")
-    data = TopicProduceData(TOPIC, partition_data=(PartitionProduceData(0, records),))
-    rig.ask(ProduceRequest(None, -1, 1000, (data,)), 9, ProduceResponse)
+    rig.ask(producing(TOPIC, 0, records), 9, ProduceResponse)
     rig.advance(250)
-    topics = (
-        FetchTopic(
-            TOPIC, partitions=(FetchPartition(0, fetch_offset=1, partition_max_bytes=1000),)
-        ),
-    )
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=10_000, topics=topics)
-    rig.ask(request, 11, FetchResponse)
+    rig.ask(fetching(TOPIC, 0, 1, 1000), 11, FetchResponse)
     rig.advance(2_000)
     (noted,) = [record for record in ledger(rig) if isinstance(record, Delivered)]
     assert noted == Delivered(

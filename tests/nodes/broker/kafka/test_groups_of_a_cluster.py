@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.nodes.broker.kafka.brokers import Brokers
+from tests.nodes.broker.kafka.requests import committing
 
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.find_coordinator import (
@@ -11,9 +12,6 @@ from steelyard.wire.kafka.messages.find_coordinator import (
 )
 from steelyard.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from steelyard.wire.kafka.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
 from steelyard.wire.kafka.messages.offset_fetch import (
@@ -28,10 +26,7 @@ GROUPS = [f"group-{number}" for number in range(8)]
 
 
 def commit(brokers: Brokers, name: str, group: str, offset: int) -> int:
-    partitions = (OffsetCommitRequestPartition(3, offset),)
-    topics = (OffsetCommitRequestTopic("orders", partitions=partitions),)
-    request = OffsetCommitRequest(group, topics=topics)
-    answer = brokers.ask(name, request, 8, OffsetCommitResponse)
+    answer = brokers.ask(name, committing(group, "orders", {3: offset}), 8, OffsetCommitResponse)
     return answer.topics[0].partitions[0].error_code
 
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.nodes.broker.kafka.conftest import START, TOPIC, KafkaRig, batch
+from tests.nodes.broker.driver import START, TOPIC
+from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_produce import send as send_batch
 
 from steelyard.config import BrokerConfig, KafkaConfig

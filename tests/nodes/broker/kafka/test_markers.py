@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.nodes.broker.kafka.conftest import TOPIC, KafkaRig, batch
+from tests.nodes.broker.driver import TOPIC
+from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_fetch import fetch, offsets, parts, request
 from tests.nodes.broker.kafka.test_idempotence import described
 from tests.nodes.broker.kafka.test_produce import send

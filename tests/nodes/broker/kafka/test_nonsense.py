@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.nodes.broker.kafka.conftest import START, TOPIC, KafkaRig, batch
+from tests.nodes.broker.driver import START, TOPIC
+from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_fetch import fetch, offsets, parts, request
 from tests.nodes.broker.kafka.test_produce import send
 

@@ -6,6 +6,14 @@ import msgspec
 import pytest
 from tests.nodes.broker.kafka.brokers import Brokers
 from tests.nodes.broker.kafka.conftest import batch
+from tests.nodes.broker.kafka.requests import (
+    committing,
+    fetching,
+    joining,
+    producing,
+    share,
+    syncing,
+)
 
 from steelyard.groups import cost
 from steelyard.groups.ledger import (
@@ -35,24 +43,13 @@ from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
 from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
     TopicPartitions as OwnedPartitions,
 )
-from steelyard.wire.kafka.messages.consumer_protocol import (
-    Assignment,
-    Subscription,
-    TopicPartitions,
-    write_assignment,
-    write_subscription,
-)
 from steelyard.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from steelyard.wire.kafka.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
-    FetchTopic,
 )
 from steelyard.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from steelyard.wire.kafka.messages.join_group import (
     JoinGroupRequest,
-    JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
 from steelyard.wire.kafka.messages.leave_group import (
@@ -61,20 +58,12 @@ from steelyard.wire.kafka.messages.leave_group import (
     MemberIdentity,
 )
 from steelyard.wire.kafka.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
 from steelyard.wire.kafka.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from steelyard.wire.kafka.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
 from steelyard.wire.remoting.codes import ResponseCode
@@ -143,9 +132,7 @@ class Cluster:
     def produce(self) -> None:
         """Three records into each partition."""
         for partition in PARTITIONS:
-            data = PartitionProduceData(partition, batch(b"1", b"2", b"3"))
-            topic = TopicProduceData(TOPIC, partition_data=(data,))
-            request = ProduceRequest(None, -1, 1000, (topic,))
+            request = producing(TOPIC, partition, batch(b"1", b"2", b"3"))
             answer = self.brokers.ask(self.leader[partition], request, 9, ProduceResponse)
             assert answer.responses[0].partition_responses[0].error_code == 0
 
@@ -154,17 +141,13 @@ class Cluster:
         name = self.leader[partition]
         if (member, name) not in self.links:
             self.links[member, name] = self.brokers.connect(name)
-        part = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1)
-        topics = (FetchTopic(TOPIC, partitions=(part,)),)
-        request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=10_000, topics=topics)
         link = self.links[member, name]
+        request = fetching(TOPIC, partition, offset, 1)
         answer = self.brokers.ask(name, request, 11, FetchResponse, link)
         assert answer.responses[0].partitions[0].error_code == 0
 
     def commit(self, member: str, generation: int, offsets: dict[int, int]) -> None:
-        parts = [OffsetCommitRequestPartition(*pair) for pair in offsets.items()]
-        topics = (OffsetCommitRequestTopic(TOPIC, partitions=parts),)
-        request = OffsetCommitRequest(self.group, generation, member, topics=topics)
+        request = committing(self.group, TOPIC, offsets, member, generation)
         answer = self.brokers.ask("broker-a", request, 9, OffsetCommitResponse)
         assert {part.error_code for part in answer.topics[0].partitions} == {0}
 
@@ -208,21 +191,11 @@ class Classic:
         return given
 
     def _join(self, member: str) -> JoinGroupRequest:
-        protocols = (JoinGroupRequestProtocol("range", write_subscription(Subscription((TOPIC,)))),)
-        return JoinGroupRequest(
-            self.cluster.group, 30_000, 60_000, member, None, "consumer", protocols
-        )
+        return joining(self.cluster.group, TOPIC, member, 30_000)
 
     def _sync(self, member: str, shares: dict[str, list[int]]) -> None:
-        assignments = [
-            SyncGroupRequestAssignment(
-                one, write_assignment(Assignment((TopicPartitions(TOPIC, share),)))
-            )
-            for one, share in shares.items()
-        ]
-        request = SyncGroupRequest(
-            self.cluster.group, self.generation, member, None, "consumer", "range", assignments
-        )
+        given = {one: share(TOPIC, numbers) for one, numbers in shares.items()}
+        request = syncing(self.cluster.group, self.generation, member, given)
         answer = self.cluster.brokers.ask("broker-a", request, 5, SyncGroupResponse)
         assert answer.error_code == 0
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 from crc32c import crc32c
-from tests.nodes.broker.kafka.conftest import START, TOPIC, KafkaRig, batch
+from tests.nodes.broker.driver import START, TOPIC
+from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.nodes.broker.topics import PERM_READ

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 import pytest
 from tests.nodes.broker.kafka.brokers import Brokers
+from tests.nodes.broker.kafka.requests import committing
 
 from steelyard.groups.coordinator.report import KafkaGroup, KafkaGroupReport, KafkaOffset
 from steelyard.nodes.broker.kafka import reports
@@ -16,9 +17,6 @@ from steelyard.wire.kafka.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from steelyard.wire.kafka.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
 from steelyard.wire.remoting.codes import ResponseCode, SteelyardCode
@@ -36,10 +34,8 @@ def brokers() -> Brokers:
     brokers = Brokers(*NAMES)
     brokers.create("broker-a", "orders", 4)
     for group, name in coordinators(brokers).items():
-        offset = GROUPS.index(group)
-        partitions = [OffsetCommitRequestPartition(number, offset) for number in range(4)]
-        topics = (OffsetCommitRequestTopic("orders", partitions=partitions),)
-        brokers.ask(name, OffsetCommitRequest(group, topics=topics), 8, OffsetCommitResponse)
+        request = committing(group, "orders", dict.fromkeys(range(4), GROUPS.index(group)))
+        brokers.ask(name, request, 8, OffsetCommitResponse)
     return brokers
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
+from tests.nodes.broker.kafka.requests import producing
 
 from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.wire.kafka.errors import ErrorCode
@@ -36,10 +37,7 @@ from steelyard.wire.kafka.messages.metadata import (
     MetadataResponse,
 )
 from steelyard.wire.kafka.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from steelyard.wire.kafka.schema import NO_ID
 
@@ -264,8 +262,7 @@ def test_topics_are_deleted_by_id(rig: KafkaRig) -> None:
 
 def test_records_go_with_their_topic(rig: KafkaRig) -> None:
     rig.create_topic("gone")
-    data = TopicProduceData("gone", NO_ID, [PartitionProduceData(0, batch(b"old"))])
-    request = ProduceRequest(None, -1, 1000, [data])
+    request = producing("gone", 0, batch(b"old"))
     answer = rig.ask(request, 9, ProduceResponse)
     assert answer.responses[0].partition_responses[0].error_code == 0
     delete(rig, DeleteTopicState("gone"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.nodes.broker.kafka.brokers import Brokers
 from tests.nodes.broker.kafka.conftest import batch
+from tests.nodes.broker.kafka.requests import producing
 
 from steelyard.nodes.broker.kafka.cluster import coordinator_partition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -49,10 +50,7 @@ from steelyard.wire.kafka.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from steelyard.wire.kafka.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
 )
 from steelyard.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -109,8 +107,7 @@ class Client:
             sequence=sequence,
             attributes=TRANSACTIONAL,
         )
-        part = TopicProduceData(TOPIC, partition_data=[PartitionProduceData(partition, data)])
-        request = ProduceRequest(self.transactional_id, -1, 1000, [part])
+        request = producing(TOPIC, partition, data, self.transactional_id)
         broker = NAMES[self.brokers.leaders("broker-a", TOPIC)[partition]]
         answer = self.brokers.ask(broker, request, 9, ProduceResponse)
         self.sequences[partition] = sequence + 1

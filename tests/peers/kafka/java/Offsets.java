@@ -34,7 +34,9 @@ final class Offsets {
     void run() throws Exception {
         try (Admin made = Admin.create(scenario.settings())) {
             admin = made;
-            admin.createTopics(List.of(new NewTopic(topic, 1, (short) 1))).all().get();
+            // The records are older than any server keeps them by default.
+            NewTopic wanted = new NewTopic(topic, 1, (short) 1).configs(Map.of("retention.ms", "-1"));
+            admin.createTopics(List.of(wanted)).all().get();
             byTime();
             deleteRecords();
             commitAlone();

@@ -32,7 +32,9 @@ final class Produce {
 
     void run() throws Exception {
         try (Admin admin = Admin.create(scenario.settings())) {
-            admin.createTopics(List.of(new NewTopic(topic, 3, (short) 1))).all().get();
+            // The records are older than any server keeps them by default.
+            NewTopic wanted = new NewTopic(topic, 3, (short) 1).configs(Map.of("retention.ms", "-1"));
+            admin.createTopics(List.of(wanted)).all().get();
         }
         for (String codec : Scenario.CODECS) {
             send(codec, "compression.type", codec, "linger.ms", "20");

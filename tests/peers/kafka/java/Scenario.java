@@ -1,6 +1,8 @@
 import java.util.List;
 import java.util.Properties;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.common.KafkaFuture;
@@ -37,6 +39,26 @@ final class Scenario {
 
     void fact(String name, Object value) {
         Lines.emit("fact", "name", name, "value", value);
+    }
+
+    /** The fact is what is told in the end: brokers hear of what the controller has done a little later. */
+    void becomes(String name, Object wanted, Callable<Object> asked) throws Exception {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        Object told = outcome(asked);
+        while (!wanted.equals(told) && System.nanoTime() < deadline) {
+            Thread.sleep(50);
+            told = outcome(asked);
+        }
+        fact(name, told);
+    }
+
+    /** What is told, or the name of the exception. */
+    private static Object outcome(Callable<Object> asked) throws Exception {
+        try {
+            return asked.call();
+        } catch (ExecutionException error) {
+            return error.getCause().getClass().getSimpleName();
+        }
     }
 
     /** The fact is how it fails: the name of the exception. */

@@ -44,15 +44,15 @@ final class Topics {
     private void create() throws Exception {
         NewTopic wanted = new NewTopic(topic, 3, (short) 1).configs(Map.of("retention.ms", "3600000"));
         admin.createTopics(List.of(wanted)).all().get();
-        scenario.fact("is listed", admin.listTopics().names().get().contains(topic));
-        scenario.fact("partitions", partitions());
+        scenario.becomes("is listed", true, () -> admin.listTopics().names().get().contains(topic));
+        scenario.becomes("partitions", 3, this::partitions);
         scenario.failure("created twice", admin.createTopics(List.of(wanted)).all());
         scenario.failure("bad name", create("not a name", 1, 1));
         scenario.failure("no partitions", create(scenario.name("none"), 0, 1));
         scenario.failure("too many replicas", create(scenario.name("none"), 1, 9));
         admin.createTopics(List.of(new NewTopic(scenario.name("default"), Optional.empty(), Optional.empty()))).all().get();
-        scenario.fact("default partitions", admin.describeTopics(List.of(scenario.name("default"))).allTopicNames().get()
-            .get(scenario.name("default")).partitions().size());
+        scenario.becomes("default partitions", 1, () -> admin.describeTopics(List.of(scenario.name("default")))
+            .allTopicNames().get().get(scenario.name("default")).partitions().size());
     }
 
     private org.apache.kafka.common.KafkaFuture<Void> create(String name, int partitions, int replicas) {
@@ -61,7 +61,7 @@ final class Topics {
 
     private void grow() throws Exception {
         admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(5))).all().get();
-        scenario.fact("more partitions", partitions());
+        scenario.becomes("more partitions", 5, this::partitions);
         scenario.failure("fewer partitions", admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(4))).all());
         scenario.failure("as many partitions", admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(5))).all());
         scenario.failure("partitions of no topic",
@@ -83,9 +83,9 @@ final class Topics {
         scenario.fact("retention", setting("retention.ms").value());
         scenario.fact("retention is default", setting("retention.ms").isDefault());
         alter("retention.ms", "7200000", AlterConfigOp.OpType.SET);
-        scenario.fact("retention, set", setting("retention.ms").value());
+        scenario.becomes("retention, set", "7200000", () -> setting("retention.ms").value());
         alter("retention.ms", "", AlterConfigOp.OpType.DELETE);
-        scenario.fact("retention, unset", setting("retention.ms").isDefault());
+        scenario.becomes("retention, unset", true, () -> setting("retention.ms").isDefault());
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         AlterConfigOp bad = new AlterConfigOp(new ConfigEntry("no.such.setting", "1"), AlterConfigOp.OpType.SET);
         scenario.failure("bad setting", admin.incrementalAlterConfigs(Map.of(resource, List.of(bad))).all());
@@ -104,8 +104,9 @@ final class Topics {
 
     private void delete() throws Exception {
         admin.deleteTopics(List.of(topic)).all().get();
-        scenario.fact("is listed afterwards", admin.listTopics().names().get().contains(topic));
-        scenario.failure("described afterwards", admin.describeTopics(List.of(topic)).allTopicNames());
+        scenario.becomes("is listed afterwards", false, () -> admin.listTopics().names().get().contains(topic));
+        scenario.becomes("described afterwards", "UnknownTopicOrPartitionException",
+            () -> admin.describeTopics(List.of(topic)).allTopicNames().get().containsKey(topic));
         scenario.failure("deleted twice", admin.deleteTopics(List.of(topic)).all());
     }
 }

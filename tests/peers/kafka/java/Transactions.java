@@ -40,9 +40,12 @@ final class Transactions {
             scenario.fact("committed", read("read_committed", COUNT));
             scenario.fact("more with those aborted", read("read_uncommitted", COUNT + 1) > COUNT);
             long offsets = 0;
-            for (OffsetAndMetadata offset : admin.listConsumerGroupOffsets(scenario.name("group"))
-                .partitionsToOffsetAndMetadata().get().values()) {
-                offsets += offset.offset();
+            while (offsets < COUNT) { // the marker is written after the answer
+                offsets = 0;
+                for (OffsetAndMetadata offset : admin.listConsumerGroupOffsets(scenario.name("group"))
+                    .partitionsToOffsetAndMetadata().get().values()) {
+                    offsets += offset.offset();
+                }
             }
             scenario.fact("offsets", offsets);
             hidden();
@@ -126,12 +129,12 @@ final class Transactions {
         }
     }
 
-    private void fenced() {
+    private void fenced() throws Exception {
         try (KafkaProducer<String, String> older = scenario.producer("transactional.id", scenario.name("one"));
             KafkaProducer<String, String> later = scenario.producer("transactional.id", scenario.name("one"))) {
             older.initTransactions();
             older.beginTransaction();
-            older.send(new ProducerRecord<>(target, 0, null, "older"));
+            older.send(new ProducerRecord<>(target, 0, null, "older")).get();
             later.initTransactions();
             try {
                 older.commitTransaction();

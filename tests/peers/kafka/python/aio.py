@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.errors import KafkaError
@@ -14,34 +13,16 @@ from tests.peers.kafka.python import lines
 ASSIGNORS = {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}
 
 
-class Told(ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
-    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        lines.partitions("assigned", assigned)
-
-    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        lines.partitions("revoked", revoked)
+class Told(lines.Told, ConsumerRebalanceListener):  # type: ignore[misc]  # untyped
+    """As aiokafka wants it."""
 
 
 async def main() -> None:
+    """The one program that does not `obey`: who stalls its application freezes it."""
     options = lines.options()
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=options["bootstrap"],
-        group_id=options["group"],
-        group_instance_id=options.get("instance"),
-        client_id=options["client"],
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        partition_assignment_strategy=[ASSIGNORS[options["assignor"]]],
-        session_timeout_ms=int(options["session_ms"]),
-        heartbeat_interval_ms=int(options["heartbeat_ms"]),
-        max_poll_interval_ms=int(options["poll_ms"]),
-        metadata_max_age_ms=int(options["refresh_ms"]),
-        fetch_max_wait_ms=200,
-    )
-    if "pattern" in options:
-        consumer.subscribe(pattern=options["pattern"], listener=Told())
-    else:
-        consumer.subscribe(topics=options["topics"].split(","), listener=Told())
+    assignors = [ASSIGNORS[options["assignor"]]]
+    consumer = AIOKafkaConsumer(**lines.settings(options), partition_assignment_strategy=assignors)
+    consumer.subscribe(**lines.subscription(options), listener=Told())
     await consumer.start()
     commands = lines.commands()
     while commands.empty():
@@ -49,7 +30,7 @@ async def main() -> None:
             batches = await consumer.getmany(timeout_ms=100)
             for records in batches.values():
                 for record in records:
-                    lines.record(record.topic, record.partition, record.offset, record.value or b"")
+                    lines.record(record.topic, record.partition, record.offset, record.value)
             if batches:
                 await consumer.commit()
                 lines.emit("committed")

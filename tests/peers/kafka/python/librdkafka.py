@@ -41,25 +41,17 @@ def main() -> None:
     consumer.subscribe(
         topics, on_assign=tell("assigned"), on_revoke=tell("revoked"), on_lost=tell("lost")
     )
-    commands = lines.commands()
-    command = ""
-    while command != "leave":
-        if command == "stall":
-            commands.get()
-        try:
-            if read(consumer.consume(100, timeout=0.1)):
-                consumer.commit(asynchronous=False)
-                lines.emit("committed")
-        except KafkaException as error:
-            lines.emit("error", error=str(error))
-        command = "" if commands.empty() else commands.get()
-    consumer.close()
-    lines.emit("left")
+    lines.obey(
+        lambda: told_of(consumer.consume(100, timeout=0.1)),
+        lambda: consumer.commit(asynchronous=False),
+        consumer.close,
+        KafkaException,
+    )
 
 
-def read(messages: list[Message]) -> int:
-    """How many of these are records."""
-    count = 0
+def told_of(messages: list[Message]) -> list[Message]:
+    """Those of these that are records."""
+    records = []
     for message in messages:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
         if message.error():
@@ -68,9 +60,9 @@ def read(messages: list[Message]) -> int:
             assert topic is not None
             assert partition is not None
             assert offset is not None
-            lines.record(topic, partition, offset, message.value() or b"")
-            count += 1
-    return count
+            lines.record(topic, partition, offset, message.value())
+            records.append(message)
+    return records
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 
 from tests.peers.kafka.python import lines
 
@@ -38,23 +38,14 @@ def main() -> None:
         consumer.subscribe(pattern=pattern)
     else:
         consumer.subscribe(options["topics"].split(","))
-    commands = lines.commands()
-    command = ""
-    while command != "leave":
-        if command == "stall":
-            commands.get()
-        try:
-            records = consumer.poll(100)
-            for record in records:
-                lines.record(record.topic, record.partition, record.offset, record.value or b"")
-            if records:
-                consumer.commit()
-                lines.emit("committed")
-        except (KafkaError, RemotingError) as error:
-            lines.emit("error", error=str(error))
-        command = "" if commands.empty() else commands.get()
-    consumer.close()
-    lines.emit("left")
+
+    def poll() -> Sized:
+        records = consumer.poll(100)
+        for record in records:
+            lines.record(record.topic, record.partition, record.offset, record.value)
+        return records
+
+    lines.obey(poll, consumer.commit, consumer.close, KafkaError, RemotingError)
 
 
 def tell(event: str) -> Callable[[Iterable[TopicPartition]], None]:

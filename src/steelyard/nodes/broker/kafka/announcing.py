@@ -131,8 +131,11 @@ class Announcing:
 
     @property
     def next_at(self) -> int | None:
-        waiting = (each.not_before for each in self._listeners.values() if each.is_due)
-        return min(waiting, default=None)
+        if not self._listeners:
+            return None
+        return min(
+            [each.not_before for each in self._listeners.values() if each.is_due], default=None
+        )
 
     def due(self, now: int, effects: list[Effect]) -> None:
         for name, listener in self._listeners.items():

@@ -15,9 +15,10 @@ from steelyard.errors import StorageError
 from steelyard.groups.coordinator import effects as done
 from steelyard.groups.coordinator.consumer.groups import ConsumerGroups
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.door import Call
-from steelyard.nodes.seam import Effect, Tell
+from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -44,12 +45,18 @@ class ConsumerGroupCalls:
     """The handlers of the keys above."""
 
     def __init__(
-        self, groups: ConsumerGroups, cluster: Cluster, durability: Durability, report: Report
+        self,
+        groups: ConsumerGroups,
+        cluster: Cluster,
+        durability: Durability,
+        report: Report,
+        faults: Faults,
     ) -> None:
         self._groups = groups
         self._cluster = cluster
         self._durability = durability
         self._report = report
+        self._faults = faults
 
     def heartbeat(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         request = call.message
@@ -61,7 +68,8 @@ class ConsumerGroupCalls:
         try:
             response = self._groups.heartbeat(request, call.version, call.asker, now, happened)
         except StorageError as error:
-            effects.append(Tell("ERROR", f"group {request.group_id} cannot be stored: {error}"))
+            text = f"group {request.group_id} cannot be stored: {error}"
+            self._faults.tell(text, now, effects)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             response = ConsumerGroupHeartbeatResponse(error_code=code)
         self._report(happened, now, effects)

@@ -12,7 +12,8 @@ Source: metadata/controller/ReplicationControlManager.java createTopic, createPa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -46,6 +47,11 @@ DEFAULT_CONFIG = 5
 TOPIC_CONFIG = 1
 """Sources of a setting. Source: DescribeConfigsResponse.ConfigSource."""
 
+Asked = TypeVar("Asked", CreatableTopic, CreatePartitionsTopic)
+
+Outcomes = dict[str, KafkaTopic | Refused]
+"""By name: the topic as it is to be, or why it cannot be so."""
+
 
 class Creating:
     """The handlers of the keys above."""
@@ -59,31 +65,19 @@ class Creating:
     def create_topics(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         message = call.message
         assert isinstance(message, CreateTopicsRequest)
-        times = Counter(topic.name for topic in message.topics)
-        planned: dict[str, KafkaTopic] = {}
-        refused: dict[str, Refused] = {}
-        for asked in message.topics:
-            try:
-                if times[asked.name] > 1:
-                    raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                planned[asked.name] = self._planned(asked)
-            except Refused as error:
-                refused[asked.name] = error
 
-        def then(faults: Faults, now: int, effects: list[Effect]) -> None:
-            refused.update((name, Refused(*fault)) for name, fault in faults.items())
+        def answer(outcomes: Outcomes, effects: list[Effect]) -> None:
+            is_made = not message.validate_only
             results = [
-                _topic_refused(name, refused[name])
-                if name in refused
-                else self._created(planned[name], is_made=not message.validate_only)
-                for name in times
+                _topic_refused(name, outcome)
+                if isinstance(outcome, Refused)
+                else self._created(outcome, is_made=is_made)
+                for name, outcome in outcomes.items()
             ]
             call.answer(CreateTopicsResponse(topics=results), effects)
 
-        if message.validate_only or not planned:
-            then({}, now, effects)
-        else:
-            self._changes.put(list(planned.values()), then, now, effects)
+        outcomes = _outcomes(message.topics, self._planned)
+        self._put(outcomes, answer, now, effects, is_trial=message.validate_only)
         return None
 
     def _planned(self, asked: CreatableTopic) -> KafkaTopic:
@@ -178,31 +172,18 @@ class Creating:
     def create_partitions(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         message = call.message
         assert isinstance(message, CreatePartitionsRequest)
-        times = Counter(topic.name for topic in message.topics)
-        planned: dict[str, KafkaTopic] = {}
-        refused: dict[str, Refused] = {}
-        for asked in message.topics:
-            try:
-                if times[asked.name] > 1:
-                    raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-                planned[asked.name] = self._grown(asked)
-            except Refused as error:
-                refused[asked.name] = error
 
-        def then(faults: Faults, now: int, effects: list[Effect]) -> None:
-            refused.update((name, Refused(*fault)) for name, fault in faults.items())
+        def answer(outcomes: Outcomes, effects: list[Effect]) -> None:
             results = [
-                CreatePartitionsTopicResult(name, refused[name].code, refused[name].text)
-                if name in refused
+                CreatePartitionsTopicResult(name, outcome.code, outcome.text)
+                if isinstance(outcome, Refused)
                 else CreatePartitionsTopicResult(name)
-                for name in times
+                for name, outcome in outcomes.items()
             ]
             call.answer(CreatePartitionsResponse(results=results), effects)
 
-        if message.validate_only or not planned:
-            then({}, now, effects)
-        else:
-            self._changes.put(list(planned.values()), then, now, effects)
+        outcomes = _outcomes(message.topics, self._grown)
+        self._put(outcomes, answer, now, effects, is_trial=message.validate_only)
         return None
 
     def _grown(self, asked: CreatePartitionsTopic) -> KafkaTopic:
@@ -238,6 +219,43 @@ class Creating:
             _check_partitions(have + max(Counter(leaders).values()), 1)
             extents = list(layouts.of_brokers(leaders).extents)
         return replace(topic, layout=topic.layout.grown(extents))
+
+    # -- both --------------------------------------------------------------------------------------
+
+    def _put(
+        self,
+        outcomes: Outcomes,
+        answer: Callable[[Outcomes, list[Effect]], None],
+        now: int,
+        effects: list[Effect],
+        *,
+        is_trial: bool,
+    ) -> None:
+        """Have the planned topics made, where this is no trial; answer with what became of each."""
+        planned = [topic for topic in outcomes.values() if not isinstance(topic, Refused)]
+
+        def then(faults: Faults, now: int, effects: list[Effect]) -> None:
+            outcomes.update((name, Refused(*fault)) for name, fault in faults.items())
+            answer(outcomes, effects)
+
+        if is_trial or not planned:
+            then({}, now, effects)
+        else:
+            self._changes.put(planned, then, now, effects)
+
+
+def _outcomes(asked: Sequence[Asked], plan: Callable[[Asked], KafkaTopic]) -> Outcomes:
+    """What each topic is to become, in the order asked. `plan` raises Refused."""
+    times = Counter(each.name for each in asked)
+    outcomes: Outcomes = {}
+    for each in asked:
+        try:
+            if times[each.name] > 1:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            outcomes[each.name] = plan(each)
+        except Refused as error:
+            outcomes[each.name] = error
+    return outcomes
 
 
 def _topic_refused(name: str, refused: Refused) -> CreatableTopicResult:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from steelyard.errors import StorageError
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.door import Call
-from steelyard.nodes.broker.kafka.faults import Faults
 from steelyard.nodes.broker.kafka.kafka_topic import INTERNAL
 from steelyard.nodes.broker.kafka.partitions import Partitions
 from steelyard.nodes.seam import Effect

@@ -6,8 +6,8 @@ Source: core/kafka/server/KafkaApis.handleDescribeProducersRequest, UnifiedLog.a
 from __future__ import annotations
 
 from steelyard.errors import StorageError
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.door import Call
-from steelyard.nodes.broker.kafka.faults import Faults
 from steelyard.nodes.broker.kafka.partitions import Partitions
 from steelyard.nodes.broker.kafka.producer_states import Producer
 from steelyard.nodes.broker.kafka.producers import Producers

@@ -17,8 +17,9 @@ from collections.abc import Iterable
 
 from steelyard.errors import StorageError
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
+from steelyard.nodes.broker.holds import Queue
 from steelyard.nodes.broker.kafka.door import Call
-from steelyard.nodes.broker.kafka.faults import Faults
 from steelyard.nodes.broker.kafka.fetch_holds import Fetch, Holds
 from steelyard.nodes.broker.kafka.fetch_reads import IDS_SINCE, Answer, Reads
 from steelyard.nodes.broker.kafka.fetch_sessions import (
@@ -94,7 +95,7 @@ class Fetches:
             fetch.found = found
             fetch.news = {answer.asked.key: answer.asked for answer in answers}
             fetch.ends = self._ends(fetch.parts)
-            if self._holds.add(fetch, now + wait_ms):
+            if self._holds.add(fetch, fetch.ends, call.peer.link, now + wait_ms):
                 return None
         return self._answer(fetch, answers, now)
 
@@ -135,7 +136,7 @@ class Fetches:
             request.isolation_level == 1,
         )
 
-    def _ends(self, parts: Iterable[Asked]) -> dict[tuple[str, int], tuple[Asked, int]]:
+    def _ends(self, parts: Iterable[Asked]) -> dict[Queue, tuple[Asked, int]]:
         """The queues to wait at, and where they end."""
         ends = {}
         for asked in parts:
@@ -151,7 +152,7 @@ class Fetches:
     def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
         """A queue has something new to read: answer the fetches that waited for it."""
         queue = (topic, queue_id)
-        if not self._holds.waited_for(queue):
+        if self._holds.of_queue(queue) is None:
             return
         log = self._store.log(topic, queue_id)
         if log is None:

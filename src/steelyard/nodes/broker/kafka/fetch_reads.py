@@ -9,8 +9,8 @@ import msgspec
 
 from steelyard.errors import ProtocolError, StorageError
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.crossing import to_batch
-from steelyard.nodes.broker.kafka.faults import Faults
 from steelyard.nodes.broker.kafka.fetch_holds import Fetch
 from steelyard.nodes.broker.kafka.fetch_sessions import Asked
 from steelyard.nodes.broker.kafka.partitions import (

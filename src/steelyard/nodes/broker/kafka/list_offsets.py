@@ -18,8 +18,8 @@ from collections import Counter
 
 from steelyard.errors import ProtocolError, StorageError
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.door import Call
-from steelyard.nodes.broker.kafka.faults import Faults
 from steelyard.nodes.broker.kafka.partitions import LEADER_EPOCH, Partitions, epoch_fault
 from steelyard.nodes.broker.kafka.producers import Producers
 from steelyard.nodes.seam import Effect

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steelyard.errors import StorageError
-from steelyard.nodes.broker.kafka.faults import Faults
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.producers import Producers
 from steelyard.nodes.broker.writer import Writer
 from steelyard.nodes.seam import Effect

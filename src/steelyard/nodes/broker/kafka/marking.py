@@ -16,9 +16,9 @@ import msgspec
 from steelyard.errors import StorageError
 from steelyard.groups.transactions import Marking, Transactions
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.door import Call
-from steelyard.nodes.broker.kafka.faults import Faults
 from steelyard.nodes.broker.kafka.kafka_topic import OFFSETS_TOPIC
 from steelyard.nodes.kafka_calls import KafkaCalls, Lane, Outcome
 from steelyard.nodes.seam import Closed, Effect, Link, Opened, Refused
@@ -187,6 +187,8 @@ class Markings:
 
     @property
     def next_at(self) -> int | None:
+        if not self._open and self._calls.due is None:  # as nearly always
+            return self._transactions.next_at
         times = [at for at in (self._retry_at, self._calls.due, self._transactions.next_at) if at]
         return min(times, default=None)
 

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 
 from steelyard.errors import ProtocolError, StorageError
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.door import Call
-from steelyard.nodes.broker.kafka.faults import Faults
 from steelyard.nodes.broker.kafka.kafka_topic import INTERNAL
 from steelyard.nodes.broker.kafka.partitions import LEADER_EPOCH, Partition, Partitions
 from steelyard.nodes.broker.kafka.producers import Producers

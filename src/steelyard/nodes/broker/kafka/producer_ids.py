@@ -1,9 +1,8 @@
-"""22 InitProducerId, versions 0-5: an id that no other producer ever had.
+"""Producer ids: each is one that no other producer ever had. `transactions` serves the key that asks for them.
 
 - Ids are the node id and a number, which is taken from blocks that a table remembers: neither a restart nor another broker
   gives one twice. What is left of a block is lost with the process.
 - A producer without a transactional id has a new id, in epoch 0, whatever it had before (as in Kafka).
-- Transactional ids are the transaction coordinator's: see `transactional`.
 Source: coordinator/transaction/TransactionCoordinator.handleInitProducerId, RPCProducerIdManager.java.
 """
 
@@ -11,15 +10,12 @@ from __future__ import annotations
 
 from steelyard.errors import StorageError
 from steelyard.nodes.broker.durability import Durability
-from steelyard.nodes.broker.kafka.door import Call, Handler
-from steelyard.nodes.broker.kafka.faults import Faults
+from steelyard.nodes.broker.faults import Faults
+from steelyard.nodes.broker.kafka.door import Call
 from steelyard.nodes.seam import Effect
 from steelyard.store.tables import Table
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
+from steelyard.wire.kafka.messages.init_producer_id import InitProducerIdResponse
 from steelyard.wire.kafka.schema import Message
 
 BLOCK = 1_000
@@ -29,10 +25,9 @@ _KEY = "next"
 
 
 class ProducerIds:
-    """See the module's text. `transactional`: answers the requests with a transactional id."""
+    """See the module's text."""
 
     def __init__(self, node_id: int, table: Table, durability: Durability, faults: Faults) -> None:
-        self.transactional: Handler | None = None
         self._first = node_id << NODE_SHIFT
         self._table = table
         self._durability = durability
@@ -50,14 +45,7 @@ class ProducerIds:
         return self._first + self._next - 1
 
     def init_producer_id(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
-        request = call.message
-        assert isinstance(request, InitProducerIdRequest)
-        if request.transactional_id is not None:
-            if not request.transactional_id:
-                return InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST)
-            if self.transactional is not None:
-                return self.transactional(call, now, effects)
-            return InitProducerIdResponse(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        """InitProducerId without a transactional id."""
         try:
             answer = InitProducerIdResponse(0, 0, self.next_producer_id(), 0)
         except StorageError as error:

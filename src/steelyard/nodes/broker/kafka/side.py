@@ -16,6 +16,7 @@ from steelyard.groups.coordinator.group import Groups
 from steelyard.groups.transactions import Transactions
 from steelyard.nodes.broker.door import Peer
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
 from steelyard.nodes.broker.kafka.announcing import Announcing
 from steelyard.nodes.broker.kafka.changes import Delete
@@ -24,7 +25,6 @@ from steelyard.nodes.broker.kafka.consumer_groups import ConsumerGroupCalls
 from steelyard.nodes.broker.kafka.delete_records import DeleteRecords
 from steelyard.nodes.broker.kafka.describe_producers import DescribeProducers
 from steelyard.nodes.broker.kafka.door import Handler, KafkaDoor
-from steelyard.nodes.broker.kafka.faults import Faults
 from steelyard.nodes.broker.kafka.fetch import Fetches
 from steelyard.nodes.broker.kafka.fetch_holds import Holds
 from steelyard.nodes.broker.kafka.fetch_sessions import Sessions
@@ -100,6 +100,7 @@ class KafkaSide:
         self._timed.append(self.topology)
         self._early: list[tuple[Link, Request]] = []
         self._waiting: list[int] = []
+        self.faults = Faults()
         self.groups = Groups()
         self.readers = Readers(self.cluster)
         self.remoting_handlers[READERS] = self.readers.take
@@ -122,7 +123,6 @@ class KafkaSide:
         now: int,
     ) -> None:
         """What writes and reads records."""
-        self.faults = Faults()
         self.producers = Producers(store, durability, kafka.producer_id_expiration_ms, now)
         table = store.table("kafka_producer_ids")
         self.producer_ids = ProducerIds(kafka.node_id, table, durability, self.faults)
@@ -148,7 +148,6 @@ class KafkaSide:
             places, self.producers, durability, self.faults
         ).list_offsets
         self._handlers[21] = DeleteRecords(places, durability, self.faults).delete
-        self._handlers[22] = self.producer_ids.init_producer_id
         self._handlers[23] = LeaderEpochs(places, durability).end_offsets
         self._handlers[61] = DescribeProducers(places, self.producers, self.faults).describe
 
@@ -183,7 +182,9 @@ class KafkaSide:
         table = store.table("kafka_consumer_groups")
         self.consumer_groups = ConsumerGroups(config, cluster, self.groups, table, rng)
         self.consumer_groups.load(now)
-        calls = ConsumerGroupCalls(self.consumer_groups, cluster, durability, requests.settle)
+        calls = ConsumerGroupCalls(
+            self.consumer_groups, cluster, durability, requests.settle, self.faults
+        )
         self._timed.append(calls)
         reports = Reports(cluster, self.groups, self.coordinator, self.consumer_groups)
         self.remoting_handlers[SteelyardCode.KAFKA_GROUPS] = reports.requested
@@ -198,6 +199,7 @@ class KafkaSide:
         offsets = TxnOffsets(self.group_offsets, durability, self.faults)
         requests = TransactionRequests(
             transactions,
+            self.producer_ids,
             self.cluster,
             config.offsets_topic_num_partitions,
             durability,
@@ -207,7 +209,7 @@ class KafkaSide:
             transactions, self.cluster, self.markers.write, offsets.end, durability, self.faults
         )
         self._timed.append(self.markings)
-        self.producer_ids.transactional = requests.init_producer_id
+        self._handlers[22] = requests.init_producer_id
         self._handlers[24] = requests.add_partitions
         self._handlers[25] = requests.add_offsets
         self._handlers[26] = requests.end
@@ -236,7 +238,6 @@ class KafkaSide:
             return
         assert isinstance(message, Request)
         if self.cluster.is_ready:
-            self.topology.follow(now, effects)
             self.door.received(link, message, now, effects)
         elif len(self._early) < EARLY_MAX:
             self._early.append((link, message))
@@ -266,6 +267,7 @@ class KafkaSide:
         effects.extend(Answer(call_id, None) for call_id in self._waiting)
         early, self._early, self._waiting = self._early, [], []
         for link, request in early:
+            self.topology.follow(now, effects)
             self.received(link, request, now, effects)
 
     def closed(self, event: Closed, now: int, effects: list[Effect]) -> bool:
@@ -291,12 +293,14 @@ class KafkaSide:
         self.markings.follow_up(now, effects)
         self.readers.follow()
         self.announcing.follow(now, effects)
-        next_at = min(
-            [at for part in self._timed if (at := part.next_at) is not None], default=None
-        )
-        if next_at is not None and (self._timer_at is None or next_at < self._timer_at):
-            self._timer_at = next_at
-            effects.append(SetTimer(KAFKA_TIMER, next_at))
+        timer_at = self._timer_at
+        for part in self._timed:
+            next_at = part.next_at
+            if next_at is not None and (timer_at is None or next_at < timer_at):
+                timer_at = next_at
+        if timer_at is not None and timer_at != self._timer_at:
+            self._timer_at = timer_at
+            effects.append(SetTimer(KAFKA_TIMER, timer_at))
 
     def check(self) -> None:
         """Assert the invariants of all parts."""

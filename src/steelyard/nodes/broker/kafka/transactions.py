@@ -1,4 +1,5 @@
-"""24 AddPartitionsToTxn (0-3), 25 AddOffsetsToTxn (0-4), 26 EndTxn (0-4), 65 DescribeTransactions, 66 ListTransactions.
+"""22 InitProducerId (0-5), 24 AddPartitionsToTxn (0-3), 25 AddOffsetsToTxn (0-4), 26 EndTxn (0-4), 65 DescribeTransactions,
+66 ListTransactions.
 
 What the coordinator of a transactional id is asked; `groups.transactions` decides, `marking` makes it known. Another broker's
 ids get NOT_COORDINATOR. What the disk refuses is COORDINATOR_NOT_AVAILABLE, and the client asks again. Clients that do
@@ -12,10 +13,11 @@ from steelyard.errors import StorageError
 from steelyard.groups.patterns import Pattern, PatternError
 from steelyard.groups.transactions import STATES, Producer, Transaction, Transactions
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.door import Call
-from steelyard.nodes.broker.kafka.faults import Faults
 from steelyard.nodes.broker.kafka.kafka_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from steelyard.nodes.broker.kafka.producer_ids import ProducerIds
 from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -58,22 +60,27 @@ class TransactionRequests:
     def __init__(
         self,
         transactions: Transactions,
+        producer_ids: ProducerIds,
         cluster: Cluster,
         offsets_partitions: int,
         durability: Durability,
         faults: Faults,
     ) -> None:
         self._transactions = transactions
+        self._producer_ids = producer_ids
         self._cluster = cluster
         self._offsets_partitions = offsets_partitions
         self._durability = durability
         self._faults = faults
 
     def init_producer_id(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
-        """InitProducerId with a transactional id."""
         message = call.message
         assert isinstance(message, InitProducerIdRequest)
-        transactional_id = message.transactional_id or ""
+        transactional_id = message.transactional_id
+        if transactional_id is None:
+            return self._producer_ids.init_producer_id(call, now, effects)
+        if not transactional_id:
+            return InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST)
         producer = Producer(ErrorCode.NOT_COORDINATOR)
         if self._is_mine(transactional_id):
             try:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from steelyard.errors import StorageError
 from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.door import Call
-from steelyard.nodes.broker.kafka.faults import Faults
 from steelyard.nodes.broker.kafka.group_offsets import GroupOffsets
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode

@@ -72,8 +72,10 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
+	told := make(chan struct{})
 	go func() {
-		for err := range group.Errors() {
+		defer close(told)
+		for err := range group.Errors() { // ends with the group: what it says comes before "left"
 			lines.Error(err)
 		}
 	}()
@@ -101,5 +103,6 @@ func main() {
 	if err := group.Close(); err != nil {
 		lines.Error(err)
 	}
+	<-told
 	lines.Emit("left", nil)
 }

@@ -8,7 +8,7 @@ FAULT_INTERVAL_MS = 1_000
 
 
 class Faults:
-    """Shared by all parts of the Kafka door."""
+    """Of all faults that its owners meet, one is told in `FAULT_INTERVAL_MS`."""
 
     def __init__(self) -> None:
         self._tell_at = 0
