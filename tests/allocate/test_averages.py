@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.allocate import circle, contiguous
@@ -89,7 +89,6 @@ def java_circle(index: int, members: int, queues: list[MessageQueue]) -> list[Me
     ]
 
 
-@settings(deadline=None)
 @given(count=st.integers(1, 70), members=st.integers(1, 30))
 def test_plans_are_the_originals(count: int, members: int) -> None:
     queues = numbered(count)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.allocate import contiguous, even, measure
@@ -33,7 +33,6 @@ def test_quotas(members: int, queues: int, expected: tuple[int, ...]) -> None:
     assert even.quotas(members, queues) == expected
 
 
-@settings(deadline=None)
 @given(members=st.integers(1, 50), queues=st.integers(0, 500))
 def test_quotas_are_the_sizes_of_avg(members: int, queues: int) -> None:
     claims: list[Claim[int]] = [Claim(str(number)) for number in range(members)]
@@ -75,7 +74,6 @@ names = st.lists(st.text("abcdef", min_size=1, max_size=3), unique=True, max_siz
 held_by_chance = st.lists(st.lists(st.integers(0, 45), max_size=30), max_size=12)
 
 
-@settings(deadline=None)
 @given(members=names, held=held_by_chance, queue_count=st.integers(0, 40))
 def test_laws_whatever_is_held(members: list[str], held: list[list[int]], queue_count: int) -> None:
     held += [[]] * len(members)
@@ -89,7 +87,6 @@ def test_laws_whatever_is_held(members: list[str], held: list[list[int]], queue_
     assert tuple(len(share) for share in plan.shares) == even.quotas(len(members), queue_count)
 
 
-@settings(deadline=None)
 @given(members=names, queue_count=st.integers(0, 60))
 def test_nothing_moves_without_a_change(members: list[str], queue_count: int) -> None:
     before = plan_of(members, queue_count)
@@ -99,7 +96,6 @@ def test_nothing_moves_without_a_change(members: list[str], queue_count: int) ->
 changes = st.lists(st.text("abcdef", min_size=1, max_size=3), min_size=1, max_size=15)
 
 
-@settings(deadline=None)
 @given(members=names, queue_count=st.integers(0, 60), toggled=changes)
 def test_a_leave_moves_the_fewest_and_a_join_at_most_one_more(
     members: list[str], queue_count: int, toggled: list[str]

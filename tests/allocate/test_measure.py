@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.allocate import measure
@@ -53,7 +53,6 @@ def all_even_plans(members: list[str], queues: range) -> list[Plan[int]]:
 some = st.lists(st.sampled_from("abcd"), min_size=1, max_size=3, unique=True).map(sorted)
 
 
-@settings(deadline=None)
 @given(
     before=some, after=some, owners=st.lists(st.integers(0, 2), max_size=6), count=st.integers(0, 5)
 )

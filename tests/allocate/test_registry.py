@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.allocate import pinned, rooms
@@ -44,7 +44,6 @@ def test_the_names() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
-@settings(deadline=None)
 @given(members=client_ids, queues=queue_lists)
 def test_laws_of_the_named_ones(name: str, members: list[str], queues: list[MessageQueue]) -> None:
     plan = strategy(name)(claims_of(members), queues)
@@ -58,7 +57,6 @@ def test_laws_of_the_named_ones(name: str, members: list[str], queues: list[Mess
         assert max(sizes) - min(sizes) <= 1
 
 
-@settings(deadline=None)
 @given(members=client_ids, queues=queue_lists)
 def test_laws_of_those_that_leave_queues_out(
     members: list[str], queues: list[MessageQueue]

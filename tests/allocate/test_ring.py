@@ -7,7 +7,7 @@ from collections import Counter
 from hashlib import md5
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.allocate import measure, ring
@@ -59,7 +59,6 @@ def java_ring(members: list[str], current: str, queues: list[MessageQueue]) -> l
     return mine
 
 
-@settings(deadline=None)
 @given(members=members_of, count=st.integers(0, 24))
 def test_plans_are_the_originals(members: list[str], count: int) -> None:
     queues = numbered(count)
@@ -87,7 +86,6 @@ def test_a_second_process_of_one_name_goes_on_counting_its_places() -> None:
     assert twins.share("c0") != ring.allocate(claims_of(["c0", "c1"]), queues).share("c0")
 
 
-@settings(deadline=None)
 @given(
     members=st.lists(st.text("abc1", min_size=1, max_size=4), min_size=1, max_size=8, unique=True)
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.allocate import circle, contiguous, ring, rooms
@@ -56,7 +56,6 @@ def java_machine_room(
     return mine
 
 
-@settings(deadline=None)
 @given(
     broker_names=st.lists(st.text("ab@", max_size=5), max_size=20, unique=True),
     member_count=st.integers(1, 7),
@@ -109,7 +108,6 @@ def java_nearby(
 
 
 @pytest.mark.parametrize("inner", [contiguous.allocate, circle.allocate, ring.allocate])
-@settings(deadline=None)
 @given(members=members_of, queues=queues_of)
 def test_nearby_is_the_originals(
     inner: Strategy, members: list[str], queues: list[MessageQueue]

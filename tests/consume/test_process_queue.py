@@ -177,4 +177,4 @@ class ProcessQueueMachine(RuleBasedStateMachine):
 
 
 TestProcessQueue = ProcessQueueMachine.TestCase
-TestProcessQueue.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestProcessQueue.settings = settings(max_examples=60, stateful_step_count=40)

@@ -533,7 +533,7 @@ ledgers = st.lists(happenings, max_size=25)
 
 
 @given(ledgers, st.integers())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_order_of_the_records_is_irrelevant(records: list[Record], seed: int) -> None:
     shuffled = list(records)
     random.Random(seed).shuffle(shuffled)
@@ -541,7 +541,7 @@ def test_order_of_the_records_is_irrelevant(records: list[Record], seed: int) ->
 
 
 @given(ledgers)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_rows_agree_with_each_other(records: list[Record]) -> None:
     handoffs, rebalances = cost.costs(records)
     by_id = {row.rebalance: row for row in rebalances}
@@ -565,7 +565,7 @@ def test_rows_agree_with_each_other(records: list[Record]) -> None:
 
 
 @given(st.lists(deliveries(), max_size=20))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_duplicates_are_deliveries_less_distinct_offsets(records: list[Delivered]) -> None:
     every = [
         (one.broker, one.queue, offset) for one in records for offset in range(one.first, one.next)
@@ -574,7 +574,7 @@ def test_duplicates_are_deliveries_less_distinct_offsets(records: list[Delivered
 
 
 @given(st.lists(deliveries(), max_size=20))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_duplicate_is_lost_between_the_rows(records: list[Delivered]) -> None:
     start = joined(-1, "A", "A")
     rebalances = cost.rebalances([start, *records])

@@ -20,7 +20,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(STEPS, max_size=30))
 def test_a_queue_has_one_owner_until_he_lets_go_or_forgets(
     steps: list[tuple[str, str, str, list[MessageQueue], int]],

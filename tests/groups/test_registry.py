@@ -103,7 +103,7 @@ class RegistryMachine(RuleBasedStateMachine):
 
 
 TestRegistry = RegistryMachine.TestCase
-TestRegistry.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestRegistry.settings = settings(max_examples=40, stateful_step_count=25)
 
 
 def test_a_change_tells_all_about_itself() -> None:

@@ -113,7 +113,7 @@ headed = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.binary(max_size=400) | headed | st.lists(frames(), max_size=4).map(b"".join))
 def test_garbage_harms_nobody_else(servers: tuple[Address, Address], data: bytes) -> None:
     for address, code in zip(servers, (106, 28), strict=True):

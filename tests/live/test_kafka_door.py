@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.live.test_garbage import Address, throw
 
@@ -178,7 +178,7 @@ headed = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(data=st.binary(max_size=400) | headed | st.lists(frames(), max_size=4).map(b"".join))
 def test_garbage_harms_nobody_else(door: Address, data: bytes) -> None:
     throw(door, data)

@@ -275,7 +275,7 @@ BODIES = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(st.tuples(CODES, st.dictionaries(st.sampled_from(NAMES), VALUES), BODIES)))
 def test_whatever_peers_send_it_answers_and_stands(
     requests: list[tuple[int, dict[str, str], bytes]],

@@ -116,7 +116,7 @@ class TableMachine(RuleBasedStateMachine):
 
 
 TestTable = TableMachine.TestCase
-TestTable.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestTable.settings = settings(max_examples=40, stateful_step_count=25)
 
 
 def test_a_route_names_the_queues_and_the_brokers_that_have_them() -> None:

@@ -476,5 +476,5 @@ class StoreMachine(RuleBasedStateMachine):
         return self.store.open(self.now).bytes_cut
 
 
-StoreMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+StoreMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 TestStore = StoreMachine.TestCase

@@ -5,13 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import hypothesis
 import msgspec
 import pytest
-
-# A busy machine is no failure; pytest's own time-out stays.
-hypothesis.settings.register_profile("steady", deadline=None)
-hypothesis.settings.load_profile("steady")
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.allocate.assignors.groups import TOPICS, again
 
@@ -45,7 +45,6 @@ def test_a_free_partition_goes_to_the_one_with_least_of_its_topic() -> None:
     assert sticky.assign_cooperative(members, partitions) == {"a": t, "b": u}
 
 
-@settings(deadline=None)
 @given(
     members=st.integers(1, 12),
     sizes=st.lists(st.integers(1, 25), min_size=1, max_size=5),

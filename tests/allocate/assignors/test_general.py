@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.allocate.assignors.groups import (
     check_shares,
@@ -43,7 +43,6 @@ def reached_from(member: str, plan: Assignment, subscribers: list[Subscriber]) -
     return reached
 
 
-@settings(deadline=None)
 @given(subscribers=some_subscribers(), partitions=counts)
 def test_no_chain_of_hand_overs_makes_it_more_even(
     subscribers: list[Subscriber], partitions: dict[str, int]
@@ -59,7 +58,6 @@ def test_no_chain_of_hand_overs_makes_it_more_even(
 subscriptions = st.lists(st.lists(st.sampled_from("ab"), unique=True), min_size=1, max_size=3)
 
 
-@settings(deadline=None)
 @given(
     topics=subscriptions,
     a=st.integers(0, 3),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from tests.allocate.assignors.groups import counts, groups
 
 from steelyard.allocate.assignors.holdings import (
@@ -84,7 +84,6 @@ def test_cooperative_members_tell_their_generation_in_either_place() -> None:
     assert claim_of_cooperative(Subscriber("a", ["t"], [T1])) == Claim([T1], -1)
 
 
-@settings(deadline=None)
 @given(subscribers=groups, partitions=counts)
 def test_the_order_in_which_claims_are_heard_does_not_matter(
     subscribers: list[Subscriber], partitions: dict[str, int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.allocate.assignors.groups import counts, groups, readable
 from tests.allocate.assignors.groups import given as given_by
@@ -56,7 +56,6 @@ def test_static_members_keep_their_runs_when_they_come_back_under_other_member_i
     assert shares(after, {"t": 7}) == {"a": plan["a"], "z": plan["b"], "c": plan["c"]}
 
 
-@settings(deadline=None)
 @given(members=st.integers(1, 9), partitions=st.integers(1, 30))
 def test_topics_of_one_size_are_cut_alike(members: int, partitions: int) -> None:
     subscribers = [Subscriber(f"m{number}", ["t", "u"]) for number in range(members)]
@@ -65,7 +64,6 @@ def test_topics_of_one_size_are_cut_alike(members: int, partitions: int) -> None
         assert numbers["t"] == numbers["u"]
 
 
-@settings(deadline=None)
 @given(subscribers=groups, partitions=counts)
 def test_every_reader_of_a_topic_has_a_run_and_their_sizes_differ_by_one_at_most(
     subscribers: list[Subscriber], partitions: dict[str, int]

@@ -45,7 +45,7 @@ def test_a_group_uses_the_highest_protocol_that_all_know() -> None:
 
 
 @every_assignor
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(subscribers=groups, partitions=counts)
 def test_disjoint_only_to_subscribers_and_the_same_in_any_order(
     name: str, subscribers: list[Subscriber], partitions: dict[str, int]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from tests.allocate.assignors.groups import (
     counts,
     groups,
@@ -53,7 +53,6 @@ def test_examples(
     assert texts == expected
 
 
-@settings(deadline=None)
 @given(subscribers=groups, partitions=counts)
 def test_all_that_is_read_is_dealt_out(
     subscribers: list[Subscriber], partitions: dict[str, int]
@@ -62,7 +61,6 @@ def test_all_that_is_read_is_dealt_out(
     assert given_by(plan) == readable(subscribers, partitions)
 
 
-@settings(deadline=None)
 @given(subscribers=some_subscribers(alike=True), partitions=counts)
 def test_fair_where_all_subscribe_alike(
     subscribers: list[Subscriber], partitions: dict[str, int]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.allocate.assignors.plan import Assignment, Subscriber
@@ -86,7 +86,6 @@ def test_different_subscriptions_move_only_what_evens_out() -> None:
     }
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(groups, counts), min_size=1, max_size=6))
 def test_alike_laws(steps: list[tuple[list[str], dict[str, int]]]) -> None:
     before: Assignment = {}
@@ -106,7 +105,6 @@ subscriptions = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(subscriptions, counts), min_size=1, max_size=6))
 def test_different_subscriptions_laws(
     steps: list[tuple[dict[str, set[str]], dict[str, int]]],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.allocate.assignors.user_data import (
@@ -49,7 +49,6 @@ def test_a_member_without_a_generation_sends_nothing() -> None:
     assert write_sticky([], 0) == bytes(8)
 
 
-@settings(deadline=None)
 @given(assigned=st.lists(places, unique=True), generation=st.integers(0, 2**31 - 1))
 def test_round_trip(assigned: list[TopicPartition], generation: int) -> None:
     data = write_sticky(assigned, generation)
@@ -83,7 +82,6 @@ def test_nonsense_says_nothing(data: bytes) -> None:
     assert read_sticky(data) == Claim()
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_can_be_read(data: bytes) -> None:
     claim = read_sticky(data)

@@ -294,7 +294,6 @@ class Groups(RuleBasedStateMachine):
 Groups.TestCase.settings = settings(
     max_examples=80,
     stateful_step_count=50,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    suppress_health_check=[HealthCheck.filter_too_much],
 )
 TestGroups = Groups.TestCase

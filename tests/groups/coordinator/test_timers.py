@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.groups.coordinator.timers import Key, Timers
@@ -19,7 +19,6 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(STEPS)
 def test_timers_fall_due_when_they_were_set_for(steps: list[tuple[str, Key, int]]) -> None:
     timers = Timers()

@@ -154,7 +154,7 @@ class Application:
             self.step(("finish",))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.sampled_from(["range", "cooperative-sticky"]), st.lists(STEPS, max_size=60))
 def test_whatever_comes(name: str, steps: list[tuple[object, ...]]) -> None:
     """`check` holds after each event, nothing is ordered out of turn, and once all works it is stable with its share."""

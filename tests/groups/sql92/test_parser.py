@@ -244,7 +244,7 @@ def written(tree: Expression) -> str:
     raise AssertionError(tree)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(trees)
 def test_a_tree_written_out_is_read_back(tree: Condition) -> None:
     assert parse(written(tree)) == tree
@@ -256,7 +256,7 @@ WORDS = (
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(st.sampled_from(WORDS), max_size=15).map(" ".join))
 def test_any_text_is_read_or_refused_and_what_was_read_can_be_evaluated(text: str) -> None:
     try:

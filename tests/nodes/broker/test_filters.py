@@ -165,7 +165,7 @@ def test_a_look_at_many_messages_is_bounded(rig: Rig, monkeypatch: pytest.Monkey
     assert [answer.ext["nextBeginOffset"] for answer in found] == ["4", "8", "10"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 3), min_size=1, max_size=40),
     st.integers(0, 39),

@@ -130,7 +130,7 @@ def spoiled(draw: st.DrawFn) -> Command:
 REQUESTS = st.one_of(ANYTHING, spoiled())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(1, 3), REQUESTS), max_size=12))
 def test_whatever_peers_send_the_broker_stands_and_answers_each_request_once(
     requests: list[tuple[int, Command]],

@@ -135,7 +135,7 @@ def new_rig() -> Rig:
     return rig
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(steps, steps, st.integers(0, 12_000), st.integers(0, 2_000))
 @example([("commit", 1), ("end", 0)], [], 830, 100)
 def test_a_kill_loses_no_committed_message_and_publishes_none_twice(
@@ -190,7 +190,7 @@ def test_a_kill_at_each_byte_of_a_commit() -> None:
         producer.check(rig)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(steps, steps, st.integers(0, 4_000))
 def test_a_full_disk_delays_but_changes_nothing(
     first: list[Step], second: list[Step], room: int
@@ -208,7 +208,7 @@ def test_a_full_disk_delays_but_changes_nothing(
     producer.check(rig)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(steps, steps, st.integers(0, 4_000), st.integers(0, 6_000))
 def test_a_full_disk_and_then_a_kill(
     first: list[Step], second: list[Step], room: int, kill: int
@@ -226,7 +226,7 @@ def test_a_full_disk_and_then_a_kill(
     producer.check(rig)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(steps, steps, st.integers(0, 2**32))
 def test_after_a_power_cut_new_transactions_are_not_taken_for_lost_ones(
     first: list[Step], second: list[Step], seed: int

@@ -47,7 +47,7 @@ def rave(peer: Peer, answers: list[Command | None]) -> None:
     peer.script = dict.fromkeys(original, script)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(of_brokers=ANSWERS, of_nameserver=ANSWERS)
 def test_a_consumer_stays_upright(
     of_brokers: list[Command | None], of_nameserver: list[Command | None]
@@ -68,7 +68,7 @@ def test_a_consumer_stays_upright(
     assert len(group.state().offsets) == 4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(of_brokers=ANSWERS, of_nameserver=ANSWERS)
 def test_a_producer_answers_every_call(
     of_brokers: list[Command | None], of_nameserver: list[Command | None]

@@ -214,5 +214,5 @@ class Members(RuleBasedStateMachine):
         self.get_quiet()
 
 
-Members.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Members.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestMembers = Members.TestCase

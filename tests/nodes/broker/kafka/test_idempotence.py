@@ -294,7 +294,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=steps, snapshot_batches=st.integers(1, 4))
 def test_it_does_what_the_rules_say(steps: list[object], snapshot_batches: int) -> None:
     rig, model = KafkaRig(), Model()

@@ -227,7 +227,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=steps, snapshot_batches=st.integers(1, 4))
 def test_what_is_stable_and_what_is_aborted(steps: list[object], snapshot_batches: int) -> None:
     rig = KafkaRig()
