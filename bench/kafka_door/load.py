@@ -41,6 +41,12 @@ def create_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> No
         time.sleep(0.01)
 
 
+def delete_topic(bootstrap: str, topic: str) -> None:
+    """The disk has to hold the topics of one round only."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+
+
 def produce(load: Load) -> dict[str, Any]:
     body = bytes(load.message_bytes)
     producer = Producer(

@@ -25,7 +25,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # run as a script
 
 from bench.kafka_door import group, servers  # noqa: E402
-from bench.kafka_door.load import PARTITIONS, RATE, Load, create_topic  # noqa: E402
+from bench.kafka_door.load import PARTITIONS, RATE, Load, create_topic, delete_topic  # noqa: E402
 
 Figures = dict[str, Any]
 
@@ -34,16 +34,15 @@ Figures = dict[str, Any]
 class Size:
     rounds: int
     startups: int
-    megabytes: int
-    """Of each produce and consume cell."""
+    megabytes: dict[int, int]
+    """Of each produce and consume cell, by the bytes of a message: a second or more of work."""
     latency_s: int
     rebalances: bool
 
 
-WHOLE = Size(rounds=3, startups=3, megabytes=100, latency_s=12, rebalances=True)
-TINY = Size(rounds=1, startups=1, megabytes=1, latency_s=3, rebalances=False)
+WHOLE = Size(rounds=5, startups=3, megabytes={100: 150, 1024: 600}, latency_s=12, rebalances=True)
+TINY = Size(rounds=1, startups=1, megabytes={100: 1, 1024: 1}, latency_s=3, rebalances=False)
 
-SIZES = (100, 1024)
 KINDS: dict[str, Callable[[Path], servers.KafkaServer]] = {
     "steelyard": servers.Steelyard,
     "apache": servers.Apache,
@@ -76,11 +75,13 @@ def measure(server: servers.KafkaServer, size: Size, round_number: int) -> dict[
         cells[name] = throw(load)
         spent = (server.cpu_s() - before) / load.messages
         cells[name]["broker_cpu_us_per_message"] = spent * 1e6
+        shown = {n: round(v, 2) for n, v in cells[name].items() if isinstance(v, float)}
+        print(f"  {name}: {shown}", flush=True)
 
-    for message_bytes in SIZES:
+    for message_bytes, megabytes in size.megabytes.items():
         topic = f"load-{message_bytes}-{round_number}"
         create_topic(server.bootstrap, topic)
-        count = size.megabytes * 1_000_000 // message_bytes
+        count = megabytes * 1_000_000 // message_bytes
         cell(
             f"produce, {message_bytes} B",
             Load("produce", server.bootstrap, topic, count, message_bytes),
@@ -89,6 +90,7 @@ def measure(server: servers.KafkaServer, size: Size, round_number: int) -> dict[
             f"consume, {message_bytes} B",
             Load("consume", server.bootstrap, topic, count, message_bytes),
         )
+        delete_topic(server.bootstrap, topic)
     topic = f"latency-{round_number}"
     create_topic(server.bootstrap, topic)
     cell(
