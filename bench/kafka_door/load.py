@@ -41,12 +41,6 @@ def create_topic(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> No
         time.sleep(0.01)
 
 
-def delete_topic(bootstrap: str, topic: str) -> None:
-    """The disk has to hold the topics of one round only."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.delete_topics([topic])[topic].result(30)
-
-
 def produce(load: Load) -> dict[str, Any]:
     body = bytes(load.message_bytes)
     producer = Producer(
@@ -85,6 +79,8 @@ def consume(load: Load) -> dict[str, Any]:
             "group.id": "bench",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            # Else librdkafka rests for a second whenever it has 64 MB in hand.
+            "fetch.queue.backoff.ms": 1,
         }
     )
     consumer.assign([TopicPartition(load.topic, number, 0) for number in range(PARTITIONS)])

@@ -25,7 +25,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))  # run as a script
 
 from bench.kafka_door import group, servers  # noqa: E402
-from bench.kafka_door.load import PARTITIONS, RATE, Load, create_topic, delete_topic  # noqa: E402
+from bench.kafka_door.load import PARTITIONS, RATE, Load, create_topic  # noqa: E402
 
 Figures = dict[str, Any]
 
@@ -40,7 +40,7 @@ class Size:
     rebalances: bool
 
 
-WHOLE = Size(rounds=5, startups=3, megabytes={100: 150, 1024: 600}, latency_s=12, rebalances=True)
+WHOLE = Size(rounds=5, startups=3, megabytes={100: 150, 1024: 300}, latency_s=12, rebalances=True)
 TINY = Size(rounds=1, startups=1, megabytes={100: 1, 1024: 1}, latency_s=3, rebalances=False)
 
 KINDS: dict[str, Callable[[Path], servers.KafkaServer]] = {
@@ -90,7 +90,6 @@ def measure(server: servers.KafkaServer, size: Size, round_number: int) -> dict[
             f"consume, {message_bytes} B",
             Load("consume", server.bootstrap, topic, count, message_bytes),
         )
-        delete_topic(server.bootstrap, topic)
     topic = f"latency-{round_number}"
     create_topic(server.bootstrap, topic)
     cell(
