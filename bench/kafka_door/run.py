@@ -192,6 +192,9 @@ Written by `./dev bench kafka` ({time.strftime("%Y-%m-%d")}). Machine: {os.cpu_c
 Python {platform.python_version()}. Clients: confluent-kafka (librdkafka), in processes of their own on the same cores; \
 topics of {PARTITIONS} partitions, acks=all, one broker. Medians of the rounds, which alternate.
 
+Produce is the noisiest: it writes to memory that a virtual machine may have to be given first, and to one disk for both.
+Steelyard syncs it every second, Kafka leaves it to the kernel.
+
 {table(result, kinds)}
 """
     if result["rebalances"]:
