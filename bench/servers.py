@@ -130,7 +130,7 @@ class Apache(Server):
         self.await_first_send(begun)
         children = self._cluster.processes
         self.processes = [psutil.Process(child.pid) for child in children.values()]
-        self.broker_process = psutil.Process(children["broker"].pid)
+        self.broker_process = psutil.Process(children["broker-a"].pid)
 
     def stop(self) -> None:
         self.thaw()
