@@ -54,7 +54,9 @@ class Expected:
         self.first = 0
         self.synced_first = 0
         self.synced = 0
-        """Entries that a power cut must leave. A log that was synced while empty has none to lose."""
+        """Entries that a power cut must leave, where it leaves the log."""
+        self.stays = False
+        """A power cut must leave the log: it was synced with entries. One that was synced while empty has none to lose."""
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -273,7 +275,7 @@ class StoreMachine(RuleBasedStateMachine):
         for queue, expected in list(self.expected.items()):
             log = self.store.log(*queue)
             if log is None or log.log_id != expected.log_id:
-                assert not expected.synced, f"{queue} was synced and is gone"
+                assert not expected.stays, f"{queue} was synced and is gone"
                 del self.expected[queue]
                 continue
             end = log.max_offset
@@ -460,6 +462,7 @@ class StoreMachine(RuleBasedStateMachine):
     def _note_synced(self) -> None:
         for expected in self.expected.values():
             expected.synced = len(expected.entries)
+            expected.stays = expected.stays or bool(expected.entries)
             expected.synced_first = expected.first
         self.synced_ids = set(self.ids)
 
