@@ -232,6 +232,14 @@ class Driver:
         self.handle(Asked(number, call))
         return future
 
+    async def poll(self, call: object, give_back: object) -> object:
+        """As `ask`. When it is cancelled nobody has seen the answer: the node hears `give_back`."""
+        try:
+            return await self.ask(call)
+        except asyncio.CancelledError:
+            self.ask(give_back).add_done_callback(asyncio.Future.exception)
+            raise
+
     def ask_from_thread(self, call: object, on_answer: Callable[[object], None]) -> None:
         """Put a call to the node from any thread; `on_answer` runs in the loop's thread."""
         number = next(self._call_numbers)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from random import Random
 
 from steelyard.errors import DiskFullError, StorageError
+from steelyard.store.memory import MemoryRange
 
 
 class Killed(BaseException):  # not an error: the process is no more
@@ -126,23 +127,6 @@ def _splice(target: bytearray, position: int, data: bytes) -> None:
     target[position : position + len(data)] = data
 
 
-class SimRange:
-    """Bytes of a file, for as long as somebody may send them."""
-
-    def __init__(self, inode: _Inode, position: int, size: int) -> None:
-        self._inode = inode
-        self._position = position
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def read(self) -> bytes:
-        data = bytes(self._inode.data[self._position : self._position + self._size])
-        assert len(data) == self._size, "the file was cut under a range of it"
-        return data
-
-
 class SimFile:
     """One open file of a `Mount`."""
 
@@ -159,9 +143,9 @@ class SimFile:
         self._disk._check(self._generation)
         return bytes(self._inode.data[position : position + size])
 
-    def lend(self, position: int, size: int) -> SimRange:
+    def lend(self, position: int, size: int) -> MemoryRange:
         self._disk._check(self._generation)
-        return SimRange(self._inode, position, size)
+        return MemoryRange(self, position, size)
 
     def write(self, position: int, data: bytes) -> None:
         self._disk._check(self._generation)

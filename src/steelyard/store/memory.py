@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 
+from steelyard.store.disk import File
 from steelyard.types import Random
 
 
@@ -16,17 +17,20 @@ class Killed(BaseException):  # no error: the process is no more
 
 
 class MemoryRange:
-    """A `FileRange` of a `MemoryFile`."""
+    """A `FileRange` of a file in memory."""
 
-    def __init__(self, file: MemoryFile, position: int, size: int) -> None:
-        self._place = (file, position, size)
+    def __init__(self, file: File, position: int, size: int) -> None:
+        self._file = file
+        self._position = position
+        self._size = size
 
     def __len__(self) -> int:
-        return self._place[2]
+        return self._size
 
     def read(self) -> bytes:
-        file, position, size = self._place
-        return file.read(position, size)
+        data = self._file.read(self._position, self._size)
+        assert len(data) == self._size, "the file was cut under a range of it"
+        return data
 
 
 class MemoryFile:

@@ -172,11 +172,7 @@ class KafkaConsumer(Reading):
                 await self._call(rewind)
         call = self.poll_call(timeout_ms, max_records)
         driver = await self._live()
-        try:
-            records = await driver.ask(call)
-        except asyncio.CancelledError:  # nobody has seen the records
-            driver.ask(GiveBack(call.number)).add_done_callback(asyncio.Future.exception)
-            raise
+        records = await driver.poll(call, GiveBack(call.number))
         assert isinstance(records, tuple)
         return list(records)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -130,11 +129,7 @@ class LitePullConsumer(Polling):
         """
         call = self.poll_call(timeout_ms, max_messages)
         driver = self._live()
-        try:
-            messages = await driver.ask(call)
-        except asyncio.CancelledError:  # nobody has seen the messages
-            driver.ask(GiveBack(call.number)).add_done_callback(asyncio.Future.exception)
-            raise
+        messages = await driver.poll(call, GiveBack(call.number))
         assert isinstance(messages, tuple)
         return list(messages)
 

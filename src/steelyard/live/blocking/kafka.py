@@ -202,14 +202,7 @@ class KafkaConsumer(Reading):
             with suppress(SteelyardError):  # the partition went away: another reads it
                 self._call(rewind)
         call = self.poll_call(timeout_ms, max_records)
-        running = self._live()
-        try:
-            records = running.call(call)
-        except SteelyardError:
-            raise
-        except BaseException:  # interrupted: nobody has seen the records
-            running.ask(GiveBack(call.number))
-            raise
+        records = self._live().poll(call, GiveBack(call.number))
         assert isinstance(records, tuple)
         return list(records)
 

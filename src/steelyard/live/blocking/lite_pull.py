@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from steelyard.allocate.plan import Strategy
 from steelyard.config import LitePullConfig
-from steelyard.errors import ClosedError, SteelyardError
+from steelyard.errors import ClosedError
 from steelyard.live.application import ChangeHook, Functions, Hook
 from steelyard.live.blocking.push import work_for
 from steelyard.live.blocking.running import Running
@@ -150,14 +150,7 @@ class LitePullConsumer(Polling):
         Without arguments `config.poll_timeout_ms` and `config.pull_batch` hold. Raises ConfigError, ClosedError.
         """
         call = self.poll_call(timeout_ms, max_messages)
-        running = self._live()
-        try:
-            messages = running.call(call)
-        except SteelyardError:
-            raise
-        except BaseException:  # interrupted: nobody has seen the messages
-            running.ask(GiveBack(call.number))
-            raise
+        messages = self._live().poll(call, GiveBack(call.number))
         assert isinstance(messages, tuple)
         return list(messages)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from steelyard.errors import ClosedError
+from steelyard.errors import ClosedError, SteelyardError
 from steelyard.live.driver import Driver
 from steelyard.live.loops import Background, background
 from steelyard.nodes.seam import Node
@@ -67,6 +67,16 @@ class Running:
         if isinstance(answer[0], BaseException):
             raise answer[0]
         return answer[0]
+
+    def poll(self, call: object, give_back: object) -> object:
+        """As `call`. When it is interrupted nobody has seen the answer: the node hears `give_back`."""
+        try:
+            return self.call(call)
+        except SteelyardError:
+            raise
+        except BaseException:
+            self.ask(give_back)
+            raise
 
     def ask(self, call: object) -> Future[object]:
         """Put a call to the node; the future gets the answer."""
