@@ -46,6 +46,9 @@ class KafkaConfig:
     """What Kafka clients are told to connect to (advertised.listeners)."""
     node_id: int = 1
     """Unique in the cluster (node.id)."""
+    brokers: tuple[str, ...] = ()
+    """Names of all brokers of the cluster that have a Kafka listener, this one too (compare controller.quorum.voters). Which
+    broker coordinates which group is decided when all of them are there. Empty: the brokers that this one has met."""
     num_partitions: int = 1
     """Of topics that are made without a number (num.partitions)."""
     auto_create_topics_enable: bool = True
@@ -73,15 +76,25 @@ class KafkaConfig:
     max_incremental_fetch_session_cache_slots: int = 1_000
 
 
-def kafka_config(settings: Sequence[str], node_id: int = 1) -> KafkaConfig:
+KAFKA_BROKERS_MAX = 1_000
+"""Most brokers in `KafkaConfig.brokers`."""
+
+_NO_KAFKA_SETTINGS = ("address", "node.id", "brokers")
+"""Fields of `KafkaConfig` that have options of their own."""
+
+
+def kafka_config(
+    settings: Sequence[str], node_id: int = 1, brokers: Sequence[str] = ()
+) -> KafkaConfig:
     """A `KafkaConfig` with `name=value` settings in Kafka's dotted names. Raises ConfigError for what is none."""
     known = {each.name.replace("_", "."): each for each in fields(KafkaConfig)}
-    values: dict[str, object] = {"node_id": node_id}
+    values: dict[str, object] = {"node_id": node_id, "brokers": tuple(brokers)}
     for setting in settings:
         name, equals, text = setting.partition("=")
         found = known.get(name.strip())
-        if found is None or not equals or name in ("address", "node.id"):
-            raise ConfigError(f"{setting!r} is no NAME=VALUE of these: {', '.join(sorted(known))}")
+        if found is None or not equals or name in _NO_KAFKA_SETTINGS:
+            settable = ", ".join(sorted(known.keys() - set(_NO_KAFKA_SETTINGS)))
+            raise ConfigError(f"{setting!r} is no NAME=VALUE of these: {settable}")
         text = text.strip()
         if isinstance(found.default, bool):
             if text not in ("true", "false"):
@@ -385,10 +398,30 @@ def check(config: object) -> None:
         _check_kafka_consumer(config)
     if isinstance(config, KafkaConfig) and config.node_id >= 2**31:
         raise ConfigError(f"node_id is {config.node_id}; it must be less than {2**31}")
-    if isinstance(config, BrokerConfig) and config.kafka is not None and "," in config.name:
-        raise ConfigError(f"name is {config.name!r}; with a Kafka door it must have no comma")
+    if isinstance(config, BrokerConfig) and config.kafka is not None:
+        _check_kafka_broker(config, config.kafka)
     if isinstance(config, BrokerConfig) and config.flush not in ("async", "sync"):
         raise ConfigError(f"flush is {config.flush!r}; it must be 'async' or 'sync'")
+
+
+def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
+    if "," in config.name:
+        raise ConfigError(f"name is {config.name!r}; with a Kafka door it must have no comma")
+    if not kafka.brokers:
+        return
+    named = ", ".join(kafka.brokers[:100])
+    if config.name not in kafka.brokers:
+        raise ConfigError(
+            f"the list of brokers is {named}; it must have the name of this one, {config.name}, too"
+        )
+    if "" in kafka.brokers or len(set(kafka.brokers)) < len(kafka.brokers):
+        raise ConfigError(f"the list of brokers is {named}; it must have each name once")
+    if len(kafka.brokers) > KAFKA_BROKERS_MAX:
+        raise ConfigError(f"the list of brokers has more than {KAFKA_BROKERS_MAX} names")
+    if len(kafka.brokers) > 1 and not config.nameservers:
+        raise ConfigError(
+            f"the list of brokers is {named}; brokers find each other through a nameserver: give its address, too"
+        )
 
 
 def _check_producer(config: ProducerConfig) -> None:

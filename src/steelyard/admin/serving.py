@@ -72,6 +72,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="N",
         help="for Kafka clients; unique in its cluster",
     )
+    broker.add_argument(
+        "--kafka-brokers",
+        metavar="NAME,NAME",
+        default="",
+        help="all brokers of the cluster; coordinators of groups are laid out when all are there",
+    )
     broker.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     _add_serving_options(broker)
     _add_broker_options(broker)
@@ -178,7 +184,7 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         nameservers=nameservers,
         flush=options.flush,
         ledger=not options.no_ledger,
-        kafka=kafka_config(options.kafka_set, node_id=options.node_id),
+        kafka=kafka_config(options.kafka_set, options.node_id, _names(options.kafka_brokers)),
     )
     server = await serve_broker(
         options.data,
@@ -211,6 +217,11 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         code = await until_stopped(server.driver, stop)
     await server.stop()
     return code
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The names in a list with commas; none in an empty one."""
+    return tuple(name.strip() for name in text.split(",")) if text.strip() else ()
 
 
 async def _known(server: Server, name: str, nameservers: tuple[str, ...]) -> None:

@@ -154,6 +154,8 @@ class Supervisor:
         if layout.kafka_port is not None:
             kafka_port = layout.kafka_port + position if layout.kafka_port else 0
             command += ["--kafka-port", str(kafka_port), "--node-id", str(position + 1)]
+            names = map(broker_name, range(layout.brokers))
+            command += ["--kafka-brokers", ",".join(names)]
         process = subprocess.Popen(
             [*command, *layout.options],
             stdin=subprocess.PIPE,

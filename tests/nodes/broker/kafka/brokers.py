@@ -76,9 +76,13 @@ class Process:
 class Brokers:
     """`start`, `kill`, `ask`, `advance`. A broker's node id is the place of its letter: broker-a has 1."""
 
-    def __init__(self, *names: str, **kafka: int | bool) -> None:
+    def __init__(
+        self, *names: str, listed: tuple[str, ...] = ("broker-a", "broker-b"), **kafka: int | bool
+    ) -> None:
+        """`names`: of the brokers to start. `listed`: what each of them is told of all brokers; () for nothing."""
         self.now = START
         self.kafka = kafka
+        self.listed = names or listed
         self.processes: dict[str, Process] = {}
         self.disks: dict[str, MemoryDisk] = {}
         self.told: list[Tell] = []
@@ -111,6 +115,7 @@ class Brokers:
             kafka=KafkaConfig(
                 address=f"{name}:9092",
                 node_id=node_id or ord(name[-1]) - ord("a") + 1,
+                brokers=tuple(dict.fromkeys((*self.listed, name))) if self.listed else (),
                 **self.kafka,  # type: ignore[arg-type]
             ),
         )

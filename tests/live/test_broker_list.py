@@ -1,0 +1,60 @@
+"""The list of a cluster's brokers: what is wrong with one is said before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from steelyard.config import BrokerConfig, KafkaConfig, check, kafka_config
+from steelyard.errors import ConfigError
+from steelyard.live.supervisor import Layout, Supervisor
+
+NAMESERVER = ("127.0.0.1:9876",)
+
+
+@pytest.mark.parametrize(
+    ("brokers", "nameservers", "text"),
+    [
+        (("broker-b",), NAMESERVER, "must have the name of this one, broker-a, too"),
+        (("broker-a", "broker-a"), NAMESERVER, "each name once"),
+        (("broker-a", ""), NAMESERVER, "each name once"),
+        (("broker-a", "broker-b"), (), "through a nameserver"),
+        (("broker-a", *map(str, range(1_001))), NAMESERVER, "more than 1000"),
+    ],
+)
+def test_a_list_that_cannot_be_right_is_refused(
+    brokers: tuple[str, ...], nameservers: tuple[str, ...], text: str
+) -> None:
+    config = BrokerConfig(nameservers=nameservers, kafka=KafkaConfig(brokers=brokers))
+    with pytest.raises(ConfigError, match=text):
+        check(config)
+
+
+def test_a_list_that_may_be_right_is_taken() -> None:
+    check(BrokerConfig(kafka=KafkaConfig(brokers=("broker-a",))))
+    kafka = kafka_config((), brokers=("broker-b", "broker-a"))
+    assert kafka.brokers == ("broker-b", "broker-a")
+    check(BrokerConfig(nameservers=NAMESERVER, kafka=kafka))
+
+
+def test_the_list_is_no_setting_of_kafkas() -> None:
+    with pytest.raises(ConfigError, match="NAME=VALUE") as caught:
+        kafka_config(["brokers=broker-a"])
+    assert " brokers" not in str(caught.value)
+
+
+def test_up_names_all_brokers_to_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(
+        "steelyard.live.supervisor.subprocess.Popen",
+        lambda command, **options: commands.append(command),
+    )
+    up = Supervisor(
+        Layout(brokers=2, data=str(tmp_path), nameserver_port=0, broker_port=0, kafka_port=0)
+    )
+    up.spawn()
+    up._listener.close()
+    for command in commands:
+        assert command[command.index("--kafka-brokers") + 1] == "broker-a,broker-b"
+    assert len(commands) == 2
