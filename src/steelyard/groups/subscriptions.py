@@ -21,6 +21,7 @@ SQL92 = "SQL92"
 
 EXPRESSION_CHARACTERS_MAX = 64 * 1024
 """Longest expression taken."""
+_CHARACTERS_PER_EFFORT = 10
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -28,6 +29,8 @@ class Filter(msgspec.Struct, frozen=True):
 
     codes: frozenset[int] | None = None
     condition: Condition | None = None
+    effort: int = 0
+    """What it takes to judge one message, about microseconds of an ordinary core."""
 
 
 ALL = Filter()
@@ -66,7 +69,8 @@ def parse(expression: str | None, expression_type: str | None) -> Filter:
         raise ProtocolError(f"expressions are of type {TAG} or {SQL92}, not {expression_type!r}")
     if not expression:
         raise ProtocolError("an SQL92 expression must not be empty")
-    return Filter(condition=parser.parse(expression))
+    condition = parser.parse(expression)
+    return Filter(condition=condition, effort=1 + len(expression) // _CHARACTERS_PER_EFFORT)
 
 
 def subscribe(data: SubscriptionData) -> Subscription:

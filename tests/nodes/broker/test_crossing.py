@@ -22,15 +22,18 @@ from steelyard.nodes.broker.kafka.crossing import (
     to_batch,
     unique_prefix,
 )
+from steelyard.nodes.broker.turns import Effort
 from steelyard.store.entry import BATCHES, RECORDS
 from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk
+from steelyard.store.reads import Slice
 from steelyard.store.store import Store
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.records import (
     ABORT,
     COMMIT,
     TRANSACTIONAL,
+    BatchHeader,
     Marker,
     Record,
     read_records,
@@ -38,6 +41,7 @@ from steelyard.wire.kafka.records import (
     write_batch,
     write_marker,
 )
+from steelyard.wire.kafka.unpacking import Unpacking
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.flags import SysFlag, compress, tag_code
@@ -109,13 +113,28 @@ def record(value: bytes | None, tag: str = "", key: bytes | None = None) -> Reco
     return Record(0, START - 9, key, value, headers)
 
 
+def read(
+    crossing: Crossing,
+    log: Log,
+    offset: int,
+    count_max: int,
+    bytes_max: int,
+    wanted: Filter,
+    end: int,
+) -> Slice:
+    """What a read finds that has all the time it needs."""
+    found = crossing.read(log, offset, count_max, bytes_max, wanted, end, Effort(EVERYTHING))
+    assert found is not None
+    return found
+
+
 def all_of(log: Log, wanted: Filter = ALL, crossing: Crossing | None = None) -> list[MessageView]:
     """What a RocketMQ consumer gets from a log that holds batches only."""
     crossing = crossing or Crossing(HOST)
     found: list[MessageView] = []
     offset = log.min_offset
     while offset < crossing.readable_end(log, log.max_offset):
-        part = crossing.read(log, offset, 7, EVERYTHING, wanted, log.max_offset)
+        part = read(crossing, log, offset, 7, EVERYTHING, wanted, log.max_offset)
         assert part.next_offset > offset
         views = decode_records(part.data)
         assert len(views) == part.count
@@ -136,7 +155,7 @@ def test_a_message_for_kafka() -> None:
     put(log, b"damaged", flag=flag)
     run = log.read_run(0, EVERYTHING)
     assert run.kind == RECORDS
-    batch, next_offset = to_batch(run.data, EVERYTHING)
+    batch, next_offset = to_batch(run.data, EVERYTHING, Effort(EVERYTHING))
     assert next_offset == 3
     assert read_records(batch) == (
         Record(
@@ -153,13 +172,13 @@ def test_a_batch_for_kafka_has_a_limit_and_one_message_always() -> None:
         put(log, bytes(100))
     data = log.read_run(1, EVERYTHING).data
     size = len(data) // 4
-    assert to_batch(data, 2 * size)[1] == 3
-    assert to_batch(data, 2 * size - 1)[1] == 2
-    assert to_batch(data, 1)[1] == 2
+    assert to_batch(data, 2 * size, Effort(EVERYTHING))[1] == 3
+    assert to_batch(data, 2 * size - 1, Effort(EVERYTHING))[1] == 2
+    assert to_batch(data, 1, Effort(EVERYTHING))[1] == 2
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "CONVERTED_BYTES_MAX", 3 * size)
-        assert to_batch(data, EVERYTHING)[1] == 4
-    batch, next_offset = to_batch(data, EVERYTHING)
+        assert to_batch(data, EVERYTHING, Effort(EVERYTHING))[1] == 4
+    batch, next_offset = to_batch(data, EVERYTHING, Effort(EVERYTHING))
     assert (next_offset, [item.offset for item in read_records(batch)]) == (5, [1, 2, 3, 4])
 
 
@@ -170,8 +189,8 @@ def test_bodies_that_grow_when_they_are_decompressed_count_as_they_are_then() ->
         put(log, compress(bytes(1_000), flag), flag=flag)
     data = log.read_run(0, EVERYTHING).data
     assert len(data) < 1_000
-    assert to_batch(data, 2_999)[1] == 2
-    assert to_batch(data, 10)[1] == 1
+    assert to_batch(data, 2_999, Effort(EVERYTHING))[1] == 2
+    assert to_batch(data, 10, Effort(EVERYTHING))[1] == 1
 
 
 def test_a_record_for_rocketmq() -> None:
@@ -181,7 +200,7 @@ def test_a_record_for_rocketmq() -> None:
     address = log.next_address
     produce(log, record(None), Record(0, START - 3, b"the key", b"body", headers), now=START + 4)
     first, second = decode_records(
-        Crossing(HOST).read(log, 1, 32, EVERYTHING, ALL, EVERYTHING).data, "broker-a"
+        read(Crossing(HOST), log, 1, 32, EVERYTHING, ALL, EVERYTHING).data, "broker-a"
     )
     assert (first.body, first.keys, first.tags, first.queue_offset) == (b"", "", "", 1)
     assert second.body == b"body"
@@ -274,7 +293,7 @@ def test_there_and_back(
     for body, keys, tag, own in messages:
         named = {"KEYS": keys, "TAGS": tag}
         put(log, body, {name: text for name, text in named.items() if text} | own)
-    batch, _ = to_batch(log.read_run(0, EVERYTHING).data, EVERYTHING)
+    batch, _ = to_batch(log.read_run(0, EVERYTHING).data, EVERYTHING, Effort(EVERYTHING))
     records = read_records(batch)
     copy.append_batch(write_batch(records, compression=compression), len(records), START)
     views = all_of(copy)
@@ -326,17 +345,17 @@ def test_limits_of_a_read() -> None:
     produce(log, *(record(b"%d" % number) for number in range(6, 9)))
     put(log)
     crossing = Crossing(HOST)
-    whole = crossing.read(log, 0, 100, EVERYTHING, ALL, EVERYTHING)
+    whole = read(crossing, log, 0, 100, EVERYTHING, ALL, EVERYTHING)
     assert (whole.count, whole.first_offset, whole.next_offset) == (9, 0, 9)
     size = len(whole.data) // 9
-    assert crossing.read(log, 2, 3, EVERYTHING, ALL, EVERYTHING).next_offset == 5
-    assert crossing.read(log, 4, 100, 3 * size, ALL, EVERYTHING).next_offset == 7
-    assert crossing.read(log, 4, 100, 1, ALL, EVERYTHING).next_offset == 5
-    assert crossing.read(log, 0, 100, EVERYTHING, ALL, 6).next_offset == 6
+    assert read(crossing, log, 2, 3, EVERYTHING, ALL, EVERYTHING).next_offset == 5
+    assert read(crossing, log, 4, 100, 3 * size, ALL, EVERYTHING).next_offset == 7
+    assert read(crossing, log, 4, 100, 1, ALL, EVERYTHING).next_offset == 5
+    assert read(crossing, log, 0, 100, EVERYTHING, ALL, 6).next_offset == 6
     for end in (4, 7):  # inside a batch, as queries ask
-        part = crossing.read(log, 1, 100, EVERYTHING, ALL, end)
+        part = read(crossing, log, 1, 100, EVERYTHING, ALL, end)
         assert (part.count, part.next_offset) == (end - 1, end)
-    at_record = crossing.read(log, 9, 100, EVERYTHING, ALL, EVERYTHING)
+    at_record = read(crossing, log, 9, 100, EVERYTHING, ALL, EVERYTHING)
     assert (at_record.count, at_record.next_offset) == (0, 9)
 
 
@@ -344,7 +363,7 @@ def test_a_read_looks_at_a_bounded_number_of_messages() -> None:
     log = new_log()
     for _ in range(3):
         produce(log, *(record(b"", "blue") for _ in range(400)))
-    found = Crossing(HOST).read(log, 0, 32, EVERYTHING, Filter(frozenset((1,))), EVERYTHING)
+    found = read(Crossing(HOST), log, 0, 32, EVERYTHING, Filter(frozenset((1,))), EVERYTHING)
     assert (found.count, found.next_offset) == (0, SCAN_MESSAGES_MAX)
 
 
@@ -377,15 +396,15 @@ def test_unpacked_batches_are_kept_for_the_next_read_within_a_limit(
         produce(log, *(record(bytes(100)) for _ in range(20)))
     unpacked: list[int] = []
 
-    def counted(data: bytes, at: int) -> tuple[Record, ...]:
-        unpacked.append(at)
-        return read_records(data, at)
+    def counted(batch: bytes, header: BatchHeader) -> Unpacking:
+        unpacked.append(header.base_offset)
+        return Unpacking(batch, header)
 
-    monkeypatch.setattr(module, "read_records", counted)
+    monkeypatch.setattr(module, "Unpacking", counted)
     crossing = Crossing(HOST)
     all_of(log, crossing=crossing)
     assert len(unpacked) == 4
-    monkeypatch.setattr(module, "UNPACKED_BYTES_MAX", 20 * 400 + 1)
+    monkeypatch.setattr(module, "UNPACKED_BYTES_MAX", 4 * 4_000)
     crossing = Crossing(HOST)
     all_of(log, crossing=crossing)
     assert len(unpacked) == 8
@@ -443,7 +462,7 @@ def test_aborted_control_and_open_records_are_not_delivered() -> None:
         b"idempotent",
         b"after the abort",
     ]
-    beyond = crossing.read(log, 7, 32, EVERYTHING, ALL, log.max_offset)
+    beyond = read(crossing, log, 7, 32, EVERYTHING, ALL, log.max_offset)
     assert (beyond.count, beyond.next_offset) == (0, 7)
 
 

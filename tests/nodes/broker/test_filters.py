@@ -10,8 +10,10 @@ from tests.nodes.broker.driver import TOPIC
 
 from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.groups.sql92.parser import parse
+from steelyard.groups.subscriptions import Filter
 from steelyard.nodes.broker import filters
 from steelyard.nodes.broker.filters import read_matching
+from steelyard.nodes.broker.turns import SLICE, Effort
 from steelyard.wire.remoting.bodies import (
     CheckClientBody,
     ConsumerData,
@@ -183,12 +185,14 @@ def test_a_filtered_read_is_what_a_plain_one_would_give_filtered(
     offset = min(offset, len(values) - 1)
     log = rig.store.log(TOPIC, 0)
     assert log is not None
-    condition = parse("n in ('1', '3')")
+    wanted_ones = Filter(condition=parse("n in ('1', '3')"))
     entries = {number: log.entry_at(number) for number in range(len(values))}
     wanted = [number for number in range(offset, len(values)) if values[number] in (1, 3)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(filters, "_PIECE_BYTES", piece)
-        found = read_matching(log, offset, count_max, bytes_max, condition, len(values))
+        found = read_matching(
+            log, offset, count_max, bytes_max, wanted_ones, len(values), Effort(SLICE)
+        )
     taken: list[int] = []
     for number in wanted[:count_max]:
         if taken and sum(len(entries[n]) for n in (*taken, number)) > bytes_max:

@@ -256,6 +256,7 @@ class Admin:
             "msgPutTotalTodayMorning": "0",
             "msgPutTotalTodayNow": str(statistics.put_messages),
             "msgPutTotalYesterdayMorning": "0",
+            "messagesPassedOver": str(self._pulls.crossing.passed.count),
             "pageCacheLockTimeMills": "0",
             "pullThreadPoolQueueHeadWaitTimeMills": "0",
             "pullThreadPoolQueueSize": str(len(self._pulls.holds)),

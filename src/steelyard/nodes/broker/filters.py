@@ -12,8 +12,9 @@ from __future__ import annotations
 from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError
 from steelyard.groups.sql92.expressions import Condition, EvaluationError
-from steelyard.groups.subscriptions import is_tag, parse
+from steelyard.groups.subscriptions import Filter, is_tag, parse
 from steelyard.nodes.broker.door import Peer, reply
+from steelyard.nodes.broker.turns import Effort
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
 from steelyard.store.reads import Slice
@@ -31,6 +32,10 @@ SCAN_BYTES_MAX = 4 * 1024 * 1024
 """Bytes of messages that one read looks at, but always one message: the log is read to see their properties."""
 
 _PIECE_BYTES = 256 * 1024
+_MESSAGE_EFFORT = 3
+_BYTES_PER_EFFORT = 64
+"""Bytes of properties that are decoded in a microsecond."""
+_READ_BYTES_PER_EFFORT = 4_096
 
 
 class Filters:
@@ -61,25 +66,30 @@ def not_filtering(request: Command, expression_type: str | None) -> Command:
 
 
 def read_matching(
-    log: Log, offset: int, count_max: int, bytes_max: int, condition: Condition, end: int
+    log: Log, offset: int, count_max: int, bytes_max: int, wanted: Filter, end: int, effort: Effort
 ) -> Slice:
-    """Entries from `offset` on that the condition is true for, as `Log.read` gives them for tags.
+    """Entries from `offset` on that the filter's condition is true for, as `Log.read` gives them for tags.
 
-    `offset` is one that the log has, below `end`. A bounded number is looked at: an empty slice means "read on".
+    `offset` is one that the log has, below `end`. As many are looked at as the effort allows, at least one: an empty
+    slice means "read on".
     """
+    condition = wanted.condition
+    assert condition is not None
     first = -1
     count = total = scanned = 0
     runs: list[bytes] = []
     next_offset = offset
     stop = min(end, offset + SCAN_MESSAGES_MAX)
-    while next_offset < stop and scanned < SCAN_BYTES_MAX:
+    while next_offset < stop and scanned < SCAN_BYTES_MAX and effort.left > 0:
         piece = log.read(next_offset, stop - next_offset, _PIECE_BYTES, None, end)
         if not piece.count:
             break
         scanned += len(piece.data)
+        effort.left -= len(piece.data) // _READ_BYTES_PER_EFFORT
         run_start = run_end = position = 0
         for _ in range(piece.count):
             properties, after = record_properties(piece.data, position)
+            effort.left -= _MESSAGE_EFFORT + wanted.effort + len(properties) // _BYTES_PER_EFFORT
             if matches(condition, properties):
                 size = after - position
                 if count and total + size > bytes_max:
@@ -94,7 +104,7 @@ def read_matching(
                 total += size
             position = after
             next_offset += 1
-            if count == count_max:
+            if count == count_max or effort.left <= 0:
                 stop = next_offset
                 break
         runs.append(piece.data[run_start:run_end])

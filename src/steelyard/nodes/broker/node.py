@@ -6,7 +6,7 @@ door. It keeps what both share, begins and ends it, and hands events to whom the
 - `Opened`, accepted: a peer, known by its address. Dialed: a nameserver, or another broker's Kafka door.
 - `Received` request: the side of its dialect. Response: of a nameserver, or of a client that a request was relayed to.
 - `Closed`: a client leaves its groups, its held pulls are forgotten; a nameserver is told again soon.
-- `Due`: registration, holds, clients, flush, retention, ledger, delayed messages, transactions, questions and replies
+- `Due`: registration, holds, turns, clients, flush, retention, ledger, delayed messages, transactions, questions and replies
   to clients.
 - `Flushed`: replies that waited for the disk go out.
 - `Asked(Stop)`: the ledger is closed, the nameservers are told (2 s at most), the store is closed, then `Answer(None)`.
@@ -39,6 +39,7 @@ from steelyard.nodes.broker.registration import (
 from steelyard.nodes.broker.retention import retentions
 from steelyard.nodes.broker.side import RemotingSide
 from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.turns import TURNS_TIMER, Turns
 from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.calls import CALLS_TIMER, Calls, Outcome
 from steelyard.nodes.seam import (
@@ -92,6 +93,7 @@ class BrokerNode:
         self._calls: Calls[Purpose] = Calls()
         self._durability = Durability(sync=config.flush == "sync")
         self._registry = Registry()
+        self._turns = Turns()
         self._ledger = Ledger(config, self._registry)
         self._committed = Committed(store.table("offsets"))
         self._holds_at: int | None = None
@@ -118,6 +120,7 @@ class BrokerNode:
             self._ledger,
             self._registration,
             self._durability,
+            self._turns,
             self._rng,
             now,
         )
@@ -136,6 +139,7 @@ class BrokerNode:
                 self._calls,
                 self._registration,
                 remoting.admin.delete,
+                self._turns,
                 self._rng,
                 now,
             )
@@ -231,6 +235,7 @@ class BrokerNode:
             if self._kafka is not None:
                 self._kafka.topology.link_lost(address, now)
             return
+        self._turns.closed(event.link)
         if self._kafka is not None and self._kafka.closed(event, now, effects):
             return
         self._remoting.closed(event.link, now, effects)
@@ -241,6 +246,8 @@ class BrokerNode:
             self._pulls.expire(now, effects)
         elif key == FLUSH_TIMER:
             self._durability.due(now, effects, dirty=self._store.dirty())
+        elif key == TURNS_TIMER:
+            self._turns.due(now, effects)
         elif key == LEDGER_TIMER:
             self._ledger_at = None
         elif key == REGISTER_TIMER:
@@ -286,6 +293,7 @@ class BrokerNode:
             self._write_ledger(now, effects)
         if self._kafka is not None:
             self._kafka.follow_up(now, effects)
+        self._pulls.crossing.passed.report(now, effects)
         self._durability.follow_up(effects)
         if ledger.due_at is not None and self._ledger_at is None:
             self._ledger_at = ledger.due_at
@@ -340,6 +348,8 @@ class BrokerNode:
         self._ledger.check()
         self._durability.check()
         self._calls.check()
+        self._turns.check()
+        self._pulls.crossing.check()
         self._registration.check()
         self._remoting.check()
         assert self._remoting.stopping == (self._stop_call is not None)

@@ -10,6 +10,7 @@ Then, by the offset: messages found → 0; none that the filter lets through →
 offset 0 → 19, held first where the peer allows it (`PullFlag.SUSPEND`); elsewhere → 21 with a better offset.
 A held pull is looked at again with every message appended to its queue; past its time it gets 19.
 What Kafka's producers wrote is converted on the way (`kafka/crossing.py`); the queue ends at the last stable offset.
+A pull that takes long waits for its turn (`turns`). A message that no frame holds is passed over (`passing`).
 Differences from RocketMQ: a member is judged by its own subscription, not by the group's latest; an offset beyond the
 end is sent to the end (as 5.x does, 4.x sends it to 0 in a young queue).
 Source: broker/processor/PullMessageProcessor.java, PullRequestHoldService.java, store/DefaultMessageStore.getMessage.
@@ -18,6 +19,7 @@ Source: broker/processor/PullMessageProcessor.java, PullRequestHoldService.java,
 from __future__ import annotations
 
 import struct
+from functools import partial
 
 import msgspec
 
@@ -33,8 +35,10 @@ from steelyard.nodes.broker.holds import Holds, Queue
 from steelyard.nodes.broker.kafka.crossing import Crossing
 from steelyard.nodes.broker.ledger import Delivery, Ledger
 from steelyard.nodes.broker.offsets import Offsets
+from steelyard.nodes.broker.passing import ANSWER_BYTES_MAX, too_large
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.broker.topics import PERM_READ, Topics
+from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Turns
 from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.store.log import Log
 from steelyard.store.reads import Slice
@@ -56,6 +60,8 @@ _STORED = struct.Struct(">q")
 
 SLOT_MS = 50
 """Deadlines of held pulls are rounded up to this."""
+AT_ONCE_ROWS = 1_024
+"""Index rows that are looked at for tags before a pull has to wait for its turn, some 150 microseconds of work."""
 
 
 class Pull(msgspec.Struct):
@@ -89,6 +95,7 @@ class Pulls:
         ledger: Ledger,
         durability: Durability,
         statistics: Statistics,
+        turns: Turns,
     ) -> None:
         self._config = config
         self._store = store
@@ -99,6 +106,7 @@ class Pulls:
         self._ledger = ledger
         self._durability = durability
         self._statistics = statistics
+        self._turns = turns
         self.holds: Holds[Pull] = Holds(config.hold_waiting_max, SLOT_MS)
         self.crossing = Crossing(host_of(config.address))
 
@@ -113,8 +121,13 @@ class Pulls:
             self._offsets.store(
                 pull.group, pull.topic, pull.queue_id, header.commit_offset, peer, now
             )
-        answer = self._attempt(pull, now)
-        if answer.code != ResponseCode.PULL_NOT_FOUND or pull.hold_ms <= 0 or is_oneway(request):
+        answer = self._attempt(pull, now, Effort(AT_ONCE))
+        if is_oneway(request):
+            return None
+        if answer is None:
+            self._wait_for_turn(pull, now, effects)
+            return None
+        if answer.code != ResponseCode.PULL_NOT_FOUND or pull.hold_ms <= 0:
             return answer
         queues = ((pull.topic, pull.queue_id),)
         if not self.holds.add(pull, queues, peer.link, now + pull.hold_ms):
@@ -126,8 +139,12 @@ class Pulls:
         waiting = self.holds.of_queue((topic, queue_id))
         if waiting is None:
             return
+        effort = Effort(SLICE)
         for serial, pull in list(waiting.items()):
-            answer = self._attempt(pull, now)
+            answer = self._attempt(pull, now, effort)
+            if answer is None:
+                self._wait_for_turn(self.holds.remove(serial), now, effects)
+                continue
             if answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and self._at_end(pull):
                 continue  # nothing for its filter: it waits on, past what it refused
             self.holds.remove(serial)
@@ -142,15 +159,40 @@ class Pulls:
 
     def expire(self, now: int, effects: list[Effect]) -> None:
         """Answer the pulls that waited long enough."""
-        effects.extend(
-            Send(pull.peer.link, self._attempt(pull, now)) for pull in self.holds.due(now)
-        )
+        self._answer(self.holds.due(now), now, effects)
 
     def end(self, link: Link, group: str, queue: Queue, now: int, effects: list[Effect]) -> None:
         """Answer what a member still waits for on a queue (topic, id) that it has let go."""
-        for serial, pull in list((self.holds.of_queue(queue) or {}).items()):
-            if pull.peer.link == link and pull.group == group:
-                effects.append(Send(link, self._attempt(self.holds.remove(serial), now)))
+        ended = [
+            self.holds.remove(serial)
+            for serial, pull in list((self.holds.of_queue(queue) or {}).items())
+            if pull.peer.link == link and pull.group == group
+        ]
+        self._answer(ended, now, effects)
+
+    def _answer(self, pulls: list[Pull], now: int, effects: list[Effect]) -> None:
+        """Answer pulls that do not wait for messages any more."""
+        effort = Effort(SLICE)
+        for pull in pulls:
+            answer = self._attempt(pull, now, effort)
+            if answer is None:
+                self._wait_for_turn(pull, now, effects)
+            else:
+                effects.append(Send(pull.peer.link, answer))
+
+    def _wait_for_turn(self, pull: Pull, now: int, effects: list[Effect]) -> None:
+        """The pull takes long: go on with it in its turn."""
+        if not self._turns.add(pull.peer.link, partial(self._turn, pull), now, effects):
+            remark = "too many pulls wait for their turn on this broker"
+            busy = reply(pull.request, ResponseCode.SYSTEM_BUSY, remark)
+            effects.append(Send(pull.peer.link, busy))
+
+    def _turn(self, pull: Pull, now: int, effects: list[Effect]) -> bool:
+        answer = self._attempt(pull, now, None)
+        if answer is None:
+            return False
+        effects.append(Send(pull.peer.link, answer))
+        return True
 
     def topic_deleted(self, topic: str, effects: list[Effect]) -> None:
         """Tell those who wait that they wait for nothing."""
@@ -201,7 +243,7 @@ class Pulls:
             header.queue_offset,
             header.queue_offset,
             max(1, min(header.max_msg_nums, self._config.pull_messages_max)),
-            bytes_max,
+            min(bytes_max, ANSWER_BYTES_MAX),
             found,
             hold_ms if header.sys_flag & SUSPEND else 0,
         )
@@ -253,36 +295,36 @@ class Pulls:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def _attempt(self, pull: Pull, now: int) -> Command:
-        """Look for messages; moves the pull past those its filter refuses."""
+    def _attempt(self, pull: Pull, now: int, effort: Effort | None) -> Command | None:
+        """Look for messages; moves the pull past those its filter refuses.
+
+        None: there is more to be done than `effort` allows. `effort`: None for a turn of the pull's own, which ends with
+        what was found by then, and goes on only where that is not even the first message's place.
+        """
         log = self._store.log(pull.topic, pull.queue_id)
         try:
             low, high = (0, 0) if log is None else (log.min_offset, self._readable_end(log))
         except StorageError as error:  # the puller's bad luck, not that of a producer who woke it
             return reply(pull.request, ResponseCode.SYSTEM_ERROR, str(error))
-        offset = pull.offset
-        self._statistics.missed += 1
-        if log is None or high == 0:
-            code = ResponseCode.PULL_NOT_FOUND if offset == 0 else ResponseCode.PULL_OFFSET_MOVED
-            return _found_nothing(pull, code, "NO_MESSAGE_IN_QUEUE", 0, low, high)
-        if offset < low:
-            code = ResponseCode.PULL_OFFSET_MOVED
-            return _found_nothing(pull, code, "OFFSET_TOO_SMALL", low, low, high)
-        if offset > high:
-            code = ResponseCode.PULL_OFFSET_MOVED
-            return _found_nothing(pull, code, "OFFSET_OVERFLOW_BADLY", high, low, high)
-        if offset == high:
-            code = ResponseCode.PULL_NOT_FOUND
-            return _found_nothing(pull, code, "OFFSET_OVERFLOW_ONE", offset, low, high)
+        if log is None or not low <= pull.offset < high:
+            self._statistics.missed += 1
+            return _outside(pull, low, high)
         try:
-            found = self._read(log, pull, high)
-        except StorageError as error:
+            found = self._read(log, pull, high, effort)
+        except (StorageError, ProtocolError) as error:
             return reply(pull.request, ResponseCode.SYSTEM_ERROR, str(error))
+        if found is None:
+            return None
         if found.count == 0:
             pull.offset = found.next_offset
+            if effort is not None and effort.left <= 0:
+                return None
+            self._statistics.missed += 1
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
             return _found_nothing(pull, code, "NO_MATCHED_MESSAGE", found.next_offset, low, high)
-        self._statistics.missed -= 1
+        is_cut = effort is not None and effort.left <= 0
+        if is_cut and found.count < pull.count_max and found.next_offset < high:
+            return None
         self._note(pull, found, high, now)
         ext = {
             "suggestWhichBrokerId": "0",
@@ -292,17 +334,26 @@ class Pulls:
         }
         return reply(pull.request, ResponseCode.SUCCESS, "FOUND", ext, found.data)
 
-    def _read(self, log: Log, pull: Pull, high: int) -> Slice:
-        """What passes the pull's filter; Kafka's batches are converted."""
+    def _read(self, log: Log, pull: Pull, high: int, effort: Effort | None) -> Slice | None:
+        """What passes the pull's filter; Kafka's batches are converted. None, and `effort`: see `_attempt`."""
         offset, count_max, bytes_max = pull.offset, pull.count_max, pull.bytes_max
-        condition = pull.filter.condition
-        if condition is None:
-            found = log.read(offset, count_max, bytes_max, pull.filter.codes, high)
+        wanted = pull.filter
+        own = effort or Effort(SLICE)
+        if wanted.condition is not None:
+            found = read_matching(log, offset, count_max, bytes_max, wanted, high, own)
+        elif wanted.codes is None or effort is None:
+            found = log.read(offset, count_max, bytes_max, wanted.codes, high)
         else:
-            found = read_matching(log, offset, count_max, bytes_max, condition, high)
+            near = min(high, offset + AT_ONCE_ROWS)
+            found = log.read(offset, count_max, bytes_max, wanted.codes, near)
+            if found.next_offset == near < high and found.count < count_max:
+                effort.left = 0
+        if found.count == 1 and len(found.data) > ANSWER_BYTES_MAX:
+            self.crossing.passed.note(log, found.first_offset, 1, too_large(len(found.data)))
+            return Slice(b"", 0, found.next_offset, found.next_offset)
         if found.next_offset > offset:
             return found
-        return self.crossing.read(log, offset, count_max, bytes_max, pull.filter, high)
+        return self.crossing.read(log, offset, count_max, bytes_max, wanted, high, own)
 
     def _note(self, pull: Pull, found: Slice, high: int, now: int) -> None:
         self._statistics.found += 1
@@ -326,6 +377,21 @@ class Pulls:
             pull.peer,
             now,
         )
+
+
+def _outside(pull: Pull, low: int, high: int) -> Command:
+    """The answer to a pull from an offset that its queue, from `low` up to `high`, does not have."""
+    offset = pull.offset
+    moved = ResponseCode.PULL_OFFSET_MOVED
+    nothing = ResponseCode.PULL_NOT_FOUND
+    if high == 0:
+        code = nothing if offset == 0 else moved
+        return _found_nothing(pull, code, "NO_MESSAGE_IN_QUEUE", 0, low, high)
+    if offset < low:
+        return _found_nothing(pull, moved, "OFFSET_TOO_SMALL", low, low, high)
+    if offset > high:
+        return _found_nothing(pull, moved, "OFFSET_OVERFLOW_BADLY", high, low, high)
+    return _found_nothing(pull, nothing, "OFFSET_OVERFLOW_ONE", offset, low, high)
 
 
 def _found_nothing(

@@ -20,6 +20,7 @@ from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.filters import Filters
 from steelyard.nodes.broker.ledger import Ledger
 from steelyard.nodes.broker.offsets import Committed, Offsets
+from steelyard.nodes.broker.passing import ANSWER_BYTES_MAX, too_large
 from steelyard.nodes.broker.progress import Progress
 from steelyard.nodes.broker.pull import Pulls
 from steelyard.nodes.broker.queries import QUERY_TIMER, Queries
@@ -33,6 +34,7 @@ from steelyard.nodes.broker.send import Sends
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.broker.topics import Topics
 from steelyard.nodes.broker.transactions import TRANSACTIONS_TIMER, Transactions
+from steelyard.nodes.broker.turns import Turns
 from steelyard.nodes.broker.writer import Writer
 from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.store.store import Store
@@ -54,6 +56,7 @@ class RemotingSide:
         ledger: Ledger,
         registration: Registration,
         durability: Durability,
+        turns: Turns,
         rng: Random,
         now: int,
     ) -> None:
@@ -81,6 +84,7 @@ class RemotingSide:
             ledger,
             durability,
             self.statistics,
+            turns,
         )
         self.writer = Writer(store, self.pulls, durability, self.statistics, config.address)
         self._schedule = Schedule(store, store.table("schedule"), topics, self.writer)
@@ -230,6 +234,9 @@ class RemotingSide:
             except StorageError as error:
                 answer = self._storage_fault(request, error, now, effects)
         if answer is not None and not request.flag & ONEWAY_FLAG:
+            if len(answer.body) > ANSWER_BYTES_MAX:
+                # RocketMQ's clients would close the connection, and all that goes on on it.
+                answer = reply(request, ResponseCode.SYSTEM_ERROR, too_large(len(answer.body)))
             effects.append(Send(link, answer))
 
     def _storage_fault(

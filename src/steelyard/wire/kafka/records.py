@@ -223,10 +223,9 @@ def read_records(batch: bytes, at: int = 0, bytes_max: int = PLAIN_BYTES_MAX) ->
         raise ProtocolError(f"{header.count} records do not fit in {len(data)} bytes")
     records: list[Record] = []
     position = 0
-    append_time = header.max_timestamp if header.is_log_append_time else None
     try:
         for _ in range(header.count):
-            record, position = _read_record(data, position, header, append_time)
+            record, position = read_record(data, position, header)
             records.append(record)
     except IndexError:
         raise ProtocolError(f"a record at byte {position} ends too early") from None
@@ -237,28 +236,53 @@ def read_records(batch: bytes, at: int = 0, bytes_max: int = PLAIN_BYTES_MAX) ->
     return tuple(records)
 
 
-def _read_record(
-    data: bytes, position: int, header: BatchHeader, append_time: int | None
+def read_record(
+    data: bytes, position: int, header: BatchHeader, headers_max: int | None = None
 ) -> tuple[Record, int]:
-    size, at = _read_varint(data, position)
+    """The record at `position` of the records that belong to `header`, and where the next one begins.
+
+    Raises ProtocolError where it has more than `headers_max` headers; this, IndexError or UnicodeDecodeError where it
+    is damaged.
+    """
+    size, at = read_varint(data, position)
     end = at + size
     if size < 0 or end > len(data):
         raise ProtocolError(f"a record at byte {position} claims {size} bytes")
     at += 1  # its attributes, of which none are in use
-    timestamp, at = _read_varint(data, at)
-    offset, at = _read_varint(data, at)
+    timestamp, at = read_varint(data, at)
+    offset, at = read_varint(data, at)
     key, at = _read_bytes(data, at, end)
     value, at = _read_bytes(data, at, end)
-    count, at = _read_varint(data, at)
+    count, at = read_varint(data, at)
     headers: tuple[tuple[str, bytes | None], ...] = ()
     if count:
         if not 0 < count <= end - at:
             raise ProtocolError(f"a record at byte {position} claims {count} headers")
+        if headers_max is not None and count > headers_max:
+            raise ProtocolError(f"a record with {count} headers; {headers_max} are allowed")
         headers, at = _read_headers(data, at, end, count)
     if at != end:
         raise ProtocolError(f"the parts of a record at byte {position} do not add up to {size}")
-    time = header.base_timestamp + timestamp if append_time is None else append_time
+    if header.attributes & LOG_APPEND_TIME:
+        time = header.max_timestamp
+    else:
+        time = header.base_timestamp + timestamp
     return Record(header.base_offset + offset, time, key, value, headers), end
+
+
+def read_times(data: bytes | bytearray, position: int, header: BatchHeader) -> tuple[int, int]:
+    """(offset, timestamp) of the record at `position`, without the rest of it.
+
+    Raises ProtocolError or IndexError where it is damaged.
+    """
+    _, at = read_varint(data, position)
+    timestamp, at = read_varint(data, at + 1)
+    offset, _ = read_varint(data, at)
+    if header.attributes & LOG_APPEND_TIME:
+        time = header.max_timestamp
+    else:
+        time = header.base_timestamp + timestamp
+    return header.base_offset + offset, time
 
 
 def _read_headers(
@@ -275,7 +299,7 @@ def _read_headers(
 
 
 def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    size, at = _read_varint(data, at)
+    size, at = read_varint(data, at)
     if size < 0:
         return None, at
     if at + size > end:
@@ -283,7 +307,7 @@ def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     return data[at : at + size], at + size
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
     """A zigzag varint of up to 64 bits. Raises IndexError where the bytes end."""
     byte = data[at]
     if byte < 0x80:

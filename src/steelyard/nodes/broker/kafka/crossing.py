@@ -28,15 +28,18 @@ Text is UTF-8, not empty, without U+0001 and U+0002. What is not text is left ou
 A batch's address names no message. View-by-id finds nothing there, and a message that is sent back is refused as one that
 is gone: RocketMQ's clients then send a copy of it themselves. Query-by-key and -by-unique-key find converted messages.
 
-Control batches and what belongs to aborted transactions are passed over, and nothing beyond the last stable offset is read:
-RocketMQ knows no uncommitted message. A batch that cannot be unpacked is passed over too.
+Control batches and what belongs to aborted transactions are left out, and nothing beyond the last stable offset is read:
+RocketMQ knows no uncommitted message. What does not fit into an answer, what cannot be read, and what follows the record where a
+batch cannot be unpacked any further is passed over (`passing`).
+
+A batch is unpacked as far as somebody reads it, and kept for who comes for the rest. A read takes an `Effort`; where that
+ends before the first record is found, there is no answer yet, and the same question finds more the next time.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -44,18 +47,15 @@ import msgspec
 from steelyard.errors import ProtocolError
 from steelyard.groups.subscriptions import Filter
 from steelyard.nodes.broker.filters import SCAN_MESSAGES_MAX, matches
+from steelyard.nodes.broker.passing import ANSWER_BYTES_MAX, PassedOver, too_large
+from steelyard.nodes.broker.turns import SLICE, Effort
 from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
 from steelyard.store.reads import Slice
-from steelyard.wire.kafka.records import (
-    BatchHeader,
-    Record,
-    read_headers,
-    read_records,
-    write_batch,
-)
+from steelyard.wire.kafka.records import BatchHeader, Record, read_headers, write_batch
+from steelyard.wire.kafka.unpacking import HEADERS_MAX, Unpacking
 from steelyard.wire.remoting import properties as props
-from steelyard.wire.remoting.flags import tag_code
+from steelyard.wire.remoting.flags import decompress, tag_code
 from steelyard.wire.remoting.message import (
     MessageView,
     decode_records,
@@ -100,23 +100,48 @@ RESERVED = frozenset(
 
 UNPACKED_BYTES_MAX = 64 * 1024 * 1024
 """Memory that unpacked batches may take; readers come for the rest of a batch soon. About so: the newest is kept always."""
+UNPACKED_MAX = 256
+"""Most unpacked batches that are kept."""
 
 CONVERTED_BYTES_MAX = 1024 * 1024
-"""Most bytes of RocketMQ's messages that become one batch: some 50 ms of work where they are small."""
+"""Most bytes of RocketMQ's messages that become one batch."""
+BODY_BYTES_MAX = 16 * 1024 * 1024
+"""Largest body that is decompressed for Kafka's consumers, some 20 ms of work: four times the default maxMessageSize."""
 
-_RECORD_BYTES = 300
-"""What a record takes in memory beside its key and value, about."""
+CONVERT_EFFORT = 5
+"""What it takes to read a record and make a message of it."""
+TO_KAFKA_EFFORT = 12
+"""What it takes to read a message and make a record of it."""
+BYTES_PER_EFFORT = 1_000
+"""Bytes of a message that are copied, and get a checksum, in a microsecond."""
+
+_READ_RECORDS = 32
+_UNREADABLE = f"a record that is damaged, or has more than {HEADERS_MAX} headers"
 _RUN_BYTES = 64 * 1024
+_TIMESTAMP_END = 1 << 63
 
 
-class _Unpacked(msgspec.Struct, frozen=True, gc=False):
-    """A batch, and its records where RocketMQ's consumers may have them. `size`: about what it takes in memory."""
+class _Unpacked(msgspec.Struct, gc=False):
+    """A batch, and its records where RocketMQ's consumers may have them. `size`: what it was last found to take in memory."""
 
-    base_offset: int
-    next_offset: int
+    header: BatchHeader
     address: int
-    records: tuple[Record, ...]
-    size: int
+    records: Unpacking | None
+    size: int = 0
+
+
+class _Found(msgspec.Struct, gc=False):
+    """What a read has found so far: messages, their size, and the first one's offset."""
+
+    count_max: int
+    bytes_max: int
+    parts: list[bytes]
+    size: int = 0
+    first: int = -1
+
+    def slice(self, next_offset: int) -> Slice:
+        first = self.first if self.parts else next_offset
+        return Slice(b"".join(self.parts), len(self.parts), next_offset, first)
 
 
 class Visible(Protocol):
@@ -134,6 +159,7 @@ class Crossing:
 
     def __init__(self, host: bytes) -> None:
         self.visible: Visible | None = None
+        self.passed = PassedOver()
         self._host = host
         self._unpacked: OrderedDict[int, _Unpacked] = OrderedDict()
         """By the address of the batch."""
@@ -144,38 +170,97 @@ class Crossing:
         return end if self.visible is None else min(end, self.visible.last_stable(log))
 
     def read(
-        self, log: Log, offset: int, count_max: int, bytes_max: int, wanted: Filter, end: int
-    ) -> Slice:
+        self,
+        log: Log,
+        offset: int,
+        count_max: int,
+        bytes_max: int,
+        wanted: Filter,
+        end: int,
+        effort: Effort | None = None,
+    ) -> Slice | None:
         """Messages from `offset`, which is in a batch, on, as `Log.read` gives records: up to a record or the limits.
 
-        A bounded number is looked at: an empty slice with a `next_offset` past `offset` means "read on".
+        A bounded number is looked at: an empty slice with a `next_offset` past `offset` means "read on". None: the effort
+        (None: that of a turn) ended before the record at `offset` was found; ask again. Then more of its batch is unpacked.
         """
+        effort = Effort(SLICE) if effort is None else effort
         end = min(self.readable_end(log, end), log.max_offset)
         stop = min(end, offset + SCAN_MESSAGES_MAX)
-        host, prefix = self._host, unique_prefix(self._host, log.log_id)
-        parts: list[bytes] = []
-        total = 0
-        first = -1
+        found = _Found(count_max, min(bytes_max, ANSWER_BYTES_MAX), [])
+        start = offset
         while offset < stop:
             before = offset
             for batch in self._batches(log, offset, stop):
-                stored = log.stored_at(offset)
-                until = min(stop, batch.next_offset) - batch.base_offset
-                for record in batch.records[offset - batch.base_offset : until]:
-                    unique = f"{prefix}{offset:014X}"
-                    place = offset, batch.address, stored
-                    message = to_message(record, log, place, host, unique, wanted)
-                    if message is not None:
-                        total += len(message)
-                        if len(parts) == count_max or (parts and total > bytes_max):
-                            return _slice(parts, offset, first)
-                        parts.append(message)
-                        first = offset if first < 0 else first
-                    offset += 1
-                offset = max(offset, min(stop, batch.next_offset))
+                offset = self._read_batch(log, batch, offset, stop, wanted, found, effort)
+                if offset < min(stop, batch.header.next_offset):
+                    return None if offset == start else found.slice(offset)
             if offset == before:
                 break
-        return _slice(parts, offset, first)
+        return found.slice(offset)
+
+    def _read_batch(
+        self,
+        log: Log,
+        batch: _Unpacked,
+        offset: int,
+        stop: int,
+        wanted: Filter,
+        found: _Found,
+        effort: Effort,
+    ) -> int:
+        """Add what the batch has from `offset` on; up to where it was read. Before its end: a limit or the effort ends."""
+        base, records = batch.header.base_offset, batch.records
+        stop = min(stop, batch.header.next_offset)
+        if records is None:
+            return stop
+        stored = log.stored_at(offset)
+        prefix = unique_prefix(self._host, log.log_id)
+        while offset < stop and effort.left > 0 and len(found.parts) < found.count_max:
+            index = offset - base
+            until = min(index + _READ_RECORDS, stop - base)
+            if records.reached < until:
+                effort.left = records.reach(until, effort.left)
+                self._account(batch)
+                until = min(until, records.reached)
+            if index >= until:
+                if not records.fault:
+                    break
+                self.passed.note(log, offset, stop - offset, records.fault)
+                return stop
+            if records.size_of(index) > ANSWER_BYTES_MAX:
+                self.passed.note(log, offset, 1, too_large(records.size_of(index)))
+                offset += 1
+                continue
+            for record in records.records(index, until):
+                if effort.left <= 0 or len(found.parts) == found.count_max:
+                    break
+                effort.left -= CONVERT_EFFORT + wanted.effort
+                if record is None:
+                    self.passed.note(log, offset, 1, _UNREADABLE)
+                else:
+                    effort.left -= len(record.headers)
+                    place = offset, batch.address, stored
+                    unique = f"{prefix}{offset:014X}"
+                    message = to_message(record, log, place, self._host, unique, wanted)
+                    if message is not None and not self._add(log, offset, message, found, effort):
+                        return offset
+                offset += 1
+        return offset
+
+    def _add(self, log: Log, offset: int, message: bytes, found: _Found, effort: Effort) -> bool:
+        """Add a message to what is found; False where there is no room for it."""
+        size = len(message)
+        effort.left -= size // BYTES_PER_EFFORT
+        if size > ANSWER_BYTES_MAX:
+            self.passed.note(log, offset, 1, too_large(size))
+            return True
+        if found.parts and found.size + size > found.bytes_max:
+            return False
+        found.first = offset if found.first < 0 else found.first
+        found.parts.append(message)
+        found.size += size
+        return True
 
     def _batches(self, log: Log, offset: int, stop: int) -> Iterator[_Unpacked]:
         """The batch that holds `offset`, and some that follow it; none where a record is there.
@@ -197,31 +282,24 @@ class Crossing:
         for at, header in read_headers(run.data):
             if header.base_offset >= stop:
                 return
-            yield self._unpack(run.data, at, header, address + at, hidden)
+            records = None
+            if not header.is_control and not is_aborted(header, hidden):
+                records = Unpacking(run.data[at : at + header.size], header)
+            batch = _Unpacked(header, address + at, records)
+            self._forget(batch.address)
+            self._unpacked[batch.address] = batch
+            self._account(batch)
+            yield batch
 
-    def _unpack(
-        self,
-        data: bytes,
-        at: int,
-        header: BatchHeader,
-        address: int,
-        hidden: Sequence[tuple[int, int, int]],
-    ) -> _Unpacked:
-        """The batch, without records where they are not for RocketMQ's readers. Kept for those who come for the rest."""
-        records: tuple[Record, ...] = ()
-        if not header.is_control and not is_aborted(header, hidden):
-            with suppress(ProtocolError):
-                records = read_records(data, at)
-        size = _RECORD_BYTES + sum(
-            [len(item.key or b"") + len(item.value or b"") + _RECORD_BYTES for item in records]
-        )
-        batch = _Unpacked(header.base_offset, header.next_offset, address, records, size)
-        self._forget(address)
-        self._unpacked[address] = batch
-        self._unpacked_bytes += size
-        while self._unpacked_bytes > UNPACKED_BYTES_MAX and len(self._unpacked) > 1:
+    def _account(self, batch: _Unpacked) -> None:
+        """The batch may have grown: keep to the limits, and forget those that were read longest ago."""
+        size = 0 if batch.records is None else batch.records.size
+        self._unpacked_bytes += size - batch.size
+        batch.size = size
+        while len(self._unpacked) > 1 and (
+            self._unpacked_bytes > UNPACKED_BYTES_MAX or len(self._unpacked) > UNPACKED_MAX
+        ):
             self._forget(next(iter(self._unpacked)))
-        return batch
 
     def _forget(self, address: int) -> None:
         gone = self._unpacked.pop(address, None)
@@ -231,6 +309,7 @@ class Crossing:
     def check(self) -> None:
         assert self._unpacked_bytes == sum(batch.size for batch in self._unpacked.values())
         assert self._unpacked_bytes <= UNPACKED_BYTES_MAX or len(self._unpacked) == 1
+        assert len(self._unpacked) <= UNPACKED_MAX
 
 
 def is_aborted(header: BatchHeader, hidden: Sequence[tuple[int, int, int]]) -> bool:
@@ -239,10 +318,6 @@ def is_aborted(header: BatchHeader, hidden: Sequence[tuple[int, int, int]]) -> b
         producer_id == header.producer_id and first <= header.base_offset <= last
         for producer_id, first, last in hidden
     )
-
-
-def _slice(parts: list[bytes], next_offset: int, first: int) -> Slice:
-    return Slice(b"".join(parts), len(parts), next_offset, first if parts else next_offset)
 
 
 # -- to RocketMQ -----------------------------------------------------------------------------------
@@ -273,7 +348,7 @@ def to_message(
         queue_offset=offset,
         physical_offset=address,
         sys_flag=0,
-        born_timestamp=record.timestamp if record.timestamp >= 0 else stored,
+        born_timestamp=record.timestamp if 0 <= record.timestamp < _TIMESTAMP_END else stored,
         born_host=host,
         store_timestamp=stored,
         store_host=host,
@@ -325,31 +400,36 @@ def _text(value: bytes | None) -> str:
 # -- to Kafka --------------------------------------------------------------------------------------
 
 
-def to_batch(data: bytes, bytes_max: int) -> tuple[bytes, int]:
+def to_batch(data: bytes, bytes_max: int, effort: Effort) -> tuple[bytes, int]:
     """RocketMQ's records back to back, of consecutive offsets, as one batch; and the offset after its last.
 
     Takes records while these, and their bodies and properties when they are decompressed, stay below `bytes_max`
-    and CONVERTED_BYTES_MAX, but always one. `data` is that of a `Run` of `entry.RECORDS`, not empty.
+    and CONVERTED_BYTES_MAX, and while there is effort left, but always one. `data` is that of a `Run` of
+    `entry.RECORDS`, not empty.
     """
     bytes_max = min(bytes_max, CONVERTED_BYTES_MAX)
-    end = record_size(data)
-    while end < len(data) and end + record_size(data, end) <= bytes_max:
-        end += record_size(data, end)
     records: list[Record] = []
-    size = 0
-    for view in decode_records(data[:end]):
+    size = position = 0
+    while not records or (position < len(data) and effort.left > 0):
+        end = position + record_size(data, position)
+        if records and end > bytes_max:
+            break
+        (view,) = decode_records(data[position:end])
         record = to_record(view)
-        size += len(record.value or b"") + len(view.property_bytes)
+        plain = len(record.value or b"") + len(view.property_bytes)
+        effort.left -= TO_KAFKA_EFFORT + len(record.headers) + plain // BYTES_PER_EFFORT
+        size += plain
         if records and size > bytes_max:
             break
         records.append(record)
+        position = end
     return write_batch(records), records[-1].offset + 1
 
 
 def to_record(view: MessageView) -> Record:
-    """A message as a Kafka record. A body that cannot be decompressed stays as it is."""
+    """A message as a Kafka record. A body that cannot be decompressed, or not to BODY_BYTES_MAX, stays as it is."""
     try:
-        body = view.body
+        body = decompress(view.stored_body, view.sys_flag, BODY_BYTES_MAX)
     except ProtocolError:
         body = view.stored_body
     properties = dict(view.properties)

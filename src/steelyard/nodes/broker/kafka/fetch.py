@@ -7,6 +7,7 @@
 - An incremental fetch is answered with the partitions where something has changed: see `fetch_sessions`.
 - isolation_level 1 ends at the last stable offset and names the aborted transactions that the client has to skip.
 - High watermark: one past what readers may read, with flush=sync what the disk has.
+- A fetch that has many messages of RocketMQ's to convert waits for its turn (`turns`), and gets what one turn converts.
 - Leader epochs are 0. Followers, racks and preferred replicas are none of ours.
 Source: core/kafka/server/KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch; server/FetchSession.java.
 """
@@ -14,6 +15,7 @@ Source: core/kafka/server/KafkaApis.handleFetchRequest, ReplicaManager.fetchMess
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from steelyard.errors import StorageError
 from steelyard.nodes.broker.durability import Durability
@@ -37,6 +39,7 @@ from steelyard.nodes.broker.kafka.partitions import (
 from steelyard.nodes.broker.kafka.producers import Producers
 from steelyard.nodes.broker.ledger import Delivery
 from steelyard.nodes.broker.statistics import Statistics
+from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Turns
 from steelyard.nodes.seam import Effect, Link
 from steelyard.store.store import Store
 from steelyard.types import TopicPartition
@@ -70,6 +73,7 @@ class Fetches:
         statistics: Statistics,
         faults: Faults,
         notes: Notes,
+        turns: Turns,
     ) -> None:
         self._partitions = partitions
         self._producers = producers
@@ -80,6 +84,7 @@ class Fetches:
         self._statistics = statistics
         self._reads = Reads(partitions, producers, durability, faults)
         self._notes = notes
+        self._turns = turns
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -89,7 +94,10 @@ class Fetches:
         fetch = self._opened(call, request, now)
         if isinstance(fetch, ErrorCode):
             return FetchResponse(0, fetch)
-        answers, found, at_once = self._reads.attempt(fetch, fetch.parts, now, effects)
+        effort = Effort(AT_ONCE)
+        answers, found, at_once = self._reads.attempt(fetch, fetch.parts, effort, now, effects)
+        if effort.left <= 0 and self._waits_for_turn(fetch, fetch.parts, now, effects):
+            return None
         wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
         if found < fetch.min_bytes and not at_once and fetch.parts and wait_ms > 0:
             fetch.found = found
@@ -163,8 +171,9 @@ class Fetches:
             StorageError
         ):  # the reader's bad luck, who will be told; not that of a producer who woke it
             stable = self._durability.readable_end(log)
+        effort = Effort(SLICE)
         for fetch in self._holds.grown(queue, log, stable):
-            self._late(fetch, now, effects)
+            self._late(fetch, effort, now, effects)
 
     @property
     def next_at(self) -> int | None:
@@ -172,14 +181,29 @@ class Fetches:
 
     def due(self, now: int, effects: list[Effect]) -> None:
         """Answer the fetches that waited long enough."""
+        effort = Effort(SLICE)
         for fetch in self._holds.due(now):
-            self._late(fetch, now, effects)
+            self._late(fetch, effort, now, effects)
 
-    def _late(self, fetch: Fetch, now: int, effects: list[Effect]) -> None:
+    def _late(self, fetch: Fetch, effort: Effort, now: int, effects: list[Effect]) -> None:
         """Answer a fetch that has waited. An incremental one has nothing to say but of the queues that woke it."""
         parts = fetch.parts if fetch.session is None else list(fetch.news.values())
-        answers, _, _ = self._reads.attempt(fetch, parts, now, effects)
+        answers, _, _ = self._reads.attempt(fetch, parts, effort, now, effects)
+        if effort.left > 0 or not self._waits_for_turn(fetch, parts, now, effects):
+            fetch.call.answer(self._answer(fetch, answers, now), effects)
+
+    def _waits_for_turn(
+        self, fetch: Fetch, parts: list[Asked], now: int, effects: list[Effect]
+    ) -> bool:
+        """The fetch takes long: answer it in its turn. False where too many wait for theirs."""
+        return self._turns.add(
+            fetch.call.peer.link, partial(self._turn, fetch, parts), now, effects
+        )
+
+    def _turn(self, fetch: Fetch, parts: list[Asked], now: int, effects: list[Effect]) -> bool:
+        answers, _, _ = self._reads.attempt(fetch, parts, Effort(SLICE), now, effects)
         fetch.call.answer(self._answer(fetch, answers, now), effects)
+        return True
 
     def closed(self, link: Link) -> None:
         """Nobody waits on this connection any more."""

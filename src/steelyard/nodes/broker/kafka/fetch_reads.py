@@ -20,6 +20,7 @@ from steelyard.nodes.broker.kafka.partitions import (
     epoch_fault,
 )
 from steelyard.nodes.broker.kafka.producers import Producers
+from steelyard.nodes.broker.turns import Effort
 from steelyard.nodes.seam import Effect
 from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
@@ -77,9 +78,18 @@ class Reads:
         self._faults = faults
 
     def attempt(
-        self, fetch: Fetch, parts: Iterable[Asked], now: int, effects: list[Effect]
+        self,
+        fetch: Fetch,
+        parts: Iterable[Asked],
+        effort: Effort,
+        now: int,
+        effects: list[Effect],
     ) -> tuple[list[Answer], int, bool]:
-        """What there is to say, how many bytes of records, and whether it must be said at once."""
+        """What there is to say, how many bytes of records, and whether it must be said at once.
+
+        Converting RocketMQ's messages takes effort. When there is none left the other partitions have none of them; clients
+        ask for those first the next time.
+        """
         version = self._partitions.version
         readable_end = self._durability.readable_end
         is_incremental = fetch.session is not None
@@ -101,7 +111,7 @@ class Reads:
             elif not place.read_fault:
                 self._partitions.look_again(place)
             try:
-                answer = self._read(fetch, asked, place, found)
+                answer = self._read(fetch, asked, place, found, effort)
             except (StorageError, ProtocolError) as error:
                 self._faults.tell(f"{place.topic} was not read: {error}", now, effects)
                 known = fetch.call.version >= STORAGE_ERROR_SINCE
@@ -126,7 +136,9 @@ class Reads:
         asked.high = _UNKNOWN
         return place
 
-    def _read(self, fetch: Fetch, asked: Asked, place: Partition, found: int) -> Answer:
+    def _read(
+        self, fetch: Fetch, asked: Asked, place: Partition, found: int, effort: Effort
+    ) -> Answer:
         """What one partition has. `found`: bytes that the answer has of other partitions."""
         fault = place.read_fault or epoch_fault(asked.epoch)
         if fault:
@@ -145,7 +157,7 @@ class Reads:
         aborted: list[AbortedTransaction] | None = [] if fetch.committed else None
         bytes_max = min(asked.bytes_max, fetch.max_bytes - found)
         if log is not None and asked.offset < end and (bytes_max > 0 or not found):
-            records, next_offset = _read(log, asked.offset, bytes_max, end)
+            records, next_offset = _read(log, asked.offset, bytes_max, end, effort)
             if found and len(records) > bytes_max:
                 records = b""
             if not records:
@@ -174,15 +186,17 @@ class Reads:
         ]
 
 
-def _read(log: Log, offset: int, bytes_max: int, end: int) -> tuple[bytes, int]:
-    """Batches from an offset on, and where they end.
+def _read(log: Log, offset: int, bytes_max: int, end: int, effort: Effort) -> tuple[bytes, int]:
+    """Batches from an offset on, and where they end; none where they would have to be converted and no effort is left.
 
     Many are not read but lent: a `FileRange` stands for the bytes, of which nobody wants more than the length before
     `frame.write` puts them into the response.
     """
     run = log.find_run(offset, max(bytes_max, 0), end)
     if run.kind != BATCHES:
-        return to_batch(run.read(), bytes_max)
+        if effort.left <= 0:
+            return b"", offset
+        return to_batch(run.read(), bytes_max, effort)
     data = cast("bytes", run.lend()) if run.size >= APART_MIN else run.read()
     return data, run.next_offset
 

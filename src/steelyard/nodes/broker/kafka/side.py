@@ -48,6 +48,7 @@ from steelyard.nodes.broker.kafka.txn_offsets import TxnOffsets
 from steelyard.nodes.broker.ledger import Ledger
 from steelyard.nodes.broker.registration import Purpose, Registration
 from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.turns import Turns
 from steelyard.nodes.broker.writer import Writer
 from steelyard.nodes.calls import Calls, Outcome
 from steelyard.nodes.seam import Answer, Closed, Effect, Hang, Link, Opened, Refused, SetTimer
@@ -84,6 +85,7 @@ class KafkaSide:
         calls: Calls[Purpose],
         registration: Registration,
         delete: Delete,
+        turns: Turns,
         rng: Random,
         now: int,
     ) -> None:
@@ -107,7 +109,7 @@ class KafkaSide:
         self.announcing = Announcing(self.cluster, self.groups, Neighbours(calls))
         self._timed.append(self.announcing)
         self._add_groups(config.kafka, store, durability, ledger, rng, now)
-        self._add_data(config, config.kafka, store, topics, writer, durability, rng, now)
+        self._add_data(config, config.kafka, store, topics, writer, durability, turns, rng, now)
         self._add_transactions(config.kafka, store, durability, now)
         self.cluster.deleted.append(self._topic_deleted)
 
@@ -119,6 +121,7 @@ class KafkaSide:
         topics: Topics,
         writer: Writer,
         durability: Durability,
+        turns: Turns,
         rng: Random,
         now: int,
     ) -> None:
@@ -139,6 +142,7 @@ class KafkaSide:
             writer.statistics,
             self.faults,
             self.notes,
+            turns,
         )
         writer.watchers.append(self.fetches.wake)
         self._timed += [self.producers, self.fetches]

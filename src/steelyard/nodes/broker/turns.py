@@ -1,0 +1,90 @@
+"""Work that takes too long for one event: a slice of it at a time, and between two slices everybody else is served.
+
+What a request needs is not always known beforehand: a batch of 2 KB may hold a million records, a condition may match
+none of them. So a handler begins with an `Effort`, and what it cannot do with it waits here for its turns, SLICE each, one
+every INTERVAL_MS. Efforts are counted, not measured: the same requests take the same turns, whatever the clock says.
+
+A job keeps its turn until it is done; then it is the turn of the next link that has jobs. (Were jobs to alternate, two that
+unpack large batches would throw each other's out of memory and never end.) The request of a job waits as long as that takes;
+a link that is closed takes its jobs with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from steelyard.nodes.seam import Effect, Link, SetTimer
+
+TURNS_TIMER = "turns"
+
+SLICE = 4_000
+"""The effort of one turn, about microseconds of an ordinary core."""
+AT_ONCE = 500
+"""The effort that a request may take before it has to wait for a turn."""
+INTERVAL_MS = 1
+
+LINK_MAX = 1_000
+"""Most jobs of one link: a consumer asks for each of its queues at once."""
+WAITING_MAX = 20_000
+"""Most jobs in all."""
+
+Turn = Callable[[int, list[Effect]], bool]
+"""(now, effects to add to) -> is the job done? Does about SLICE of work. Raises nothing."""
+
+
+class Effort:
+    """What may still be done in one go. `left` may fall below zero, by as much as what cannot be divided takes."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+
+class Turns:
+    """See the module's text."""
+
+    def __init__(self) -> None:
+        self._links: dict[Link, deque[Turn]] = {}
+        """In the order of their turns."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, link: Link, turn: Turn, now: int, effects: list[Effect]) -> bool:
+        """Let a job wait for its turn; False where too many wait."""
+        jobs = self._links.get(link)
+        if self._count >= WAITING_MAX or (jobs is not None and len(jobs) >= LINK_MAX):
+            return False
+        if jobs is None:
+            jobs = self._links[link] = deque()
+        jobs.append(turn)
+        self._count += 1
+        if self._count == 1:
+            effects.append(SetTimer(TURNS_TIMER, now + INTERVAL_MS))
+        return True
+
+    def due(self, now: int, effects: list[Effect]) -> None:
+        """One slice of the job whose turn it is."""
+        link = next(iter(self._links), None)
+        if link is None:
+            return
+        jobs = self._links[link]
+        if jobs[0](now, effects):
+            jobs.popleft()
+            self._count -= 1
+            del self._links[link]
+            if jobs:
+                self._links[link] = jobs
+        if self._count:
+            effects.append(SetTimer(TURNS_TIMER, now + INTERVAL_MS))
+
+    def closed(self, link: Link) -> None:
+        """Nobody waits for these any more."""
+        self._count -= len(self._links.pop(link, ()))
+
+    def check(self) -> None:
+        assert self._count == sum(map(len, self._links.values())) <= WAITING_MAX
+        assert all(0 < len(jobs) <= LINK_MAX for jobs in self._links.values())

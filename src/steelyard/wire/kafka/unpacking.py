@@ -1,0 +1,182 @@
+"""The records of one batch, unpacked only as far as somebody asks, and not for longer than it says at a time.
+
+A batch of 2 KB may unpack to 60 MB, and hold a million records. `Unpacking` finds where records begin (`reach`), which
+takes as long as it takes, in as many calls as the caller likes; what was found stays found, so that reading a batch from
+end to end unpacks it once. `records` then reads those that are wanted.
+
+A batch is believed as far as its records are whole: what follows the first that is cut, damaged or beyond
+PLAIN_BYTES_MAX is left out, and `fault` says why. The same batch always ends at the same record.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+
+from steelyard.errors import ProtocolError
+from steelyard.wire.kafka.compression import PIECE_BYTES, PLAIN_BYTES_MAX, Compression, pieces
+from steelyard.wire.kafka.records import (
+    HEADER_BYTES,
+    BatchHeader,
+    Record,
+    read_record,
+    read_times,
+    read_varint,
+)
+
+PIECE_EFFORT = 60
+"""What it takes to unpack PIECE_BYTES; efforts are about microseconds of an ordinary core."""
+PLACES_PER_EFFORT = 4
+"""Records whose place is found in a microsecond."""
+
+HEADERS_MAX = 10_000
+"""Most headers of a record that is read, some 6 ms of work."""
+READ_BYTES = 32 * 1024
+"""What `records` reads at a time, some 10 ms where it is nothing but headers."""
+
+_PLACES = 256
+"""Places that are looked for between two looks at the effort."""
+_PLACE_BYTES = 4
+_OVERHEAD_BYTES = 1_000
+
+
+class Unpacking:
+    """See the module's text. `batch`: exactly one batch, of which `header` is the header."""
+
+    def __init__(self, batch: bytes, header: BatchHeader) -> None:
+        self.header = header
+        self.fault = ""
+        """Why there are fewer records than the header says; empty while that is not known."""
+        self._plain = bytearray()
+        self._end = 0
+        """Where in `_plain` the next record begins."""
+        self._starts = array("I")
+        self._packed_bytes = len(batch)
+        self._is_open = True
+        try:
+            self._pieces = pieces(batch[HEADER_BYTES:], header.compression)
+        except ProtocolError as error:
+            self._pieces = iter(())
+            self._stop(str(error))
+
+    @property
+    def reached(self) -> int:
+        """How many records, from the first on, have a known place."""
+        return len(self._starts)
+
+    @property
+    def size(self) -> int:
+        """About what this takes in memory; a decompressor that is not done keeps as much again."""
+        unpacker = len(self._plain) if self._is_open else 0
+        places = len(self._starts) * _PLACE_BYTES
+        return _OVERHEAD_BYTES + self._packed_bytes + len(self._plain) + unpacker + places
+
+    def reach(self, count: int, effort: int) -> int:
+        """Find the places of the first `count` records; what is left of the effort, nothing or less for no time left.
+
+        Records are missing only where there is a `fault` or no effort left.
+        """
+        count = min(count, self.header.count)
+        while self.reached < count and not self.fault and effort > 0:
+            before = self.reached
+            needs_more = self._find(min(count - before, _PLACES))
+            effort -= 1 + (self.reached - before) // PLACES_PER_EFFORT
+            if needs_more:
+                effort -= self._unpack()
+        if self.reached == self.header.count:
+            self._close()
+        return effort
+
+    def size_of(self, index: int) -> int:
+        """Bytes of a record that is reached."""
+        starts = self._starts
+        end = starts[index + 1] if index + 1 < len(starts) else self._end
+        return end - starts[index]
+
+    def records(self, first: int, stop: int) -> list[Record | None]:
+        """The records from `first` on to `stop` - 1 at most, all of them reached: as many as READ_BYTES hold, at least one.
+
+        None stands for one that is damaged inside, or has more than HEADERS_MAX headers.
+        """
+        starts = self._starts
+        assert 0 <= first < stop <= len(starts)
+        base = starts[first]
+        end = starts[stop] if stop < len(starts) else self._end
+        if end - base > READ_BYTES:
+            stop = max(first + 1, bisect_right(starts, base + READ_BYTES, first, stop) - 1)
+            end = starts[stop] if stop < len(starts) else self._end
+        with memoryview(self._plain) as view:
+            data = bytes(view[base:end])
+        found: list[Record | None] = []
+        for start in starts[first:stop]:
+            try:
+                found.append(read_record(data, start - base, self.header, HEADERS_MAX)[0])
+            except (ProtocolError, IndexError, UnicodeDecodeError):
+                found.append(None)
+        return found
+
+    def times(self, first: int, stop: int) -> list[tuple[int, int]]:
+        """(offset, timestamp) of the records first .. stop - 1, all of them reached, as they say.
+
+        A record that does not say it has the timestamp -1, which no record is found by.
+        """
+        found: list[tuple[int, int]] = []
+        for number, start in enumerate(self._starts[first:stop], first):
+            try:
+                found.append(read_times(self._plain, start, self.header))
+            except (ProtocolError, IndexError):
+                found.append((self.header.base_offset + number, -1))
+        return found
+
+    def _find(self, count: int) -> bool:
+        """Find up to `count` more places; whether more must be unpacked to find another."""
+        plain, starts = self._plain, self._starts
+        at, size = self._end, len(self._plain)
+        try:
+            for _ in range(count):
+                body = plain[at]
+                after = at + 1
+                if body < 0x80:
+                    length = -1 if body & 1 else body >> 1
+                else:
+                    length, after = read_varint(plain, at)
+                if length < 0:
+                    self._stop(f"record {len(starts)} claims {length} bytes")
+                    return False
+                if after + length > size:
+                    return True
+                starts.append(at)
+                at = self._end = after + length
+        except IndexError:
+            return True
+        except ProtocolError as error:
+            self._stop(str(error))
+        return False
+
+    def _unpack(self) -> int:
+        """Unpack another piece; the effort that it took."""
+        try:
+            piece = next(self._pieces, None)
+        except ProtocolError as error:
+            self._stop(str(error))
+            return PIECE_EFFORT
+        if piece is None:
+            self._stop(f"the data ends after {self.reached} of {self.header.count} records")
+            return 0
+        room = PLAIN_BYTES_MAX - len(self._plain)
+        if len(piece) > room:
+            self._stop(f"the records grow beyond {PLAIN_BYTES_MAX} bytes")
+            return PIECE_EFFORT
+        self._plain += piece
+        if self.header.compression == Compression.NONE:
+            return 1
+        return PIECE_EFFORT * max(1, len(piece) // PIECE_BYTES)
+
+    def _stop(self, fault: str) -> None:
+        self.fault = fault
+        self._close()
+
+    def _close(self) -> None:
+        """Nothing more is to be unpacked: let the decompressor go."""
+        self._pieces = iter(())
+        self._is_open = False
