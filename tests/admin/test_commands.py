@@ -100,7 +100,7 @@ def test_up_is_ready_and_stops_cleanly(start: Start, tmp_path: Path, number: int
         assert host == "127.0.0.1"
         socket.create_connection((host, int(port)), 5).close()
     children = [child.pid for child in psutil.Process(process.pid).children()]
-    assert len(children) == 2
+    assert len(children) == 3  # the nameserver is one
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broker-a", "broker-b"]
     process.send_signal(number)
     out, errors = process.communicate(timeout=20)
@@ -123,39 +123,6 @@ def test_brokers_end_with_a_killed_supervisor(start: Start, tmp_path: Path) -> N
     children = [child.pid for child in psutil.Process(process.pid).children()]
     process.kill()
     until(lambda: all(map(ended, children)))
-
-
-def test_a_killed_broker_is_reported_and_can_be_started_again(start: Start, tmp_path: Path) -> None:
-    """1. Messages are sent. 2. broker-b is killed: one line says so. 3. `steelyard broker` brings it back on the
-    same port and folder, and everything it had acknowledged is there."""
-    process = up(start, tmp_path, brokers=2)
-    ready = json.loads(ready_line(process))
-    nameserver = ready["nameserver"]
-    assert run("produce", "-n", nameserver, "-t", "Kept", "--count", "400").returncode == 0
-    pid = int((tmp_path / "broker-b" / "lock").read_text())
-    os.kill(pid, signal.SIGKILL)
-    assert process.stderr is not None
-    assert process.stderr.readline() == (
-        "steelyard: broker-b ended (signal 9); `steelyard broker` starts it again\n"
-    )
-    assert process.poll() is None
-    port = ready["brokers"]["broker-b"].split(":")[1]
-    again = start(
-        *("broker", "--name", "broker-b", "--data", str(tmp_path / "broker-b")),
-        *("--port", port, "--nameserver", nameserver),
-    )
-    assert ready_line(again) == f"ready: broker at 127.0.0.1:{port}\n"
-    consumed = run(
-        *("consume", "-n", nameserver, "-t", "Kept", "-g", "g"),
-        *("--from", "first", "--count", "400", "--timeout", "30", "--json"),
-    )
-    messages = [json.loads(line) for line in consumed.stdout.splitlines()]
-    assert len({message["body"] for message in messages}) == 400
-    assert {message["broker"] for message in messages} == {"broker-a", "broker-b"}
-    again.terminate()
-    assert again.wait(20) == 0
-    process.terminate()
-    assert process.wait(20) == 0
 
 
 def test_a_nameserver_alone(start: Start) -> None:

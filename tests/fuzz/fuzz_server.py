@@ -68,6 +68,7 @@ class Servers:
         self.output = folder / "server.txt"
         command = [sys.executable, "-m", "steelyard", "up", "--json"]
         command += ["--data", str(folder / "data"), "--nameserver-port", "0", "--broker-port", "0"]
+        command += ["--restarts-max", "0"]
         with self.output.open("wb") as errors:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
         assert self.process.stdout is not None
@@ -79,7 +80,10 @@ class Servers:
         self.nameserver = str(ready["nameserver"])
         self.addresses = [self.nameserver, str(broker)]
         up = psutil.Process(self.process.pid)
-        self.processes = {"nameserver": up, "broker": up.children()[0]}
+        self.processes = {"supervisor": up}
+        for child in up.children():
+            name = "nameserver" if "nameserver" in child.cmdline() else "broker"
+            self.processes[name] = child
         self.at_first = {name: item.memory_info().rss for name, item in self.processes.items()}
         self.peak = dict(self.at_first)
         self._output_read = 0

@@ -33,6 +33,8 @@ def _sim(arguments: Sequence[str]) -> int:
 PROGRAMS = {"pipeline": _pipeline, "sim": _sim}
 """Commands with a command line of their own; everything after the name is theirs."""
 
+SERVERS = ("up", "nameserver", "broker")
+
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
@@ -58,11 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
         topics,
     )
 
-    parser: argparse.ArgumentParser = Parser(
-        prog="steelyard",
-        description="A message queue that speaks RocketMQ's protocol.",
-        epilog="Also: steelyard pipeline (Spark jobs over topics), steelyard sim (the simulator).",
-    )
+    parser = _new_parser()
     parser.add_argument("--version", action="version", version=f"steelyard {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     serving.add_commands(commands)
@@ -75,13 +73,32 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _server_parser() -> argparse.ArgumentParser:
+    """Only the commands of `serving`: the others load 70 ms of what a server that starts does not need."""
+    from steelyard.admin import serving
+
+    parser = _new_parser()
+    serving.add_commands(parser.add_subparsers(metavar="COMMAND", required=True))
+    return parser
+
+
+def _new_parser() -> argparse.ArgumentParser:
+    return Parser(
+        prog="steelyard",
+        description="A message queue that speaks RocketMQ's protocol.",
+        epilog="Also: steelyard pipeline (Spark jobs over topics), steelyard sim (the simulator).",
+    )
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
         if arguments and arguments[0] in PROGRAMS:
             return PROGRAMS[arguments[0]](arguments[1:])
-        options = build_parser().parse_args(arguments)
+        is_server = bool(arguments) and arguments[0] in SERVERS
+        parser = _server_parser() if is_server else build_parser()
+        options = parser.parse_args(arguments)
         code: int = options.run(options)
         sys.stdout.flush()
         return code

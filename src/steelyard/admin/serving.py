@@ -1,6 +1,7 @@
 """`steelyard up`, `steelyard nameserver`, `steelyard broker`: servers in the foreground.
 
-Each prints one line when clients can use it, and stops cleanly on SIGTERM and SIGINT.
+Each prints one line when clients can use it, and stops cleanly on SIGTERM and SIGINT. This module loads little:
+`up` starts its servers before it does anything else, and stays small.
 """
 
 from __future__ import annotations
@@ -10,15 +11,13 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from steelyard.admin.asking import log_to_stderr
-from steelyard.config import kafka_config
 from steelyard.errors import SteelyardError
+from steelyard.live.restarts import RESTARTS_MAX, RestartPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from steelyard.live.server import Server
-    from steelyard.live.supervisor import Supervisor
 
 EXIT_WRONG = 2
 
@@ -42,12 +41,22 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="P",
         help="serve Kafka clients: port of the first; 0: free",
     )
+    up.add_argument(
+        "--restarts-max",
+        type=int,
+        default=RESTARTS_MAX,
+        metavar="N",
+        help="starts in a row of a server that does not last, before it is given up; 0: none;"
+        " default %(default)s",
+    )
     _add_serving_options(up)
     _add_broker_options(up)
     up.set_defaults(run=run_up)
 
     nameserver = commands.add_parser("nameserver", help="start one nameserver")
     nameserver.add_argument("--port", type=int, default=9876, metavar="P", help="0: a free one")
+    nameserver.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
+    nameserver.add_argument("--listener", type=int, help=argparse.SUPPRESS)
     _add_serving_options(nameserver)
     nameserver.set_defaults(run=run_nameserver)
 
@@ -111,68 +120,75 @@ def _add_broker_options(parser: argparse.ArgumentParser) -> None:
 def run_up(options: argparse.Namespace) -> int:
     from steelyard.live.supervisor import Layout, Supervisor
 
+    verbose = ["--verbose"] if options.verbose else []
     passed = ["--flush", options.flush, "--cluster", options.cluster]
     passed += ["--no-ledger"] if options.no_ledger else []
-    passed += ["--verbose"] if options.verbose else []
-    kafka_config(options.kafka_set)  # what is wrong is said once, not by every broker
+    if options.kafka_set:
+        from steelyard.config import kafka_config
+
+        kafka_config(options.kafka_set)  # what is wrong is said once, not by every broker
     passed += [f"--kafka-set={setting}" for setting in options.kafka_set]
-    supervisor = Supervisor(
-        Layout(
-            brokers=options.brokers,
-            data=options.data,
-            host=options.host,
-            nameserver_port=options.nameserver_port,
-            broker_port=options.broker_port,
-            kafka_port=options.kafka_port,
-            options=tuple(passed),
-        )
+    layout = Layout(
+        brokers=options.brokers,
+        data=options.data,
+        host=options.host,
+        nameserver_port=options.nameserver_port,
+        broker_port=options.broker_port,
+        kafka_port=options.kafka_port,
+        options=(*passed, *verbose),
+        nameserver_options=tuple(verbose),
+        restarts=RestartPolicy(restarts_max=options.restarts_max),
     )
-    supervisor.spawn()
-    return _run_logging(options, _serve_up(options, supervisor))
+    supervisor = Supervisor(layout)
+    with supervisor.signals(), supervisor:
+        ready = supervisor.start()
+        if ready is None:
+            return 0
+        _say_up(options, ready)
+        return supervisor.wait()
 
 
-async def _serve_up(options: argparse.Namespace, supervisor: Supervisor) -> int:
-    ready = await supervisor.start()
+def _say_up(options: argparse.Namespace, ready: dict[str, object]) -> None:
     if options.json:
         _say(json.dumps(ready))
-    else:
-        brokers = ready["brokers"]
-        assert isinstance(brokers, dict)
-        named = ", ".join(f"{name} at {address}" for name, address in brokers.items())
-        kafka = f", Kafka at {ready['kafka']}" if "kafka" in ready else ""
-        _say(f"ready: nameserver at {ready['nameserver']}, {named}{kafka}")
-    return await supervisor.wait()
+        return
+    brokers = ready["brokers"]
+    assert isinstance(brokers, dict)
+    named = ", ".join(f"{name} at {address}" for name, address in brokers.items())
+    kafka = f", Kafka at {ready['kafka']}" if "kafka" in ready else ""
+    _say(f"ready: nameserver at {ready['nameserver']}, {named}{kafka}")
 
 
 def run_nameserver(options: argparse.Namespace) -> int:
-    return _run_logging(options, _serve_nameserver(options))
+    return _run_supervised(options, _serve_nameserver(options))
 
 
 async def _serve_nameserver(options: argparse.Namespace) -> int:
+    import socket
+
     from steelyard.live.server import serve_nameserver, stop_signals, until_stopped
 
     stop = stop_signals()
-    server = await serve_nameserver(options.host, options.port)
-    _say_ready(options, "nameserver", server)
-    code = await until_stopped(server.driver, stop)
+    listener = None if options.listener is None else socket.socket(fileno=options.listener)
+    server = await serve_nameserver(options.host, options.port, listener=listener)
+    if options.supervised:
+        _report(address=server.address)
+        code = await until_stopped(server.driver, stop, _end_of_input())
+    else:
+        _say_ready(options, "nameserver", server)
+        code = await until_stopped(server.driver, stop)
     await server.stop()
     return code
 
 
 def run_broker(options: argparse.Namespace) -> int:
-    try:
-        return _run_logging(options, _serve_broker(options))
-    except SteelyardError as error:
-        if not options.supervised:
-            raise
-        _report(error=str(error))
-        return EXIT_WRONG
+    return _run_supervised(options, _serve_broker(options))
 
 
 async def _serve_broker(options: argparse.Namespace) -> int:
     import asyncio
 
-    from steelyard.config import BrokerConfig
+    from steelyard.config import BrokerConfig, kafka_config
     from steelyard.live.server import serve_broker, stop_signals, until_stopped
     from steelyard.live.settings import nameserver_addresses
 
@@ -246,7 +262,7 @@ async def _end_of_input() -> None:
 
 
 def _report(*, address: str = "", kafka: str = "", error: str = "") -> None:
-    from steelyard.live.supervisor import report_line
+    from steelyard.live.children import report_line
 
     _say(report_line(address=address, kafka=kafka, error=error))
 
@@ -263,8 +279,20 @@ def _say(line: str) -> None:
     print(line, flush=True)
 
 
+def _run_supervised(options: argparse.Namespace, main: Coroutine[None, None, int]) -> int:
+    """As `_run_logging`; what is wrong is reported to the supervisor where there is one."""
+    try:
+        return _run_logging(options, main)
+    except SteelyardError as error:
+        if not options.supervised:
+            raise
+        _report(error=str(error))
+        return EXIT_WRONG
+
+
 def _run_logging(options: argparse.Namespace, main: Coroutine[None, None, int]) -> int:
     """Run on a new loop, with the log on standard error."""
+    from steelyard.admin.asking import log_to_stderr
     from steelyard.live.loops import run
 
     log_to_stderr("INFO" if options.verbose else "WARNING")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import sys
 
 from steelyard.errors import ConfigError
 
@@ -11,8 +12,11 @@ BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted (NettyServerConfig.serverSocketBacklog)."""
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket, so that the port is known, and peers may connect, before anything starts."""
+def bind(host: str, port: int, *, listen: bool = True) -> socket.socket:
+    """A listening socket, so that the port is known, and peers may connect, before anything starts.
+
+    Port 0 takes a free one. Without `listen` nobody can connect yet. Raises ConfigError.
+    """
     if not 0 <= port <= 65_535:
         raise ConfigError(f"cannot listen on {host}:{port}: ports go from 0 to 65535")
     try:
@@ -25,11 +29,32 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(BACKLOG)
+        if listen:
+            listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise ConfigError(f"cannot listen on {host}:{port}: {_reason(error)}") from None
     return listener
+
+
+class Reservation:
+    """Keeps a port for a process that will listen on it, now and each time it is started again.
+
+    On Linux a socket that is bound but does not listen keeps the port from being given to anybody who asks for
+    any free port, and from programs that do not set SO_REUSEADDR; our servers do, and may listen beside it. While
+    nobody listens, clients are refused at once. Elsewhere a port cannot be shared so: there it is only found.
+    Raises ConfigError when the port is in use.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = bind(host, port, listen=False)
+        self.port: int = self._socket.getsockname()[1]
+        if sys.platform != "linux":
+            self._socket.close()
+
+    def close(self) -> None:
+        """Give the port up."""
+        self._socket.close()
 
 
 def _reason(error: OSError) -> str:

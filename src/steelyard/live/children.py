@@ -1,0 +1,180 @@
+"""Server processes of a supervisor: what to run, and the pipes to each.
+
+A server reports over its standard output, in one line of JSON, where it listens or what is wrong
+(`report_line`). It stops when its standard input ends, so that none outlives the supervisor, however that
+ends. Its standard error comes through the supervisor, which passes it on and remembers the last line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+LINE_MAX = 64 * 1024
+"""Bytes of one line of a server's output; a longer one is passed on in pieces."""
+
+WORDS_MAX = 500
+"""Characters of a server's last line that are quoted."""
+
+READ_BYTES = 64 * 1024
+
+
+def report_line(*, address: str = "", kafka: str = "", error: str = "") -> str:
+    """What a server process says to its supervisor: where clients find it, or why it ends."""
+    return json.dumps({"address": address, "kafka": kafka, "error": error})
+
+
+class Child:
+    """One server, through all the processes that it has been. `start`; then `read` when `pipes` have something."""
+
+    def __init__(
+        self, name: str, arguments: list[str], pass_on: Callable[[bytes], None], listener: int = -1
+    ) -> None:
+        """`arguments`: of `steelyard`, as by hand. `pass_on` is given whole lines of standard error.
+
+        `listener`: descriptor of a listening socket that the process is to use.
+        """
+        self.name = name
+        self.arguments = arguments
+        self._pass_on = pass_on
+        self._listener = listener
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reports = -1
+        self._partial: dict[int, bytes] = {}
+        """By pipe: what came of a line that has not ended."""
+        self.address = ""
+        self.kafka = ""
+        self.is_ready = False
+        """It has reported its addresses."""
+        self.error = ""
+        """What it reported to be wrong."""
+        self.last_line = ""
+        """Of its standard error."""
+
+    @property
+    def by_hand(self) -> str:
+        """The command that starts this server without the supervisor, quoted for a shell."""
+        return shlex.join(["steelyard", *self.arguments])
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    @property
+    def pipes(self) -> list[int]:
+        """The descriptors to read from, while it runs."""
+        return list(self._partial)
+
+    def start(self) -> None:
+        """Start a process. Raises OSError."""
+        self.is_ready = False
+        self.error = self.last_line = ""
+        command = [sys.executable, "-m", "steelyard", *self.arguments, "--supervised"]
+        passed = []
+        if self._listener >= 0:
+            command += ["--listener", str(self._listener)]
+            passed.append(self._listener)
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=passed,
+            start_new_session=True,  # a terminal's Ctrl-C is for the supervisor, which stops them in order
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process, self._reports = process, process.stdout.fileno()
+        self._partial = {self._reports: b"", process.stderr.fileno(): b""}
+        for pipe in self._partial:
+            os.set_blocking(pipe, False)
+
+    def read(self, pipe: int) -> bool:
+        """Take in what is there now; False when there will be no more."""
+        try:
+            data = os.read(pipe, READ_BYTES)
+        except BlockingIOError:
+            return True
+        self._take(pipe, data)
+        return bool(data)
+
+    def _take(self, pipe: int, data: bytes) -> None:
+        *lines, rest = (self._partial[pipe] + data).split(b"\n")
+        if rest and (not data or len(rest) > LINE_MAX):
+            lines.append(rest)
+            rest = b""
+        self._partial[pipe] = rest
+        for line in lines:
+            if pipe == self._reports:
+                self._reported(line)
+            else:
+                self._said(line)
+
+    def poll(self) -> int | None:
+        """The exit code when the process has ended: `finish` is next; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    def finish(self) -> None:
+        """Take in all that the process, which has ended, still said, and close the pipes."""
+        process, self._process = self._process, None
+        assert process is not None
+        for pipe in self._partial:
+            try:
+                while data := os.read(pipe, READ_BYTES):
+                    self._take(pipe, data)
+            except BlockingIOError:
+                pass  # a process that it left behind holds the pipe
+            self._take(pipe, b"")
+        self._partial.clear()
+        self.is_ready = False
+        for stream in (process.stdin, process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()
+
+    def _reported(self, line: bytes) -> None:
+        try:
+            report = json.loads(line)
+            address, kafka, error = report["address"], report["kafka"], report["error"]
+        except (ValueError, KeyError, TypeError):
+            self._said(line)  # something that a library printed
+            return
+        if error:
+            self.error = error
+        else:
+            self.address, self.kafka, self.is_ready = address, kafka, True
+
+    def _said(self, line: bytes) -> None:
+        self._pass_on(line + b"\n")
+        text = line.decode(errors="replace").strip()
+        if text:
+            self.last_line = text
+
+    def ask_to_stop(self) -> None:
+        """Let it stop cleanly."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    @property
+    def last_words(self) -> str:
+        """What it said was wrong, or the last line of its log; empty for nothing."""
+        return (self.error or self.last_line)[:WORDS_MAX]
+
+
+def how_it_ended(code: int) -> str:
+    """`exit code 1`, or `signal 9, SIGKILL`."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {-code}, {signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
