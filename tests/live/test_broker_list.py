@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from steelyard.config import BrokerConfig, KafkaConfig, check, kafka_config
 from steelyard.errors import ConfigError
-from steelyard.live.supervisor import Layout, Supervisor
 
 NAMESERVER = ("127.0.0.1:9876",)
 
@@ -42,19 +39,3 @@ def test_the_list_is_no_setting_of_kafkas() -> None:
     with pytest.raises(ConfigError, match="NAME=VALUE") as caught:
         kafka_config(["brokers=broker-a"])
     assert " brokers" not in str(caught.value)
-
-
-def test_up_names_all_brokers_to_each(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    commands: list[list[str]] = []
-    monkeypatch.setattr(
-        "steelyard.live.supervisor.subprocess.Popen",
-        lambda command, **options: commands.append(command),
-    )
-    up = Supervisor(
-        Layout(brokers=2, data=str(tmp_path), nameserver_port=0, broker_port=0, kafka_port=0)
-    )
-    up.spawn()
-    up._listener.close()
-    for command in commands:
-        assert command[command.index("--kafka-brokers") + 1] == "broker-a,broker-b"
-    assert len(commands) == 2
