@@ -117,6 +117,7 @@ class Wire(asyncio.Protocol):
         "encode",
         "hung",
         "link",
+        "message_bytes",
         "out",
         "out_bytes",
         "transport",
@@ -135,6 +136,8 @@ class Wire(asyncio.Protocol):
         self.link = -1
         self.out: list[Any] = []
         self.out_bytes = 0
+        self.message_bytes = 0
+        """About how large each of the messages is that are taken now."""
         self.active_at = 0
         self.hung = False
         self._paused = False
@@ -166,9 +169,17 @@ class Wire(asyncio.Protocol):
             self._owner.link_broken(self, error)
             return
         if messages:
+            message_bytes = (self._unfinished + len(data)) // len(messages)
             if self._unfinished:
                 self._forget_unfinished()
-            self._owner.link_received(self, messages)
+            if (
+                self._backlog
+            ):  # read in the same pass in which the link choked: it has to wait as well
+                self._backlog = [*self._backlog, *messages]
+                self.message_bytes = max(self.message_bytes, message_bytes)
+            else:
+                self.message_bytes = message_bytes
+                self._owner.link_received(self, messages)
         else:
             self._unfinished += len(data)
             self._owner.unfinished += len(data)
