@@ -4,6 +4,7 @@ SteelyardError
 ├── ConfigError              a setting, an option or an argument is wrong      (not retriable)
 ├── MessageError             a message breaks the rules of its topic or size   (not retriable)
 ├── ClosedError              the producer, consumer or server was closed       (not retriable)
+├── InternalError            a bug of Steelyard ended the call; the log has it (not retriable)
 ├── RemotingError            a peer could not be reached or did not answer     (retriable)
 │   ├── ConnectError         nobody listens there, or the name is unknown
 │   └── CallTimeoutError     no reply within the time-out
@@ -37,6 +38,13 @@ class MessageError(SteelyardError, ValueError):
 
 class ClosedError(SteelyardError):
     """The object was closed, or closed while the call was under way."""
+
+
+class InternalError(SteelyardError):
+    """A bug of Steelyard ended this call: what it did until then is not known. The cause is `__cause__` and in the log.
+
+    Other calls go on.
+    """
 
 
 class RemotingError(SteelyardError, ConnectionError):

@@ -10,7 +10,22 @@ Threads: everything runs in the loop's thread but `post` and `ask_from_thread`, 
 any thread and wake the loop at most once per drain, and what `prepare_flush` returns: it is called in the
 loop's thread and says what to sync, and that runs in a thread of its own.
 
-A node that raises has a bug: the driver logs it, stops the node for good and tells `failed`.
+A node that raises has a bug. What the driver guarantees then:
+
+- The event is not given again, and no later event is lost or handled before the rest of this is done.
+- Effects that a HandlerError carries are made true. Of any other exception the effects are lost: a timer that the
+  handler was to set anew comes again (below), what the node wanted to send is missing, and who waits for that has only
+  its own time-outs.
+- The one who caused the event pays: a link (`Received`, `Opened`) is closed, after the error reply if the node gave
+  one, and the node gets its `Closed`; a call (`Asked`) ends with InternalError; a timer (`Due`) comes again after
+  DUE_AGAIN_MS, unless it was set anew, so that periodic work goes on.
+- The node's `check` runs before the next event. Raises that, its state is broken: the node is stopped for good, every
+  link is cut, all calls get a ClosedError that names the cause, and `failed` is done. After a check that took long,
+  the next one waits twenty times as long and serves all errors until then, so that nobody can keep a broker busy by
+  provoking errors.
+- Partial changes that `check` does not see stay. An effect that fails (a reply that cannot be encoded) costs its link;
+  the effects after it are made true.
+- `live/failures.py` says what is logged. A node that cannot start, and a flush that failed, stop it at once.
 """
 
 from __future__ import annotations
@@ -23,7 +38,8 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
-from steelyard.errors import ClosedError, ProtocolError
+from steelyard.errors import ClosedError, InternalError, ProtocolError
+from steelyard.live.failures import EVENT_BYTES_MAX, Failures, brief
 from steelyard.live.links import LinkLimits, Wire, dialect
 from steelyard.nodes.seam import (
     REMOTING,
@@ -38,6 +54,7 @@ from steelyard.nodes.seam import (
     Flush,
     Flushed,
     Hand,
+    HandlerError,
     Hang,
     Keep,
     Node,
@@ -57,6 +74,15 @@ if TYPE_CHECKING:
 
 DRAIN_MAX = 4096
 """Most posts of other threads taken in one pass, so that sockets get their turn."""
+
+DUE_AGAIN_MS = 1_000
+"""After so long a timer comes again whose handler raised."""
+
+CHECK_SHARE = 20
+"""Between two checks of a node that raises there is at least so many times what the last one took."""
+
+_HEAVY = frozenset((Answer, Hand, Keep))
+"""Effects that may hold a lot of memory: not remembered for reports."""
 
 
 class Driver:
@@ -79,10 +105,15 @@ class Driver:
         self.node = node
         self.limits = limits or LinkLimits()
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        """Done when the node raised: the error."""
+        """Done when the node was stopped because its state is broken, or its disk: the error."""
         self.unfinished = 0
         self._loop = asyncio.get_running_loop()
         self._log = logging.getLogger(f"steelyard.{name}")
+        self._failures = Failures(self._log)
+        self._remember = self._failures.remember
+        self._check_at = 0.0
+        self._checking: asyncio.TimerHandle | None = None
+        self._closed_by: BaseException | None = None
         self._on_hand = on_hand
         self._on_keep = on_keep
         self._prepare_flush = prepare_flush
@@ -129,7 +160,7 @@ class Driver:
         try:
             self._perform(self.node.start(now), now)
         except Exception as error:
-            self._crash(error)
+            self._crash("the node could not start", error)
         self._write_soon()
 
     async def listen(self, listener: socket.socket, dialect_name: str = REMOTING) -> None:
@@ -164,16 +195,83 @@ class Driver:
         for _, handle in self._timers.values():
             handle.cancel()
         self._timers.clear()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for timer in (self._sweep, self._checking):
+            if timer is not None:
+                timer.cancel()
         for call_id in list(self._asked):
-            self._asked.pop(call_id)(ClosedError("closed while the call was under way"))
+            self._asked.pop(call_id)(self._closed_error("closed while the call was under way"))
 
-    def _crash(self, error: BaseException) -> None:
-        """The node has a bug. Its state can no longer be trusted."""
+    def _closed_error(self, text: str) -> ClosedError:
+        if self._closed_by is None:
+            return ClosedError(text)
+        error = ClosedError(f"stopped after an internal error: {self._closed_by!r}; see the log")
+        error.__cause__ = self._closed_by
+        return error
+
+    # -- errors --------------------------------------------------------------------------------------
+
+    def _failed(self, event: Event, error: Exception, now: int) -> None:
+        """The node raised instead of handling an event: see the module's text."""
+        effects: Sequence[Effect] = ()
+        cause: BaseException = error
+        if isinstance(error, HandlerError):
+            effects, cause = error.effects, error.__cause__ or error
+        self._remember((now, self._kept(event), ("raised", type(cause))))
+        self._failures.report(f"the node failed to handle {brief(self._kept(event))}", cause, now)
+        self._perform(effects, now)
+        if isinstance(event, Received | Opened):
+            self._hang(Hang(event.link, "an internal error"), now)
+        elif isinstance(event, Asked):
+            on_answer = self._asked.pop(event.call_id, None)
+            if on_answer is not None:
+                wrong = InternalError(f"an internal error ended the call: {cause!r}; see the log")
+                wrong.__cause__ = cause
+                on_answer(wrong)
+        elif isinstance(event, Due) and event.key not in self._timers:
+            self._arm(event.key, now + DUE_AGAIN_MS, now)
+        self._check_soon()
+
+    def _effect_failed(self, effect: Effect, error: Exception, now: int) -> None:
+        """An effect of the node's could not be made true."""
+        what = f"an effect failed: {type(effect).__name__}"
+        if isinstance(effect, Send):
+            wire = self._links.get(effect.link)
+            if wire is not None:
+                what = f"{brief(effect)} to {wire.address} failed; its connection is closed"
+                if wire in self._dirty:
+                    self._dirty.remove(wire)
+                wire.out.clear()  # maybe half a frame
+                wire.out_bytes = 0
+                wire.cut("an internal error")
+        self._failures.report(what, error, now)
+        self._check_soon()
+
+    def _check_soon(self) -> None:
+        """Have the node checked: now, or once the last check is long enough ago."""
+        if self._checking is not None or self._stopped:
+            return
+        wait_seconds = self._check_at - time.monotonic()
+        if wait_seconds <= 0:
+            self._check()
+        else:
+            self._checking = self._loop.call_later(wait_seconds, self._check)
+
+    def _check(self) -> None:
+        self._checking = None
+        begun = time.monotonic()
+        try:
+            self.node.check()
+        except Exception as error:
+            self._crash("the node's state is broken after an error; it is stopped", error)
+        ended = time.monotonic()
+        self._check_at = ended + CHECK_SHARE * (ended - begun)
+
+    def _crash(self, what: str, error: BaseException) -> None:
+        """The node cannot go on: it is stopped for good, with everything that depends on it."""
         if self._stopped:
             return
-        self._log.critical("the node failed and was stopped: %r", error, exc_info=error)
+        self._failures.report_end(what, error, self.clock())
+        self._closed_by = error
         self._stop()
         for server in self._servers:
             server.close()
@@ -198,12 +296,28 @@ class Driver:
         """Give one event to the node, now. In the loop's thread only."""
         if self._stopped:
             return
-        now = self.clock()
-        try:
-            self._perform(self.node.handle(event, now), now)
-        except Exception as error:
-            self._crash(error)
+        self._step(event, self.clock())
         self._write_soon()
+
+    def _step(self, event: Event, now: int) -> None:
+        try:
+            effects = self.node.handle(event, now)
+        except Exception as error:
+            self._failed(event, error, now)
+            return
+        weight = self._perform(effects, now) if effects else 0
+        self._remember(
+            (
+                now,
+                event if type(event) is not Asked else self._kept(event),
+                effects if weight <= EVENT_BYTES_MAX else tuple(map(type, effects)),
+            )
+        )
+
+    @staticmethod
+    def _kept(event: Event) -> object:
+        """What is remembered of an event: a call may hold a lot of memory."""
+        return (Asked, event.call_id, type(event.call)) if isinstance(event, Asked) else event
 
     def post(self, event: Event) -> None:
         """Give an event to the node soon, from any thread."""
@@ -225,7 +339,7 @@ class Driver:
                 future.set_result(result)
 
         if self._stopped:
-            settle(ClosedError("closed"))
+            settle(self._closed_error("closed"))
             return future
         number = next(self._call_numbers)
         self._asked[number] = settle
@@ -248,7 +362,7 @@ class Driver:
         if self._stopped:
             waiting = self._asked.pop(number, None)
             if waiting is not None:
-                waiting(ClosedError("closed"))
+                waiting(self._closed_error("closed"))
 
     def _drain(self) -> None:
         self._woken = False
@@ -256,11 +370,7 @@ class Driver:
         for _ in range(min(len(inbox), DRAIN_MAX)):
             if self._stopped:
                 return
-            now = self.clock()
-            try:
-                self._perform(self.node.handle(inbox.popleft(), now), now)
-            except Exception as error:
-                self._crash(error)
+            self._step(inbox.popleft(), self.clock())
         self._write_all()
         if inbox and not self._woken:
             self._woken = True
@@ -305,22 +415,31 @@ class Driver:
             return
         now = wire.active_at = self.clock()
         link = wire.link
-        handle = self.node.handle
+        handle, remember = self.node.handle, self._remember
         write_high = self.limits.write_high
-        try:
-            for index, message in enumerate(messages):
-                effects = handle(Received(link, message), now)
-                if effects:
-                    self._perform(effects, now)
-                    if wire.out_bytes > write_high:
-                        self._write_all()
-                        if wire.choked and not wire.hung:
-                            wire.keep(messages[index + 1 :])
-                            break
-                if wire.hung:
+        is_large = wire.message_bytes > EVENT_BYTES_MAX
+        for index, message in enumerate(messages):
+            event = Received(link, message)
+            try:
+                effects = handle(event, now)
+            except Exception as error:
+                self._failed(event, error, now)
+                break
+            weight = self._perform(effects, now) if effects else 0
+            remember(
+                (
+                    now,
+                    brief(event, 2) if is_large else event,
+                    effects if weight <= EVENT_BYTES_MAX else tuple(map(type, effects)),
+                )
+            )
+            if wire.out_bytes > write_high:
+                self._write_all()
+                if wire.choked and not wire.hung:
+                    wire.keep(messages[index + 1 :])
                     break
-        except Exception as error:
-            self._crash(error)
+            if wire.hung:
+                break
 
     def link_resumed(self, wire: Wire, messages: Sequence[object]) -> None:
         """The peer reads again: on with what was kept."""
@@ -367,17 +486,32 @@ class Driver:
 
     # -- effects -----------------------------------------------------------------------------------
 
-    def _perform(self, effects: Sequence[Effect], now: int) -> None:
-        for effect in effects:
-            if type(effect) is Send:
-                wire = self._links.get(effect.link)
-                if wire is not None:
-                    is_clean = not wire.out
-                    wire.out_bytes += wire.encode(wire.out, effect.message)
-                    if is_clean:
-                        self._dirty.append(wire)
-            else:
-                self._perform_other[type(effect)](effect, now)
+    def _perform(self, effects: Sequence[Effect], now: int) -> int:
+        """Make effects true, in their order. Returns the bytes that go out, or more where much memory hangs on them."""
+        weight = 0
+        rest = iter(effects)
+        effect: Effect | None = None
+        try:
+            for effect in rest:  # the handler below needs it
+                if type(effect) is Send:
+                    wire = self._links.get(effect.link)
+                    if wire is not None:
+                        is_clean = not wire.out
+                        size = wire.encode(wire.out, effect.message)
+                        wire.out_bytes += size
+                        weight += size
+                        if is_clean:
+                            self._dirty.append(wire)
+                else:
+                    kind = type(effect)
+                    if kind in _HEAVY:
+                        weight += EVENT_BYTES_MAX + 1
+                    self._perform_other[kind](effect, now)
+        except Exception as error:
+            assert effect is not None
+            self._effect_failed(effect, error, now)
+            weight += self._perform(list(rest), now)
+        return weight
 
     def _answer(self, effect: Order, now: int) -> None:
         assert isinstance(effect, Answer)
@@ -495,7 +629,7 @@ class Driver:
         error = done.exception()
         if error is not None:
             # After a failed fsync the kernel may drop the pages: nothing may be acknowledged any more.
-            self._crash(error)
+            self._crash("the disk failed; the broker is stopped", error)
             return
         for ticket in tickets:
             self.handle(Flushed(ticket))

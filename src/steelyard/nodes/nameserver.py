@@ -33,6 +33,7 @@ from steelyard.nodes.seam import (
     Due,
     Effect,
     Event,
+    HandlerError,
     Hang,
     Link,
     Opened,
@@ -121,9 +122,14 @@ class NameserverNode:
                 reply = handler(request, link, now)
             except ProtocolError as error:
                 reply = _reply(ResponseCode.SYSTEM_ERROR, str(error))
-        if is_oneway(request):
-            return []
-        return [Send(link, replace(reply, opaque=request.opaque))]
+            except Exception as error:
+                reply = _reply(ResponseCode.SYSTEM_ERROR, "an internal error; the log has it")
+                raise HandlerError(self._answer(link, request, reply)) from error
+        return self._answer(link, request, reply)
+
+    @staticmethod
+    def _answer(link: Link, request: Command, reply: Command) -> list[Effect]:
+        return [] if is_oneway(request) else [Send(link, replace(reply, opaque=request.opaque))]
 
     def _scan(self, now: int) -> list[Effect]:
         effects: list[Effect] = [SetTimer(SCAN_TIMER, now + self._config.scan_interval_ms)]

@@ -163,6 +163,18 @@ class Tell(Order, frozen=True):
 Effect = Dial | Send | Hang | SetTimer | DropTimer | Flush | Hand | Answer | Keep | Tell
 
 
+class HandlerError(Exception):
+    """A bug ended the handling of an event half-way; raised `from` the exception that it met.
+
+    `effects` must become true all the same: what was ordered before the exception, for the node's state counts on it
+    (timers, flushes, others' replies), and the error that the asker of a request gets, where its protocol has one.
+    """
+
+    def __init__(self, effects: list[Effect]) -> None:
+        super().__init__("a handler failed")
+        self.effects = effects
+
+
 class Node(Protocol):
     """Anything with an address: nameserver, broker, producer, consumer, admin."""
 
@@ -170,7 +182,12 @@ class Node(Protocol):
         """Called once, before any event."""
 
     def handle(self, event: Event, now: int) -> list[Effect]:
-        """Take one event in, give the effects out. Raises only for bugs."""
+        """Take one event in, give the effects out. Raises only for bugs: HandlerError where the node knows what must
+        happen all the same, else anything; then what it had ordered for this event is lost.
+
+        After a bug a live driver runs `check`, and goes on unless that raises; see `live/driver.py` for who pays.
+        The simulator takes every bug for a failed run.
+        """
 
     def check(self) -> None:
         """Assert every invariant of the node's state. Run after each event in tests and simulation."""

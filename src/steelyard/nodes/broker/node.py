@@ -51,6 +51,7 @@ from steelyard.nodes.seam import (
     Effect,
     Event,
     Flushed,
+    HandlerError,
     Link,
     Opened,
     Received,
@@ -156,6 +157,14 @@ class BrokerNode:
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects: list[Effect] = []
+        try:
+            self._handle(event, now, effects)
+        except Exception as error:
+            self._broken_off(event, error, now, effects)
+            raise HandlerError(effects) from error
+        return effects
+
+    def _handle(self, event: Event, now: int, effects: list[Effect]) -> None:
         if type(event) is Received:  # by far the most, and a match costs half a microsecond
             message = event.message
             if isinstance(message, Command):
@@ -169,7 +178,18 @@ class BrokerNode:
         else:
             self._happened(event, now, effects)
         self._follow_up(now, effects)
-        return effects
+
+    def _broken_off(self, event: Event, error: Exception, now: int, effects: list[Effect]) -> None:
+        """A bug ended the handling of an event: its asker gets an error, and the timers that others need are set."""
+        try:
+            if isinstance(event, Received):
+                if isinstance(event.message, Command):
+                    self._remoting.failed(event.link, event.message, effects)
+                elif self._kafka is not None:
+                    self._kafka.failed(event.link, event.message, effects)
+            self._follow_up(now, effects)
+        except Exception as another:
+            error.add_note(f"and what follows every event failed, too: {another!r}")
 
     # -- responses ---------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.store.store import Store
 from steelyard.types import Random
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
+from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 
 
 class RemotingSide:
@@ -238,6 +238,12 @@ class RemotingSide:
                 # RocketMQ's clients would close the connection, and all that goes on on it.
                 answer = reply(request, ResponseCode.SYSTEM_ERROR, too_large(len(answer.body)))
             effects.append(Send(link, answer))
+
+    def failed(self, link: Link, request: Command, effects: list[Effect]) -> None:
+        """A bug ended the handling of a request (or of a response, which has no answer)."""
+        if link in self._peers and not request.flag & (ONEWAY_FLAG | RESPONSE_FLAG):
+            remark = "an internal error of the broker; its log has it"
+            effects.append(Send(link, reply(request, ResponseCode.SYSTEM_ERROR, remark)))
 
     def _storage_fault(
         self, request: Command, error: StorageError, now: int, effects: list[Effect]

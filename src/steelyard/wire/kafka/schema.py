@@ -157,6 +157,11 @@ def write(message: Message, version: int, *, flexible: bool) -> list[bytes]:
     return out
 
 
+def has_field(kind: type[Message], name: str, version: int) -> bool:
+    """Whether messages of this kind have that field in this version, outside of their tagged fields."""
+    return any(each.name == name for each in _fields(kind, version, False))
+
+
 # -- from a declaration to a codec -------------------------------------------------------------------
 
 

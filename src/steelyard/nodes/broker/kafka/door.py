@@ -21,8 +21,9 @@ from steelyard.nodes.broker.door import Peer
 from steelyard.nodes.broker.kafka.versions import versions_reply
 from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY
+from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Reply, Request
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import Message, has_field
 
 UNANSWERED_MAX = 10_000
 """Most requests of one link that wait for their answers; a link with more is closed."""
@@ -31,6 +32,7 @@ UNANSWERED_MAX = 10_000
 class _Slot(msgspec.Struct):
     """The place of one answer in its link."""
 
+    request: Request
     reply: Reply | None = None
     done: bool = False
 
@@ -106,7 +108,7 @@ class KafkaDoor:
         if len(slots) >= UNANSWERED_MAX:
             self._break(peer, f"more than {UNANSWERED_MAX} requests wait for answers", effects)
             return
-        slot = _Slot()
+        slot = _Slot(request)
         slots.append(slot)
         call = Call(self, slot, peer, request)
         if request.api.key == API_VERSIONS_KEY:
@@ -125,6 +127,22 @@ class KafkaDoor:
             return
         if answer is not None:
             call.answer(answer, effects)
+
+    def failed(self, link: Link, request: Request, effects: list[Effect]) -> None:
+        """A bug ended the handling of the last request: UNKNOWN_SERVER_ERROR, where its response has one place for it.
+
+        Else the client learns it from the end of the link, as it does where an earlier answer has not gone out yet.
+        (Apache Kafka builds an error for every topic of the request, AbstractRequest.getErrorResponse.)
+        """
+        slots = self._slots.get(link)
+        if not slots or slots[-1].request is not request or slots[-1].done:
+            return
+        api, version = request.api, request.version
+        if not has_field(api.response, "error_code", version):
+            return
+        code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+        answer = msgspec.structs.replace(api.response(), error_code=code)
+        Call(self, slots[-1], self._peers[link], request).answer(answer, effects)
 
     def settled(self, link: Link, effects: list[Effect]) -> None:
         """An answer is there: send all whose turn it is."""

@@ -248,6 +248,11 @@ class KafkaSide:
         else:
             effects.append(Hang(link, "the broker starts"))
 
+    def failed(self, link: Link, message: object, effects: list[Effect]) -> None:
+        """A bug ended the handling of a message."""
+        if isinstance(message, Request):
+            self.door.failed(link, message, effects)
+
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         """A call to a nameserver or to another broker ended."""
         if not self.announcing.ended(outcome, now, effects):
