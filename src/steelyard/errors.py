@@ -15,7 +15,9 @@ SteelyardError
 ├── RouteError               no nameserver knows a route for the topic         (retriable)
 ├── ProtocolError            bytes that are not a frame, a header or a message (not retriable)
 └── StorageError             the log on disk cannot be used                    (not retriable)
-    └── DiskFullError        no space: nothing was acknowledged
+    ├── DiskFullError        no space: nothing was acknowledged
+    ├── DamageError          files are not as they were written: the broker does not start
+    └── OwnerError           the data directory belongs to another broker
 """
 
 from __future__ import annotations
@@ -116,3 +118,18 @@ class StorageError(SteelyardError):
 
 class DiskFullError(StorageError):
     """The disk has no room. What was acknowledged before stays readable."""
+
+
+class DamageError(StorageError):
+    """Files of a data directory are not as they were written. Nothing was changed; `steelyard check` helps.
+
+    `paths`: the files, relative to the data directory.
+    """
+
+    def __init__(self, text: str, paths: tuple[str, ...]) -> None:
+        super().__init__(text)
+        self.paths = paths
+
+
+class OwnerError(StorageError):
+    """The data directory is another broker's; the text says whose, and who wanted it."""

@@ -255,10 +255,11 @@ def test_strange_files_in_a_log_folder_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"steelyard-store 2\n", "has format 2, this program reads 1"),
-        (b"steelyard-store one\n", "is not a store's"),
-        (b"", "is not a store's"),
-        (b"\xff\xfe\x00", "is not a store's"),
+        (b"steelyard-store 3\n", "has format 3, this version reads 1 to 2"),
+        (b"steelyard-store one\n", "'format' is damaged"),
+        (b"steelyard-store 0\n", "'format' is damaged"),
+        (b"", "'format' is damaged"),
+        (b"\xff\xfe\x00", "'format' is damaged"),
     ],
 )
 def test_other_formats_are_refused(disk: Disk, text: bytes, message: str) -> None:
@@ -270,7 +271,7 @@ def test_other_formats_are_refused(disk: Disk, text: bytes, message: str) -> Non
 def test_a_folder_with_logs_and_no_format_is_refused() -> None:
     disk = MemoryDisk()
     disk.make_folder("logs/orders/0-1")
-    with pytest.raises(StorageError, match="no file 'format'"):
+    with pytest.raises(StorageError, match="'format' is missing"):
         opened(disk)
 
 
@@ -393,12 +394,15 @@ def test_syncing_in_another_thread_while_files_come_and_go(tmp_path: Path) -> No
 
 def test_a_sync_that_fails_says_so() -> None:
     class Failing(MemoryDisk):
+        works = True
+
         def sync_folder(self, path: str) -> None:
-            raise OSError(5, "input/output error")
+            if not self.works:
+                raise OSError(5, "input/output error")
 
     disk = Failing()
-    disk.open("format").write(0, b"steelyard-store 1\n")
     store, _ = opened(disk)
+    disk.works = False
     put(store.create_log("orders", 0))
     with pytest.raises(StorageError, match="cannot sync"):
         store.take_dirty().sync()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.store.conftest import opened
 
-from steelyard.errors import DiskFullError
+from steelyard.errors import DamageError, DiskFullError
 from steelyard.store.disk import Disk
 from steelyard.store.memory import Killed, MemoryDisk
 from steelyard.store.recovery import TableRecovery
@@ -48,24 +48,115 @@ def test_a_torn_tail_is_cut_at_every_length() -> None:
         disk.files["tables/offsets.table"].truncate(cut)
         store, recovery = opened(disk)
         assert dict(store.table("offsets").items()) == {"first": b"1"}
-        assert recovery.tables == (TableRecovery("offsets", 1, cut - kept),)
+        at = kept if cut > kept else 0
+        assert recovery.tables == (TableRecovery("offsets", 1, cut - kept, at),)
+        assert len(recovery.warnings()) == (cut > kept)
         assert recovery.bytes_cut == cut - kept
         store.table("offsets").put("third", b"3")
         store, recovery = opened(disk)
         assert dict(store.table("offsets").items()) == {"first": b"1", "third": b"3"}
 
 
-def test_a_flipped_bit_ends_the_table() -> None:
-    whole = MemoryDisk()
-    store, _ = opened(whole)
-    store.table("offsets").put("first", b"1")
-    kept = whole.files["tables/offsets.table"].size()
-    store.table("offsets").put("second", b"22")
-    for place in range(kept, whole.files["tables/offsets.table"].size()):
+PATH = "tables/offsets.table"
+
+
+def written(*pairs: tuple[str, bytes | None]) -> tuple[MemoryDisk, list[int]]:
+    """A store's disk after a kill, and where each record of its table ends."""
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    ends = [0]
+    for pair in pairs:
+        store.table("offsets").put_many([pair])
+        ends.append(disk.files[PATH].size())
+    return disk, ends
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_no_flipped_bit_is_taken_for_a_torn_write(bit: int) -> None:
+    """Be it in the first record, in the middle or in the last one, whose size may be what is flipped."""
+    pairs = (("first", b"1"), ("second", b"22"), ("first", None), ("third", b"3" * 300), ("x", b""))
+    whole, ends = written(*pairs)
+    for place in range(ends[-1]):
         disk = whole.copy()
-        disk.files["tables/offsets.table"].data[place] ^= 0x10
-        store, _ = opened(disk)
+        disk.files[PATH].data[place] ^= 1 << bit
+        before = bytes(disk.files[PATH].data)
+        with pytest.raises(
+            DamageError, match=r"tables/offsets\.table is damaged: bytes \d+ to"
+        ) as error:
+            opened(disk)
+        assert error.value.paths == (PATH,)
+        assert bytes(disk.files[PATH].data) == before, "the evidence was changed"
+
+
+def test_a_last_record_that_deletes_is_damaged_or_torn() -> None:
+    whole, ends = written(("first", b"1"), ("first", None))
+    for place in range(ends[1], ends[2]):
+        disk = whole.copy()
+        disk.files[PATH].data[place] ^= 1
+        with pytest.raises(DamageError):
+            opened(disk)
+    for cut in range(ends[1] + 1, ends[2]):
+        disk = whole.copy()
+        disk.files[PATH].truncate(cut)
+        store, recovery = opened(disk)
+        assert (store.table("offsets").get("first"), recovery.bytes_cut) == (b"1", cut - ends[1])
+
+
+def test_bytes_lost_in_the_middle_are_damage() -> None:
+    whole, ends = written(("first", b"1"), ("second", b"22"), ("third", b"3"))
+    for place in range(ends[0], ends[2]):
+        disk = whole.copy()
+        del disk.files[PATH].data[place : place + 1]
+        with pytest.raises(DamageError):
+            opened(disk)
+
+
+def test_pages_that_a_power_cut_left_unwritten_are_a_torn_write() -> None:
+    whole, ends = written(("first", b"1"), ("second", b"2" * 9_000))
+    for zeros_from in (ends[1], 4096, 8192):
+        disk = whole.copy()
+        data = disk.files[PATH].data
+        data[zeros_from:] = bytes(len(data) - zeros_from)
+        store, recovery = opened(disk)
         assert dict(store.table("offsets").items()) == {"first": b"1"}
+        assert recovery.bytes_cut == ends[2] - ends[1]
+    few = whole.copy()
+    few.files[PATH].data[-20:] = bytes(20)
+    with pytest.raises(DamageError):
+        opened(few)
+
+
+def test_every_damaged_file_is_named() -> None:
+    disk, _ = written(("first", b"1"))
+    store, _ = opened(disk)
+    store.table("groups").put("g", b"1")
+    for name in ("offsets", "groups"):
+        disk.files[f"tables/{name}.table"].data[0] ^= 1
+    with pytest.raises(DamageError, match=r"tables/groups\.table .*\(and 1 more\)") as error:
+        opened(disk)
+    assert error.value.paths == ("tables/groups.table", PATH)
+
+
+def test_after_a_clean_stop_nothing_counts_as_torn() -> None:
+    disk, ends = written(("first", b"1"), ("second", b"22"))
+    store, _ = opened(disk)
+    store.close()
+    for cut in range(ends[2]):
+        shorter = disk.copy()
+        shorter.files[PATH].truncate(cut)
+        with pytest.raises(DamageError, match=r"is damaged|is not as the last clean stop left it"):
+            opened(shorter)
+    gone = disk.copy()
+    gone.remove(PATH)
+    with pytest.raises(DamageError, match=r"tables/offsets\.table is missing"):
+        opened(gone)
+    store, recovery = opened(disk)
+    assert recovery.tables == (TableRecovery("offsets", 2),)
+    # It was the last clean stop's word, and goes with the first start after it.
+    store.table("offsets").put("third", b"3")
+    disk.files[PATH].truncate(disk.files[PATH].size() - 1)
+    store, recovery = opened(disk)
+    assert (len(store.table("offsets")), recovery.bytes_cut) == (2, 17)
 
 
 def test_the_log_stays_within_a_few_times_of_what_lives(disk: Disk) -> None:

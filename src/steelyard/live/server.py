@@ -9,12 +9,17 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from steelyard.config import BrokerConfig, KafkaConfig, NameserverConfig, check
-from steelyard.errors import SteelyardError, StorageError
+from steelyard.errors import DamageError, OwnerError, SteelyardError, StorageError
 from steelyard.live.driver import Driver
 from steelyard.live.listening import advertised, bind, check_address
 from steelyard.nodes.seam import KAFKA
+
+if TYPE_CHECKING:
+    from steelyard.store.recovery import Recovery
+    from steelyard.store.store import Store
 
 STOP_SECONDS = 10.0
 """How long a clean stop may take before the process ends all the same."""
@@ -85,6 +90,7 @@ async def serve_broker(
     import random
 
     from steelyard.live.disk import LiveDisk
+    from steelyard.nodes.broker.identity import identity_of
     from steelyard.nodes.broker.node import BrokerNode, Stop
     from steelyard.store.store import Store
 
@@ -101,9 +107,9 @@ async def serve_broker(
         address = advertise or advertised(host, listener)
         kafka = "" if kafka_port is None else kafka_advertise or advertised(host, listeners[1])
         settings = replace(config.kafka or KafkaConfig(), address=kafka) if kafka else None
-        store = Store(disk, config.store)
-        recovery = store.open(time.time_ns() // 1_000_000)
         config = replace(config, address=address, kafka=settings)
+        store = Store(disk, config.store, identity_of(config))
+        recovery = _opened(store, data)
         node = BrokerNode(config, store, random.Random(os.urandom(16)))
         driver = Driver(node, name=config.name, prepare_flush=lambda: store.take_dirty().sync)
     except (OSError, SteelyardError) as error:
@@ -114,11 +120,30 @@ async def serve_broker(
             raise StorageError(f"data directory {data}: {error.strerror or error}") from None
         raise
     _log.info("%s: %s", config.name, recovery)
+    for text in recovery.warnings():
+        _log.warning("%s: data directory %s: %s", config.name, data, text)
     driver.start()
     await driver.listen(listener)
     if kafka:
         await driver.listen(listeners[1], KAFKA)
     return Server(address, driver, kafka, Stop(), disk.close)
+
+
+def _opened(store: Store, data: str) -> Recovery:
+    """Open the store of a data directory; errors name the directory, and what to do."""
+    try:
+        return store.open(time.time_ns() // 1_000_000)
+    except DamageError as error:
+        raise DamageError(
+            f"data directory {data}: {error}. Nothing was changed. `steelyard check {data}` lists all damage,"
+            f" `steelyard check --repair {data}` sets damaged files aside and says what is lost",
+            error.paths,
+        ) from None
+    except OwnerError as error:
+        raise OwnerError(
+            f"data directory {data}: {error}. Start the broker on its own directory (--data, --name, --cluster,"
+            f" --node-id); if the broker was renamed on purpose, run `steelyard check --disown {data}` first"
+        ) from None
 
 
 async def registered(name: str, address: str, nameservers: tuple[str, ...]) -> None:

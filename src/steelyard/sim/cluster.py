@@ -18,6 +18,7 @@ from steelyard.config import (
 )
 from steelyard.errors import DiskFullError
 from steelyard.nodes.admin import AdminNode
+from steelyard.nodes.broker.identity import identity_of
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.consumer.contract import Stop as StopMember
 from steelyard.nodes.consumer.node import ConsumerNode
@@ -209,7 +210,7 @@ class Cluster:
             return seat.store.take_dirty().sync
 
         def build(now: int) -> Node:
-            seat.store = self._open(mount, config.store, now)
+            seat.store = self._open(mount, config, now)
             broker = self._parts.broker(config, seat.store, rng)
             if self.order is not None:
                 broker = Notary(broker, seat.name, self.order, lambda: self.world.now)
@@ -241,8 +242,8 @@ class Cluster:
             if end is not None:
                 self.witness.log_ends(queue, end, cut_allowed=power_lost)
 
-    def _open(self, mount: Mount, config: StoreConfig, now: int) -> Store:
-        store = Store(self._parts.disk(mount), config)
+    def _open(self, mount: Mount, config: BrokerConfig, now: int) -> Store:
+        store = Store(self._parts.disk(mount), config.store, identity_of(config))
         recovery = store.open(now)
         self.world.trace.note(self.world.now, "store", f"{recovery!r}")
         return store

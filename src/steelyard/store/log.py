@@ -308,6 +308,16 @@ class Log:
             self.min_offset = max(before, self._segments.all[0].base_offset)
         return self.min_offset - before
 
+    @property
+    def end(self) -> tuple[int, int]:
+        """Position and offset after the last entry."""
+        return self.next_address & POSITION_MAX, self.max_offset
+
+    @property
+    def has_files(self) -> bool:
+        """Has an entry ever been appended, and is the log not deleted?"""
+        return bool(self._segments.all)
+
     def size(self) -> int:
         """Bytes of all segments: of all entries that can be read, and of those before them that are not deleted yet."""
         return self._segments.size()

@@ -29,12 +29,40 @@ class LogRecovery(msgspec.Struct, frozen=True):
     segments_cut: int = 0
 
 
+class TableDamage(msgspec.Struct, frozen=True):
+    """Bytes in a table's file that are neither a record nor a torn write. `key`: whose they seem to be, if that can be told.
+
+    `problem`: what else is wrong with the file as a whole, or with a log's folder.
+    """
+
+    path: str
+    position: int
+    size: int
+    key: str = ""
+    problem: str = ""
+
+    def __str__(self) -> str:
+        if self.problem:
+            return f"{self.path} {self.problem}"
+        last = self.position + self.size - 1
+        whose = f" (key {self.key!r})" if self.key else ""
+        return (
+            f"{self.path} is damaged: bytes {self.position} to {last}{whose} are no record"
+            " whose checksum matches, and no write that was cut off"
+        )
+
+
 class TableRecovery(msgspec.Struct, frozen=True):
-    """Records of a table that were found, and bytes of a torn tail that were cut."""
+    """Records of a table that were found, bytes of a torn write that were cut, and where that was.
+
+    With `damage` nothing was cut, and the store was not opened.
+    """
 
     name: str
     records: int
     bytes_cut: int = 0
+    position: int = 0
+    damage: tuple[TableDamage, ...] = ()
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -43,6 +71,7 @@ class Recovery(msgspec.Struct, frozen=True):
     `repaired`: the logs that were not as a clean stop leaves them. Missing index rows are ordinary
     after a kill; `bytes_cut` means that a write was torn, which no reply had acknowledged unless the
     machine lost power. `unknown`: folders of logs that no table lists; they are left alone.
+    `upgraded_from`: the format that the folder had, 0 where that is as it was.
     """
 
     logs: int = 0
@@ -50,9 +79,30 @@ class Recovery(msgspec.Struct, frozen=True):
     repaired: tuple[LogRecovery, ...] = ()
     tables: tuple[TableRecovery, ...] = ()
     unknown: tuple[str, ...] = ()
+    upgraded_from: int = 0
 
     @property
     def bytes_cut(self) -> int:
         """Bytes cut from logs and tables together."""
         cut = sum(log.bytes_cut for log in self.repaired)
         return cut + sum(table.bytes_cut for table in self.tables)
+
+    def warnings(self) -> list[str]:
+        """What an operator should know: everything that was cut, with file, position and size."""
+        found = [
+            f"tables/{table.name}.table: a write at the end was not finished;"
+            f" {table.bytes_cut} bytes from byte {table.position} on were cut"
+            for table in self.tables
+            if table.bytes_cut
+        ]
+        found += [
+            f"the log of {log.topic}, queue {log.queue_id}: {log.bytes_cut} bytes that are no whole entry"
+            f" were cut from the end"
+            for log in self.repaired
+            if log.bytes_cut
+        ]
+        found += [
+            f"{folder} holds a log that no table lists; `steelyard check` can take it in"
+            for folder in self.unknown
+        ]
+        return found

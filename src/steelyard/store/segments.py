@@ -168,6 +168,15 @@ class Segments:
             assert before.end == (after.base_position, after.base_offset)
 
 
+def end_position(files: Files, folder: str) -> int:
+    """The position after the last byte of a log, by its files alone; 0 without any."""
+    places = [place for name in files.disk.list(folder) if (place := _place(name, LOG_SUFFIX))]
+    if not places:
+        return 0
+    position, offset = max(places)
+    return position + files.size(f"{folder}/{position:020}-{offset:020}{LOG_SUFFIX}")
+
+
 def _place(name: str, suffix: str) -> Place | None:
     """Position and offset in a file's name; None for names that are not ours."""
     position, _, offset = name.removesuffix(suffix).partition("-")

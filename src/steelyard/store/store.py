@@ -1,6 +1,7 @@
 """The store of one broker: a log per queue, and tables, below one data directory.
 
-    format                                      the version of what is here
+    format                                      the version of what is here, and whose it is; see `identity`
+    clean-stop                                  the ends of all files, as long as nobody writes; see `clean_stop`
     tables/<name>.table                         see `tables`; the store's own are `logs` and `log starts`
     logs/<topic>/<queue id>-<log id>/           one log; made when its first entry comes
         <position>-<offset>.log, .index         one segment; see `segment`
@@ -26,17 +27,17 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from steelyard.config import StoreConfig
-from steelyard.errors import StorageError
+from steelyard.errors import DamageError, StorageError
+from steelyard.store import clean_stop, identity
 from steelyard.store.disk import Disk
 from steelyard.store.files import Files, Unsynced
+from steelyard.store.identity import Identity
 from steelyard.store.index import Buffers
 from steelyard.store.log import LOG_ID_MAX, Log
-from steelyard.store.recovery import LogRecovery, Recovery, TableRecovery
+from steelyard.store.recovery import LogRecovery, Recovery, TableDamage, TableRecovery
 from steelyard.store.segment import POSITION_BITS
+from steelyard.store.segments import end_position
 from steelyard.store.tables import Table
-
-FORMAT = 1
-"""The version of the files that this program writes; it reads this one only."""
 
 BUFFERED_ROWS_MAX = 65_536
 """Index rows in memory, of all logs together: 1.3 MB, and a third of a second to make anew after a kill."""
@@ -44,8 +45,8 @@ BUFFERED_ROWS_MAX = 65_536
 NAME_BYTES_MAX = 200
 """File systems allow 255; the rest is room for suffixes."""
 
-_FORMAT_WORD = "steelyard-store"
 _LAST_ID = "last id"
+_LOGS_PATH = "tables/logs.table"
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
@@ -68,9 +69,11 @@ class Retention(msgspec.Struct, frozen=True):
 class Store:
     """See the module's text. Call `open` first."""
 
-    def __init__(self, disk: Disk, config: StoreConfig) -> None:
+    def __init__(self, disk: Disk, config: StoreConfig, owner: Identity | None = None) -> None:
+        """`owner`: the broker whose data directory it must be, or becomes; None takes any."""
         self._disk = disk
         self._config = config
+        self._owner = owner
         self._files = Files(disk)
         self._buffers = Buffers(BUFFERED_ROWS_MAX)
         self._tables: dict[str, Table] = {}
@@ -84,19 +87,24 @@ class Store:
     def open(self, now: int) -> Recovery:
         """Read what the data directory holds and repair it; what was found. Nothing is too old before `drop_old`.
 
-        Raises StorageError when the directory was written by a newer version or is not a store's.
+        Raises StorageError when the directory was written by a newer version, OwnerError when it is another broker's,
+        and DamageError when a table, or the directory itself, is not as it was written; nothing has changed then.
         """
         assert not self._is_open
-        self._check_format()
-        tables = tuple(self._recover_tables())
+        format_before = identity.claim(self._files, self._owner)
+        ends = clean_stop.read(self._files)
+        tables = self._recover_tables(ends)
         self._is_open = True
         entries = dict(self._entries())
+        folders = self._folders()
+        self._check_logs(entries, folders, ends)
+        clean_stop.remove(self._files)
         for log_id, entry in entries.items():
             log = self._make_log(log_id, entry)
             if entry.deleted:
                 log.recover(now)
                 self._delete_files([log])
-        folders = self._folders()
+                folders.pop(log.folder, None)
         recovered = []
         for log_id, entry in entries.items():
             if not entry.deleted:
@@ -110,31 +118,39 @@ class Store:
             tuple(report for report in recovered if _was_repaired(report)),
             tables,
             tuple(sorted(folders)),
+            format_before if 0 < format_before < identity.FORMAT else 0,
         )
 
-    def _check_format(self) -> None:
-        if not self._disk.exists("format"):
-            if self._disk.exists("logs") or self._disk.exists("tables"):
-                raise StorageError("the data directory has logs but no file 'format'")
-            self._files.create("format.new")
-            self._files.write("format.new", 0, f"{_FORMAT_WORD} {FORMAT}\n".encode())
-            self._files.sync("format.new")
-            self._files.rename("format.new", "format")
-        words = self._files.read("format", 0, 64).decode("ascii", "replace").split()
-        if len(words) != 2 or words[0] != _FORMAT_WORD or not words[1].isdecimal():
-            raise StorageError("the file 'format' in the data directory is not a store's")
-        if int(words[1]) != FORMAT:
-            raise StorageError(
-                f"the data directory has format {words[1]}, this program reads {FORMAT}:"
-                " use the version that wrote it, or another directory"
-            )
-
-    def _recover_tables(self) -> Iterator[TableRecovery]:
+    def _recover_tables(self, ends: clean_stop.Ends | None) -> tuple[TableRecovery, ...]:
+        """Read all tables. Raises DamageError, and names every file, where one is not as it was written."""
+        reports: dict[str, TableRecovery] = {}
         for file in self._disk.list("tables"):
             name, _, suffix = file.rpartition(".")
             if suffix == "table":
                 table = self._tables[file] = Table(self._files, f"tables/{file}")
-                yield table.recover(name)
+                reports[file] = table.recover(name, None if ends is None else ends.tables.get(file))
+        damage = [item for report in reports.values() for item in report.damage]
+        if ends is not None:
+            missing = sorted(ends.tables.keys() - reports.keys())
+            damage += [
+                TableDamage(f"tables/{file}", 0, 0, problem="is missing") for file in missing
+            ]
+        _raise(damage)
+        return tuple(reports.values())
+
+    def _check_logs(
+        self, entries: dict[int, _Entry], folders: dict[str, int], ends: clean_stop.Ends | None
+    ) -> None:
+        """Raise DamageError where logs or the table that lists them are gone, or ended elsewhere at the last clean stop."""
+        damage: list[TableDamage] = []
+        if folders and not self._disk.exists(_LOGS_PATH):
+            damage.append(TableDamage(_LOGS_PATH, 0, 0, problem="is missing"))
+        for folder, (position, _) in ends.logs.items() if ends is not None else ():
+            found = end_position(self._files, folder)
+            if found != position:
+                problem = f"ends at byte {found} of the log; the last clean stop left it at byte {position}"
+                damage.append(TableDamage(folder, 0, 0, problem=problem))
+        _raise(damage)
 
     def _entries(self) -> Iterator[tuple[int, _Entry]]:
         for key, value in self.table("logs").items():
@@ -157,8 +173,14 @@ class Store:
         """`flush`, then close the files. A closed store stays closed."""
         if self._is_open:
             self.flush()
+            clean_stop.write(self._files, self._ends())
             self._files.close()
             self._is_open = False
+
+    def _ends(self) -> clean_stop.Ends:
+        tables = {file: table.end for file, table in self._tables.items() if table.end[0]}
+        logs = {log.folder: log.end for log in self._by_id.values() if log.has_files}
+        return clean_stop.Ends(tables, logs)
 
     # -- logs ------------------------------------------------------------------------------------
 
@@ -314,6 +336,14 @@ def file_name(name: str) -> str:
     if len(escaped) <= NAME_BYTES_MAX:
         return escaped
     return f"{escaped[: NAME_BYTES_MAX - 33]}~{hashlib.sha256(data).hexdigest()[:32]}"
+
+
+def _raise(damage: list[TableDamage]) -> None:
+    """DamageError, if there is any damage."""
+    if damage:
+        more = f" (and {len(damage) - 1} more)" if len(damage) > 1 else ""
+        paths = tuple(dict.fromkeys(item.path for item in damage))
+        raise DamageError(f"{damage[0]}{more}", paths)
 
 
 def _was_repaired(report: LogRecovery) -> bool:

@@ -2,33 +2,25 @@
 
 The file is a log of records; the last record of a key counts. When the log has grown to several times
 the size of what lives, it is replaced by a snapshot, in one step. All of it is in memory as well.
-
-    record: uint32 CRC of the rest, uint32 key size, uint32 value size (0xFFFFFFFF: the key is
-            deleted), key in UTF-8, value; big-endian
+`table_records` has the form of a record, and tells a torn write from damage.
 """
 
 from __future__ import annotations
 
-import struct
 import zlib
 from collections.abc import ItemsView, Iterable
 from contextlib import suppress
 
 from steelyard.errors import StorageError
 from steelyard.store.files import Files
-from steelyard.store.recovery import TableRecovery
+from steelyard.store.recovery import TableDamage, TableRecovery
+from steelyard.store.table_records import Entry, decode, encode, encoded_size
 
 GROWTH_MAX = 4
 """The log is replaced when it is so many times larger than a snapshot would be."""
 
 SNAPSHOT_BYTES_MIN = 64 * 1024
 """But not while it is smaller than this."""
-
-VALUE_BYTES_MAX = 64 * 1024 * 1024
-
-_HEAD = struct.Struct(">III")
-_SIZES = struct.Struct(">II")
-_DELETED = 0xFFFFFFFF
 
 
 class Table:
@@ -39,6 +31,7 @@ class Table:
         self._path = path
         self._values: dict[str, bytes] = {}
         self._size = 0
+        self._crc = 0
         self._live_bytes = 0
         self._snapshot_above = SNAPSHOT_BYTES_MIN
 
@@ -70,13 +63,14 @@ class Table:
         A kill in the middle of the write keeps a prefix of the pairs.
         """
         pairs = list(pairs)
-        data = b"".join([_record(key, value) for key, value in pairs])
+        data = b"".join([encode(key, value) for key, value in pairs])
         if not data:
             return
         if not self._size:
             self._files.create(self._path)
         self._files.write(self._path, self._size, data)
         self._size += len(data)
+        self._crc = zlib.crc32(data, self._crc)
         for key, value in pairs:
             self._set(key, value)
         if self._size > self._snapshot_above:
@@ -85,12 +79,12 @@ class Table:
     def _set(self, key: str, value: bytes | None) -> None:
         old = self._values.get(key)
         if old is not None:
-            self._live_bytes -= _record_size(key, old)
+            self._live_bytes -= encoded_size(key, old)
         if value is None:
             self._values.pop(key, None)
         else:
             self._values[key] = value
-            self._live_bytes += _record_size(key, value)
+            self._live_bytes += encoded_size(key, value)
 
     def _shrink(self) -> None:
         if self._size > GROWTH_MAX * self._live_bytes:
@@ -101,7 +95,7 @@ class Table:
 
     def _write_snapshot(self) -> None:
         """Replace the log. Synced before it takes the name, lest a power cut leave an empty table."""
-        data = b"".join([_record(key, value) for key, value in self._values.items()])
+        data = b"".join([encode(key, value) for key, value in self._values.items()])
         new = self._path + ".new"
         self._files.remove(new)
         self._files.create(new)
@@ -109,49 +103,40 @@ class Table:
         self._files.sync(new)
         self._files.rename(new, self._path)
         self._size = len(data)
+        self._crc = zlib.crc32(data)
 
-    def recover(self, name: str) -> TableRecovery:
-        """Read the file, if there is one; cut what follows the last whole record."""
+    @property
+    def end(self) -> tuple[int, int]:
+        """Size and CRC-32 of the file, as it should be."""
+        return self._size, self._crc
+
+    def recover(self, name: str, end: tuple[int, int] | None = None) -> TableRecovery:
+        """Read the file, if there is one; cut a torn write at its end. Where there is damage nothing is changed.
+
+        `end`: size and CRC-32 of the file at the last clean stop, if that is known.
+        """
         if not self._files.disk.exists(self._path):
             return TableRecovery(name, 0)
         self._files.suspect(self._path)
         data = self._files.read(self._path, 0, self._files.size(self._path))
-        records = position = 0
-        while (size := self._take(data, position)) > 0:
-            position += size
-            records += 1
-        if position < len(data):
-            self._files.truncate(self._path, position)
-        self._size = position
-        return TableRecovery(name, records, len(data) - position)
-
-    def _take(self, data: bytes, position: int) -> int:
-        """Apply the record at `position`; its size, 0 when there is no whole one."""
-        if position + _HEAD.size > len(data):
-            return 0
-        crc: int
-        key_size: int
-        value_size: int
-        crc, key_size, value_size = _HEAD.unpack_from(data, position)
-        key_start = position + _HEAD.size
-        key_end = key_start + key_size
-        end = key_end if value_size == _DELETED else key_end + value_size
-        if end > len(data) or zlib.crc32(memoryview(data)[position + 4 : end]) != crc:
-            return 0
-        key = data[key_start:key_end].decode()
-        self._set(key, None if value_size == _DELETED else data[key_end:end])
-        return end - position
-
-
-def _record(key: str, value: bytes | None) -> bytes:
-    name = key.encode()
-    if value is None:
-        rest = _SIZES.pack(len(name), _DELETED) + name
-    else:
-        assert len(value) <= VALUE_BYTES_MAX, f"a value of {len(value)} bytes"
-        rest = _SIZES.pack(len(name), len(value)) + name + value
-    return zlib.crc32(rest).to_bytes(4, "big") + rest
-
-
-def _record_size(key: str, value: bytes) -> int:
-    return _HEAD.size + len(key.encode()) + len(value)
+        records = torn = 0
+        damage: list[TableDamage] = []
+        for found in decode(data):
+            if isinstance(found, Entry):
+                self._set(found.key, found.value)
+                records += 1
+            elif found.torn and end is None:
+                torn = found.size
+            else:
+                damage.append(TableDamage(self._path, found.position, found.size, found.key))
+        self._size = len(data) - torn
+        self._crc = zlib.crc32(memoryview(data)[: self._size])
+        if end is not None and self.end != end and not damage:
+            problem = (
+                f"is not as the last clean stop left it: {self._size} bytes in place of {end[0]}"
+            )
+            damage.append(TableDamage(self._path, 0, self._size, problem=problem))
+        if torn and not damage:
+            self._files.truncate(self._path, self._size)
+        cut_at = self._size if torn else 0
+        return TableRecovery(name, records, torn, cut_at, tuple(damage))

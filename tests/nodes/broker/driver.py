@@ -6,6 +6,7 @@ import random
 from collections.abc import Hashable
 
 from steelyard.config import BrokerConfig
+from steelyard.nodes.broker.identity import identity_of
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.seam import (
     Closed,
@@ -46,7 +47,7 @@ class Driver:
 
     def restart(self) -> None:
         """A new node on what the disk holds, as after a kill."""
-        self.store = Store(self.disk, self.config.store)
+        self.store = Store(self.disk, self.config.store, identity_of(self.config))
         self.store.open(self.now)
         self.node = BrokerNode(self.config, self.store, random.Random(1))
         self.timers.clear()

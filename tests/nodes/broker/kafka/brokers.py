@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from steelyard.config import BrokerConfig, KafkaConfig, NameserverConfig
+from steelyard.nodes.broker.identity import identity_of
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.nameserver import NameserverNode
 from steelyard.nodes.seam import (
@@ -119,7 +120,7 @@ class Brokers:
                 **self.kafka,  # type: ignore[arg-type]
             ),
         )
-        store = Store(disk, config.store)
+        store = Store(disk, config.store, identity_of(config))
         store.open(self.now)
         node = BrokerNode(config, store, random.Random(name))
         addresses = {config.address: REMOTING, f"{name}:9092": KAFKA}

@@ -16,7 +16,8 @@ import msgspec
 from steelyard.errors import StorageError
 from steelyard.groups.coordinator.consumer.member import Holdings, Member, MemberState
 from steelyard.groups.coordinator.consumer.reconciliation import Partitions
-from steelyard.store.tables import VALUE_BYTES_MAX, Table
+from steelyard.store.table_records import VALUE_BYTES_MAX
+from steelyard.store.tables import Table
 from steelyard.types import TopicPartition
 
 

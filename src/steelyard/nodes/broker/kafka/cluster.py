@@ -10,8 +10,6 @@ whole cluster. `name_service` tells us of other brokers, `changes` makes changes
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -19,6 +17,7 @@ from msgspec.structs import replace
 
 from steelyard.config import BrokerConfig
 from steelyard.groups.ledger import LEDGER_TOPIC
+from steelyard.nodes.broker.identity import cluster_id
 from steelyard.nodes.broker.kafka.kafka_topic import (
     FIXED,
     OFFSETS_TOPIC,
@@ -98,7 +97,7 @@ class Cluster:
         """Grows when a broker comes, goes or is another than before."""
         self.greeted: list[Callable[[str], None]] = []
         """Told the name of every broker that says that it has started."""
-        self.cluster_id = _cluster_id(config.cluster)
+        self.cluster_id = cluster_id(config.cluster)
         self.version = 1
         """Grows with every change."""
         self.deleted: list[Callable[[str, int, list[Effect]], None]] = []
@@ -366,9 +365,3 @@ def coordinator_partition(key: str, partitions: int) -> int:
     """
     code = java_hash(key)
     return (0 if code == -(2**31) else abs(code)) % partitions
-
-
-def _cluster_id(cluster: str) -> str:
-    """22 characters, as those of Kafka's Uuid; always the same for one cluster's name."""
-    digest = hashlib.sha256(cluster.encode()).digest()[:16]
-    return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -1,0 +1,159 @@
+"""The records of a table's file, and the question what bytes are that are no record: a torn write, or damage?
+
+    record: uint32 CRC of the rest, uint32 key size, uint32 value size (0xFFFFFFFF: the key is
+            deleted), key in UTF-8, value; big-endian
+
+A process that is killed inside a write leaves the beginning of what it wrote, and nothing behind it: bytes at the end
+of the file that begin a record and are too few for it. Such a tail was never acknowledged, and may be cut. Anything
+else that is no record is damage: whole records follow it, or a record of full length does not match its CRC, or one
+with a wrong size would match if it ended where the file does. A record behind damage is found by trying every byte.
+
+A power cut may also leave pages that were never written, as zeros: those count as torn, too.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+import msgspec
+
+KEY_BYTES_MAX = 1024 * 1024 - 1
+"""More than any key has: keys are names from requests, whose headers are smaller."""
+
+VALUE_BYTES_MAX = 64 * 1024 * 1024
+
+HEAD_BYTES = 12
+PAGE_BYTES = 4096
+ZEROS_MIN = 512
+"""So many zeros at the end of a file were never written; fewer may be the end of a value."""
+
+_HEAD = struct.Struct(">III")
+_SIZES = struct.Struct(">II")
+_DELETED = 0xFFFFFFFF
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A whole record of `size` bytes at `position`. `value`: None where it deletes the key."""
+
+    position: int
+    size: int
+    key: str
+    value: bytes | None
+
+
+class Gap(msgspec.Struct, frozen=True, gc=False):
+    """Bytes that are no record. `torn`: the last write did not end, else something damaged them.
+
+    `key`: of the record that seems to have been there, empty where it cannot be told.
+    """
+
+    position: int
+    size: int
+    torn: bool
+    key: str = ""
+
+
+def encode(key: str, value: bytes | None) -> bytes:
+    """The record that sets a key, or deletes it."""
+    name = key.encode()
+    assert len(name) <= KEY_BYTES_MAX, f"a key of {len(name)} bytes"
+    if value is None:
+        rest = _SIZES.pack(len(name), _DELETED) + name
+    else:
+        assert len(value) <= VALUE_BYTES_MAX, f"a value of {len(value)} bytes"
+        rest = _SIZES.pack(len(name), len(value)) + name + value
+    return zlib.crc32(rest).to_bytes(4, "big") + rest
+
+
+def encoded_size(key: str, value: bytes) -> int:
+    """The size of the record that sets a key."""
+    return HEAD_BYTES + len(key.encode()) + len(value)
+
+
+def decode(data: bytes) -> Iterator[Entry | Gap]:
+    """Everything in a table's file, in order: records, and what lies between and behind them."""
+    position = 0
+    while position < len(data):
+        entry = _entry_at(data, position)
+        if entry is not None:
+            yield entry
+            position += entry.size
+            continue
+        following = _next_entry(data, position + 1)
+        end = len(data) if following is None else following
+        torn = following is None and _is_torn(data, position)
+        yield Gap(position, end - position, torn, _key_at(data, position))
+        position = end
+
+
+def _entry_at(data: bytes, position: int) -> Entry | None:
+    """The whole record that begins there, None without one."""
+    if position + HEAD_BYTES > len(data):
+        return None
+    crc, key_size, value_size = _HEAD.unpack_from(data, position)
+    end = _end(position, key_size, value_size)
+    if key_size > KEY_BYTES_MAX or end > len(data):
+        return None
+    if zlib.crc32(memoryview(data)[position + 4 : end]) != crc:
+        return None
+    key_end = position + HEAD_BYTES + key_size
+    key = data[position + HEAD_BYTES : key_end].decode()
+    value = None if value_size == _DELETED else data[key_end:end]
+    return Entry(position, end - position, key, value)
+
+
+def _end(position: int, key_size: int, value_size: int) -> int:
+    return position + HEAD_BYTES + key_size + (0 if value_size == _DELETED else value_size)
+
+
+def _next_entry(data: bytes, start: int) -> int | None:
+    """Where the next whole record begins, None where there is none any more."""
+    for position in range(start, len(data) - HEAD_BYTES + 1):
+        if data[position + 4] or data[position + 5] > 15:
+            continue  # a key above the limit: the quickest way to say no
+        if _entry_at(data, position) is not None:
+            return position
+    return None
+
+
+def _is_torn(data: bytes, position: int) -> bool:
+    """Can the last bytes of a file, with no whole record in them, be the beginning of a write?"""
+    left = len(data) - position
+    if left < HEAD_BYTES or _is_unwritten(data, position):
+        return True
+    crc, key_size, value_size = _HEAD.unpack_from(data, position)
+    if _end(position, key_size, value_size) <= len(data):
+        return False
+    if key_size > KEY_BYTES_MAX or (value_size > VALUE_BYTES_MAX and value_size != _DELETED):
+        return False
+    # A record that is all there, of which one size is wrong: the other one tells what it was.
+    room = left - HEAD_BYTES
+    key_room = room if value_size == _DELETED else room - value_size
+    candidates = ((key_room, value_size), (key_size, room - key_size), (room, _DELETED))
+    for key, value in candidates:
+        if key >= 0 and value >= 0:
+            rest = _SIZES.pack(key, value) + data[position + HEAD_BYTES :]
+            if zlib.crc32(rest) == crc:
+                return False
+    return True
+
+
+def _is_unwritten(data: bytes, position: int) -> bool:
+    """Does the file end in a page, or in more than a few bytes of one, that a power cut left as zeros?"""
+    page = (len(data) - 1) // PAGE_BYTES * PAGE_BYTES
+    tail = data[max(position, page) :]
+    return not any(tail) and (position >= page or len(tail) >= ZEROS_MIN)
+
+
+def _key_at(data: bytes, position: int) -> str:
+    """The key of a damaged record, as far as it can be told."""
+    if position + HEAD_BYTES > len(data):
+        return ""
+    _, key_size, _ = _HEAD.unpack_from(data, position)
+    key = data[position + HEAD_BYTES : position + HEAD_BYTES + key_size]
+    if len(key) != key_size or key_size > KEY_BYTES_MAX:
+        return ""
+    text = key.decode("utf-8", "replace")
+    return text if text.isprintable() else ""
