@@ -7,7 +7,7 @@ it comes from. Times are milliseconds, sizes bytes. Values are checked where the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from steelyard.errors import ConfigError
@@ -29,11 +29,31 @@ class StoreConfig:
     """The log of a broker: store/config/MessageStoreConfig.java."""
 
     segment_bytes: int = 256 * 1024 * 1024
-    """A segment file is closed at this size. RocketMQ: one commit log of 1 GiB files for all queues; ours are per queue."""
+    """A segment file is closed at this size. RocketMQ: one commit log of 1 GiB files for all queues; ours are per queue.
+    Kafka: log.segment.bytes, 1 GiB."""
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    """A segment whose first message is older than this is closed when the next message comes (Kafka: log.roll.ms); 0: never."""
     index_flush_rows: int = 4096
     """Index rows kept in memory before they are written; the log alone is enough to recover them."""
     retention_ms: int = 72 * 3600 * 1000
-    """Whole segments older than this are deleted (fileReservedTime 72 h); 0 keeps all."""
+    """Whole segments whose newest message is older than this are deleted (fileReservedTime 72 h; Kafka: log.retention.ms,
+    168 h); 0 keeps all."""
+    retention_bytes: int = 0
+    """The oldest segments of a queue are deleted while the others hold so many bytes (Kafka: log.retention.bytes); 0 keeps
+    all."""
+    retention_check_interval_ms: int = 10_000
+    """How often segments past their retention are looked for (cleanResourceInterval; Kafka:
+    log.retention.check.interval.ms, 5 minutes)."""
+    disk_full_ratio: float = 0.90
+    """Producers are refused while more than this part of the disk is in use (diskSpaceWarningLevelRatio); 1.0: never
+    before the disk itself refuses. Unlike in RocketMQ a disk with `disk_free_bytes_enough` is never taken for full."""
+    disk_free_bytes_enough: int = 4 * 1024 * 1024 * 1024
+    """With so much free space neither `disk_full_ratio` nor `disk_clean_ratio` matters."""
+    disk_clean_ratio: float = 0.85
+    """While more than this part of the disk is in use, and `clean_forcibly` is set, the oldest segments of all queues are
+    deleted before their time (diskSpaceCleanForciblyRatio)."""
+    clean_forcibly: bool = False
+    """Delete early rather than refuse producers (cleanFileForciblyEnable, which is on in RocketMQ)."""
     message_bytes_max: int = 4 * 1024 * 1024
     """Largest body (maxMessageSize)."""
 
@@ -83,28 +103,80 @@ _NO_KAFKA_SETTINGS = ("address", "node.id", "brokers")
 """Fields of `KafkaConfig` that have options of their own."""
 
 
+LOG_SETTINGS = {
+    "log.segment.bytes": "segment_bytes",
+    "log.roll.ms": "segment_ms",
+    "log.retention.ms": "retention_ms",
+    "log.retention.bytes": "retention_bytes",
+    "log.retention.check.interval.ms": "retention_check_interval_ms",
+}
+"""Settings of Kafka's brokers that are those of our store: Kafka's name, and ours."""
+
+UNLIMITED = {"log.roll.ms": 2**63 - 1, "log.retention.ms": -1, "log.retention.bytes": -1}
+"""What Kafka says where our store says 0."""
+
+
 def kafka_config(
     settings: Sequence[str], node_id: int = 1, brokers: Sequence[str] = ()
 ) -> KafkaConfig:
-    """A `KafkaConfig` with `name=value` settings in Kafka's dotted names. Raises ConfigError for what is none."""
-    known = {each.name.replace("_", "."): each for each in fields(KafkaConfig)}
+    """A `KafkaConfig` from `NAME=VALUE` settings in Kafka's dotted names; those of the log are left to `store_config`.
+
+    Raises ConfigError for anything else.
+    """
+    known = {each.name.replace("_", "."): each.name for each in fields(KafkaConfig)}
+    known = {name: own for name, own in known.items() if name not in _NO_KAFKA_SETTINGS}
     values: dict[str, object] = {"node_id": node_id, "brokers": tuple(brokers)}
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        found = known.get(name.strip())
-        if found is None or not equals or name in _NO_KAFKA_SETTINGS:
-            settable = ", ".join(sorted(known.keys() - set(_NO_KAFKA_SETTINGS)))
-            raise ConfigError(f"{setting!r} is no NAME=VALUE of these: {settable}")
-        text = text.strip()
-        if isinstance(found.default, bool):
-            if text not in ("true", "false"):
-                raise ConfigError(f"{name} is {text!r}; it must be true or false")
-            values[found.name] = text == "true"
-        elif text.removeprefix("-").isdecimal():
-            values[found.name] = int(text)
-        else:
-            raise ConfigError(f"{name} is {text!r}; it must be a number")
+    for name, text in _named(settings, {**known, **LOG_SETTINGS}):
+        if name in known:
+            values[known[name]] = _value(name, text, getattr(KafkaConfig(), known[name]))
     return KafkaConfig(**values)  # type: ignore[arg-type]  # the names are checked above
+
+
+def store_config(settings: Sequence[str], kafka_settings: Sequence[str] = ()) -> StoreConfig:
+    """A `StoreConfig` from `NAME=VALUE` settings by its own names, and from those of Kafka's that concern the log.
+
+    Raises ConfigError for anything else.
+    """
+    own = {each.name: each.name for each in fields(StoreConfig)}
+    values: dict[str, object] = {}
+    for name, text in _named(settings, own):
+        values[name] = _value(name, text, getattr(StoreConfig(), name))
+    for setting in kafka_settings:
+        name, _, text = (part.strip() for part in setting.partition("="))
+        field = LOG_SETTINGS.get(name)
+        if field is not None:
+            number = _value(name, text, getattr(StoreConfig(), field))
+            if not number:
+                raise ConfigError(f"{name} is 0; {UNLIMITED.get(name, 1)} is the least it can be")
+            values[field] = 0 if number == UNLIMITED.get(name) else number
+    config = StoreConfig(**values)  # type: ignore[arg-type]  # the names are checked above
+    check(config)
+    return config
+
+
+def _named(settings: Sequence[str], known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Name and value of each setting, of those that are known."""
+    for setting in settings:
+        name, equals, text = (part.strip() for part in setting.partition("="))
+        if not equals:
+            raise ConfigError(f"{setting!r}: expected NAME=VALUE")
+        if name not in known:
+            raise ConfigError(
+                f"unknown setting {name!r}; expected one of: {', '.join(sorted(known))}"
+            )
+        yield name, text
+
+
+def _value(name: str, text: str, default: object) -> object:
+    """A setting's value, of the type of its default."""
+    if isinstance(default, bool):
+        if text not in ("true", "false"):
+            raise ConfigError(f"{name} is {text!r}; it must be true or false")
+        return text == "true"
+    try:
+        return float(text) if isinstance(default, float) else int(text)
+    except ValueError:
+        raise ConfigError(f"{name} is {text!r}; it must be a number") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,7 +448,13 @@ _MINUS_ONE = frozenset({"retry_max"})
 """Settings where -1 has a meaning."""
 
 _AT_LEAST_ONE = frozenset(
-    {"num_partitions", "offsets_topic_num_partitions", "transaction_state_log_num_partitions"}
+    {
+        "num_partitions",
+        "offsets_topic_num_partitions",
+        "transaction_state_log_num_partitions",
+        "segment_bytes",
+        "retention_check_interval_ms",
+    }
 )
 
 
@@ -387,6 +465,8 @@ def check(config: object) -> None:
         lowest = -1 if item.name in _MINUS_ONE else int(item.name in _AT_LEAST_ONE)
         if isinstance(value, int) and not isinstance(value, bool) and value < lowest:
             raise ConfigError(f"{item.name} is {value}; it must be {lowest} or more")
+        if isinstance(value, float) and not 0 < value <= 1:
+            raise ConfigError(f"{item.name} is {value}; it must be above 0 and at most 1")
         if isinstance(value, StoreConfig | KafkaConfig):
             check(value)
     if isinstance(config, ClientConfig) and bool(config.access_key) != bool(config.secret_key):

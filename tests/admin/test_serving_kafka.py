@@ -39,7 +39,10 @@ def running(*arguments: str) -> Iterator[dict[str, object]]:
         (["--kafka-port", "70000"], "70000"),
         (["--kafka-port", "0", "--kafka-set", "num.partitions=0"], "num_partitions is 0"),
         (["--kafka-port", "0", "--kafka-set", "num.partitions=x"], "must be a number"),
-        (["--kafka-port", "0", "--kafka-set", "no.such=1"], "no.such=1"),
+        (
+            ["--kafka-port", "0", "--kafka-set", "no.such=1"],
+            "unknown setting 'no.such'; expected one of: auto.",
+        ),
         (["--kafka-port", "0", "--kafka-set", "auto.create.topics.enable=1"], "true or false"),
     ],
 )

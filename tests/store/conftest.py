@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from steelyard.config import StoreConfig
 from steelyard.live.disk import LiveDisk
@@ -75,6 +76,16 @@ def opened(disk: Disk, config: StoreConfig = SMALL, now: int = NOW) -> tuple[Sto
     """A store on `disk`, and what its recovery said."""
     store = Store(disk, config)
     return store, store.open(now)
+
+
+def retain_log(log: Log, now: int, ms: int = -1, size: int = -1) -> int:
+    """Delete what is past this retention, in ms or in bytes; how many messages."""
+    before = log.config
+    log.configure(replace(before, retention_ms=ms, retention_bytes=size))
+    try:
+        return log.retain(now)
+    finally:
+        log.configure(before)
 
 
 @pytest.fixture(params=["memory", "real"])

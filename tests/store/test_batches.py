@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from tests.store.conftest import NOW, SMALL, build, build_kafka, opened
+from tests.store.conftest import NOW, SMALL, build, build_kafka, opened, retain_log
 
 from steelyard.config import StoreConfig
 from steelyard.errors import DiskFullError
@@ -245,7 +245,7 @@ def test_the_time_of_a_batch_is_that_of_its_append() -> None:
     assert log.offset_at_time(NOW + 10) == 2
     assert log.offset_at_time(NOW + 11) == 4
     assert log.offset_at_time(NOW + 29, upper=True) == 5
-    assert log.drop_old(NOW + 65, 50) == 4
+    assert retain_log(log, NOW + 65, ms=50) == 4
     assert log.min_offset == 4
 
 
@@ -461,11 +461,11 @@ def test_dropping_beyond_a_size() -> None:
     for _ in range(40):
         add(log, 2, 100)
     size = log.size()
-    assert log.drop_beyond(size) == 0
-    gone = log.drop_beyond(size // 2)
+    assert retain_log(log, NOW, size=size) == 0
+    gone = retain_log(log, NOW, size=size // 2)
     assert 0 < gone == log.min_offset < 80
     assert size // 2 <= log.size() < size // 2 + SMALL.segment_bytes
-    log.drop_beyond(0)
+    retain_log(log, NOW, size=0)
     assert 0 < log.size() <= SMALL.segment_bytes
     store.check()
 
@@ -477,6 +477,6 @@ def test_what_was_deleted_counts_once() -> None:
     for number in range(20):
         add(log, 3, 100, now=NOW + number)
     log.delete_before(2)
-    gone = log.drop_old(NOW + 1_000, 500)
+    gone = retain_log(log, NOW + 1_000, ms=500)
     assert gone == 58
     assert log.min_offset == log.max_offset == 60

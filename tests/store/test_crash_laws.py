@@ -18,7 +18,7 @@ from random import Random
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
-from tests.store.conftest import NOW, build, build_kafka
+from tests.store.conftest import NOW, build, build_kafka, retain_log
 
 from steelyard.config import StoreConfig
 from steelyard.errors import DiskFullError
@@ -128,7 +128,7 @@ class StoreMachine(RuleBasedStateMachine):
         for queue, expected in self.expected.items():
             log = self._log(queue)
             stored = [log.stored_at(offset) for offset in range(log.min_offset, log.max_offset)]
-            gone = log.drop_old(self.now, age)
+            gone = retain_log(log, self.now, ms=age)
             assert log.min_offset == expected.first + gone
             assert all(self.now - at > age for at in stored[:gone])
             expected.first = log.min_offset
@@ -142,7 +142,7 @@ class StoreMachine(RuleBasedStateMachine):
             return
         log = self._log(queue)
         size = log.size()
-        gone = log.drop_beyond(room)
+        gone = retain_log(log, NOW, size=room)
         assert log.min_offset == expected.first + gone
         assert log.size() >= min(size, room)
         expected.first = log.min_offset

@@ -6,7 +6,7 @@ import errno
 import os
 
 import pytest
-from tests.store.conftest import NOW, SMALL, build, build_batch, opened
+from tests.store.conftest import NOW, SMALL, build, build_batch, opened, retain_log
 
 from steelyard.config import StoreConfig
 from steelyard.errors import DiskFullError, StorageError
@@ -76,7 +76,7 @@ def test_reads_outside_the_log_are_empty_and_say_where_it_is(disk: Disk) -> None
     log = store.create_log("orders", 0)
     assert log.read(0, 32, 1_000) == Slice(b"", 0, 0, 0)
     fill(log, 30, step_ms=10)
-    log.drop_old(NOW + 1_000, 800)
+    retain_log(log, NOW + 1_000, ms=800)
     assert log.min_offset > 0
     assert log.read(30, 32, 1_000) == Slice(b"", 0, 30, 30)
     assert log.read(99, 32, 1_000) == Slice(b"", 0, 30, 30)
@@ -205,7 +205,7 @@ def test_retention_drops_whole_old_segments_and_goes_on(disk: Disk) -> None:
     log = store.create_log("orders", 0)
     written = fill(log, 60, step_ms=10)
     size = log.size()
-    dropped = log.drop_old(NOW + 1_000, 700)
+    dropped = retain_log(log, NOW + 1_000, ms=700)
     assert 0 < dropped < 31
     assert log.min_offset == dropped
     assert log.stored_at(log.min_offset - 1 + 16) >= NOW + 300
@@ -219,9 +219,9 @@ def test_retention_drops_whole_old_segments_and_goes_on(disk: Disk) -> None:
     assert (again.min_offset, again.max_offset) == (dropped, 60)
     assert [again.entry_at(offset) for offset in range(dropped, 60)] == written[dropped:]
 
-    assert again.drop_old(NOW + 10_000, 700) == 60 - dropped
+    assert retain_log(again, NOW + 10_000, ms=700) == 60 - dropped
     assert (again.min_offset, again.max_offset, again.size()) == (60, 60, 0)
-    assert again.drop_old(NOW + 20_000, 700) == 0
+    assert retain_log(again, NOW + 20_000, ms=700) == 0
     entry = build(again, b"after")
     assert again.append(entry, 0, NOW + 20_000) == 60
     store.close()
@@ -236,7 +236,7 @@ def test_an_emptied_log_keeps_its_place_over_a_restart(disk: Disk) -> None:
     log = store.create_log("orders", 0)
     fill(log, 5)
     address = log.next_address
-    assert log.drop_old(NOW + 1_000, 10) == 5
+    assert retain_log(log, NOW + 1_000, ms=10) == 5
     store.close()
     store, _ = opened(disk)
     again = store.log("orders", 0)

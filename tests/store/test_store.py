@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections import Counter
 from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.store.conftest import NOW, build, build_batch, opened
+from tests.store.conftest import NOW, build, build_batch, opened, retain_log
 
 from steelyard.config import StoreConfig
 from steelyard.errors import StorageError
@@ -19,21 +20,21 @@ from steelyard.store.disk import Disk
 from steelyard.store.files import OPEN_FILES_MAX
 from steelyard.store.index import ROW_BYTES
 from steelyard.store.log import Log
+from steelyard.store.log_config import LogConfig
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.recovery import LogRecovery, Recovery, TableRecovery
 from steelyard.store.store import (
     BUFFERED_ROWS_MAX,
     NAME_BYTES_MAX,
-    Retention,
     Store,
     file_name,
 )
 from steelyard.wire.remoting.flags import tag_code
 
 
-def put(log: Log, body: bytes = b"body", tags: str = "") -> bytes:
-    entry = build(log, body, tags)
-    log.append(entry, tag_code(tags) if tags else 0, NOW)
+def put(log: Log, body: bytes = b"body", tags: str = "", now: int = NOW) -> bytes:
+    entry = build(log, body, tags, now)
+    log.append(entry, tag_code(tags) if tags else 0, now)
     return entry
 
 
@@ -381,7 +382,7 @@ def test_syncing_in_another_thread_while_files_come_and_go(tmp_path: Path) -> No
         thread = threading.Thread(target=work)
         thread.start()
         put(log, b"y" * 900)
-        log.drop_old(NOW + 10, 1)
+        retain_log(log, NOW + 10, ms=1)
         store.delete_topic(f"topic-{round_}")
         thread.join()
     assert errors == []
@@ -436,14 +437,19 @@ def test_retention_when_asked_and_not_at_start() -> None:
     keep = StoreConfig(retention_ms=1_000)
     store, _ = opened(disk, keep, now=NOW + 1_000)
     assert found(store, "orders", 0).min_offset == 0
-    assert store.drop_old(NOW + 1_001) == 2
+    assert retain(store, NOW + 1_001) == 2
     assert found(store, "orders", 0).min_offset == 1
     put(found(store, "orders", 0))
     store.close()
     store, _ = opened(disk, keep, now=NOW + 9_000)
     assert found(store, "orders", 0).min_offset == 1
-    assert store.drop_old(NOW + 9_000) == 1
+    assert retain(store, NOW + 9_000) == 1
     assert found(store, "orders", 0).min_offset == 2
+
+
+def retain(store: Store, now: int) -> int:
+    """Delete what is past its retention in all logs; how many messages."""
+    return sum(log.retain(now) for log in store.all_logs())
 
 
 def test_topics_may_have_their_own_retention() -> None:
@@ -452,13 +458,89 @@ def test_topics_may_have_their_own_retention() -> None:
         log = store.create_log(topic, 0)
         for _ in range(10):
             put(log, b"x" * 100)
-    limits = {"short": Retention(ms=10), "small": Retention(bytes=1_000), "kept": Retention()}
-    assert store.drop_old(NOW + 20, limits.__getitem__) > 10
+    store.configure(
+        {
+            "short": LogConfig(500, -1, retention_ms=10),
+            "small": LogConfig(500, -1, retention_bytes=1_000),
+            "kept": LogConfig(500, -1),
+        }.__getitem__
+    )
+    assert retain(store, NOW + 20) > 10
     assert [found(store, topic, 0).min_offset for topic in ("short", "kept")] == [10, 0]
     small = found(store, "small", 0)
     assert 0 < small.min_offset < 10
     assert 1_000 <= small.size() < 1_500
-    assert store.drop_old(NOW + 20, limits.__getitem__) == 0
+    assert retain(store, NOW + 20) == 0
+    store.check()
+
+
+def test_topics_may_have_segments_of_their_own() -> None:
+    """Their settings hold for logs that are there, for new ones, and after a restart."""
+    disk = MemoryDisk()
+    store, _ = opened(disk, StoreConfig(retention_ms=0))
+    configs = {"large": LogConfig(10**6, -1), "small": LogConfig(300, -1)}
+    for topic in configs:
+        put(store.create_log(topic, 0), b"x" * 100)
+    store.configure(configs.__getitem__)
+    for _ in range(9):
+        put(found(store, "small", 0), b"x" * 100)
+        put(found(store, "large", 0), b"x" * 100)
+    assert segments(disk) == {"large": 1, "small": 10}
+    put(store.create_log("small", 1), b"x" * 100)
+    put(store.create_log("small", 1), b"x" * 100)
+    assert segments(disk) == {"large": 1, "small": 12}
+    store.close()
+    store, recovery = opened(disk, StoreConfig(retention_ms=0))
+    assert recovery.repaired == ()
+    assert found(store, "small", 0).max_offset == 10
+
+
+def segments(disk: MemoryDisk) -> dict[str, int]:
+    """How many segments each topic has on the disk."""
+    return dict(Counter(path.split("/")[1] for path in disk.files if path.endswith(".log")))
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_old_segment_is_closed_when_the_next_entry_comes(restart: bool) -> None:
+    """Its age counts from its first entry (LogSegment.shouldRoll); a log that nobody writes to does not roll."""
+    disk = MemoryDisk()
+    config = StoreConfig(segment_ms=1_000, retention_ms=0)
+    store, _ = opened(disk, config)
+    log = store.create_log("orders", 0)
+    for after in (0, 600, 999):
+        put(log, b"x", now=NOW + after)
+    assert segments(disk) == {"orders": 1}
+    if restart:
+        store.close()
+        store, _ = opened(disk, config, now=NOW + 50_000)
+        log = found(store, "orders", 0)
+    retain(store, NOW + 50_000)
+    assert segments(disk) == {"orders": 1}
+    put(log, b"x", now=NOW + 1_000)
+    assert segments(disk) == {"orders": 2}
+    put(log, b"x", now=NOW + 1_999)
+    assert segments(disk) == {"orders": 2}
+    put(log, b"x", now=NOW + 2_000)
+    assert segments(disk) == {"orders": 3}
+    log.configure(LogConfig(10**6, -1))
+    put(log, b"x", now=NOW + 90_000)
+    assert segments(disk) == {"orders": 3}
+    store.check()
+
+
+def test_the_oldest_segments_of_all_logs_go_first() -> None:
+    """What is deleted early is the oldest, in whatever log it is; the last segment of a log stays."""
+    store, _ = opened(MemoryDisk(), StoreConfig(segment_bytes=400, retention_ms=0))
+    for number in range(12):
+        put(store.create_log(("a", "b")[number % 2], 0), b"x" * 200, now=NOW + number)
+    entry = store.logs("a")[0].size() // 6
+    assert store.drop_oldest(1) == (1, entry)
+    assert [found(store, topic, 0).min_offset for topic in "ab"] == [1, 0]
+    assert store.drop_oldest(4 * entry) == (4, 4 * entry)
+    assert [found(store, topic, 0).min_offset for topic in "ab"] == [3, 2]
+    assert store.drop_oldest(10**9) == (5, 5 * entry)
+    assert [found(store, topic, 0).min_offset for topic in "ab"] == [5, 5]
+    assert store.drop_oldest(10**9) == (0, 0)
     store.check()
 
 

@@ -107,6 +107,14 @@ def _add_broker_options(parser: argparse.ArgumentParser) -> None:
         help="acknowledge when the kernel (async) or the disk (sync) has a message",
     )
     parser.add_argument("--cluster", default="DefaultCluster", help="the cluster's name")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="NAME=VALUE",
+        help="a setting of the store, e.g. retention_ms=3600000; may be repeated",
+    )
     parser.add_argument("--no-ledger", action="store_true", help="write no rebalance ledger")
     parser.add_argument(
         "--kafka-set",
@@ -123,11 +131,13 @@ def run_up(options: argparse.Namespace) -> int:
     verbose = ["--verbose"] if options.verbose else []
     passed = ["--flush", options.flush, "--cluster", options.cluster]
     passed += ["--no-ledger"] if options.no_ledger else []
-    if options.kafka_set:
-        from steelyard.config import kafka_config
+    if options.kafka_set or options.settings:
+        from steelyard.config import kafka_config, store_config
 
         kafka_config(options.kafka_set)  # what is wrong is said once, not by every broker
+        store_config(options.settings, options.kafka_set)
     passed += [f"--kafka-set={setting}" for setting in options.kafka_set]
+    passed += [f"--set={setting}" for setting in options.settings]
     layout = Layout(
         brokers=options.brokers,
         data=options.data,
@@ -188,7 +198,7 @@ def run_broker(options: argparse.Namespace) -> int:
 async def _serve_broker(options: argparse.Namespace) -> int:
     import asyncio
 
-    from steelyard.config import BrokerConfig, kafka_config
+    from steelyard.config import BrokerConfig, kafka_config, store_config
     from steelyard.live.server import serve_broker, stop_signals, until_stopped
     from steelyard.live.settings import nameserver_addresses
 
@@ -201,6 +211,7 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         flush=options.flush,
         ledger=not options.no_ledger,
         kafka=kafka_config(options.kafka_set, options.node_id, _names(options.kafka_brokers)),
+        store=store_config(options.settings, options.kafka_set),
     )
     server = await serve_broker(
         options.data,

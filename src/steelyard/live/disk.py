@@ -177,6 +177,11 @@ class LiveDisk:
         """Replace `new` by `old` in one step."""
         os.replace(self._path(old), self._path(new))
 
+    def space(self) -> tuple[int, int]:
+        """(free for this user, in all), bytes."""
+        found = os.statvfs(self._root)
+        return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
     def sync_folder(self, folder: str) -> None:
         """Make names in a folder durable: new, removed and renamed files."""
         descriptor = os.open(self._path(folder), os.O_RDONLY | os.O_CLOEXEC)

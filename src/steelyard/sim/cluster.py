@@ -199,7 +199,9 @@ class Cluster:
             pull_bytes_max=scenario.pull_bytes_max,
             hold_waiting_max=scenario.hold_waiting_max,
             store=StoreConfig(
-                segment_bytes=scenario.segment_bytes, index_flush_rows=scenario.index_flush_rows
+                segment_bytes=scenario.segment_bytes,
+                index_flush_rows=scenario.index_flush_rows,
+                disk_full_ratio=0.9 if scenario.disk_watermark else 1.0,
             ),
             kafka=self._kafka_door(seat),
         )

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from random import Random
 
 from steelyard.errors import DiskFullError, StorageError
-from steelyard.store.memory import MemoryRange
+from steelyard.store.memory import DISK_BYTES, MemoryRange
 
 
 class Killed(BaseException):  # not an error: the process is no more
@@ -233,6 +233,12 @@ class Mount:
     def make_folder(self, path: str) -> None:
         """Folders are the prefixes of paths here: nothing to do."""
         self._disk._check(self._generation)
+
+    def space(self) -> tuple[int, int]:
+        """Of a disk of a terabyte."""
+        self._disk._check(self._generation)
+        room = self._disk.room
+        return DISK_BYTES if room is None else room, DISK_BYTES
 
     def sync_folder(self, path: str) -> None:
         """All folder operations so far are on the platter (of every folder: one journal)."""

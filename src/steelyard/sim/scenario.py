@@ -65,6 +65,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     flush: Literal["async", "sync"] = "async"
     segment_bytes: int = 16 * 1024
     index_flush_rows: int = 16
+    disk_watermark: bool = False
+    """Brokers refuse producers while their disk is nearly full; otherwise only when a write fails."""
     skew_ms_max: int = 0
     drift_ppm_max: int = 0
     binary_headers_of_100: int = 0

@@ -90,6 +90,7 @@ def draw(seed: int) -> Scenario:
         scenario,
         ordered=apart.random() < 0.2,
         transactions_of_100=apart.choice((0, 0, 0, 10, 50)),
+        disk_watermark=apart.random() < 0.3,
     )
     until_ms = max(20_000, messages * interval_ms)
     faults = _faults(rng, theme, flush, until_ms)

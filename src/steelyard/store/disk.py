@@ -65,5 +65,8 @@ class Disk(Protocol):
     def make_folder(self, path: str, /) -> None:
         """Make a folder and those above it, where they are missing."""
 
+    def space(self) -> tuple[int, int]:
+        """(bytes that can still be written, bytes in all) of the disk that the data directory is on."""
+
     def sync_folder(self, path: str, /) -> None:
         """Names made, renamed and removed in the folder outlive the machine."""

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steelyard.config import StoreConfig
+from steelyard.errors import DiskFullError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store import reads
 from steelyard.store.files import Files
 from steelyard.store.index import ROW, Buffers
+from steelyard.store.log_config import LogConfig
 from steelyard.store.reads import Extent, Run, Slice
 from steelyard.store.recovery import LogRecovery
 from steelyard.store.segment import POSITION_BITS, POSITION_MAX, Segment
@@ -49,18 +50,22 @@ class Log:
         self,
         files: Files,
         buffers: Buffers,
-        config: StoreConfig,
+        config: LogConfig,
+        flush_rows: int,
         folder: str,
         name: tuple[str, int, int],
         starts: Table,
     ) -> None:
-        """`name`: topic, queue id, log id. `starts`: of all logs, by log id, what `delete_before` was told."""
+        """`name`: topic, queue id, log id. `starts`: of all logs, by log id, what `delete_before` was told.
+
+        `flush_rows`: index rows that are kept in memory before they are written.
+        """
         self.topic, self.queue_id, self.log_id = name
         self.folder = folder
         self.min_offset = 0
         self.max_offset = 0
         self.next_address = self.log_id << POSITION_BITS
-        self._segments = Segments(files, buffers, config, folder)
+        self._segments = Segments(files, buffers, config, flush_rows, folder)
         self._starts = starts
 
     # -- writing ---------------------------------------------------------------------------------
@@ -74,7 +79,7 @@ class Log:
         offset = self.max_offset
         assert entries.places(entry) == (offset, address), "the entry was made for another place"
         size = len(entry)
-        segment = self._segment_for(size)
+        segment = self._segment_for(size, now)
         segment.append(entry, ROW.pack(address & POSITION_MAX, size, tag_code))
         segment.newest_ms = now
         self.max_offset = offset + 1
@@ -98,7 +103,7 @@ class Log:
             address += size
         assert rows, "an empty batch"
         data = b"".join([entry for entry, _ in batch])
-        segment = self._segment_for(len(data))
+        segment = self._segment_for(len(data), now)
         segment.append(data, bytes(rows))
         segment.newest_ms = now
         self.max_offset = first + len(batch)
@@ -117,7 +122,7 @@ class Log:
         assert batches.count_of(batch) == count
         address = self.next_address
         size = len(batch)
-        segment = self._segment_for(size)
+        segment = self._segment_for(size, now)
         row = ROW.pack(address & POSITION_MAX, size, batches.row_tag(now))
         segment.append(batch, row * count)
         segment.newest_ms = now
@@ -125,8 +130,9 @@ class Log:
         self.next_address = address + size
         return first
 
-    def _segment_for(self, size: int) -> Segment:
-        return self._segments.for_append((self.next_address & POSITION_MAX, self.max_offset), size)
+    def _segment_for(self, size: int, now: int) -> Segment:
+        end = (self.next_address & POSITION_MAX, self.max_offset)
+        return self._segments.for_append(end, size, now)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -271,19 +277,36 @@ class Log:
 
     # -- keeping ---------------------------------------------------------------------------------
 
-    def drop_old(self, now: int, retention_ms: int) -> int:
-        """Delete whole segments whose newest entry is older than `retention_ms`; the number of messages gone.
+    @property
+    def config(self) -> LogConfig:
+        return self._segments.config
 
-        A log whose entries are all old begins a new segment: offsets and positions go on.
+    def configure(self, config: LogConfig) -> None:
+        """From now on these settings hold; `retain` acts on what was written before as well."""
+        self._segments.configure(config)
+
+    def retain(self, now: int) -> int:
+        """Delete the segments that are past retention_ms or retention_bytes; the number of messages gone.
+
+        A log whose entries are all too old begins a new segment: offsets and positions go on. For retention_bytes
+        the last segment is never deleted. Raises StorageError; what was deleted by then stays so.
+        Source: storage/.../UnifiedLog.deleteOldSegments.
         """
-        return self._drop(self._segments.older(now, retention_ms))
+        config = self.config
+        gone = 0
+        if config.retention_ms >= 0:
+            gone += self._drop(self._segments.older(now, config.retention_ms))
+        if config.retention_bytes >= 0:
+            gone += self._drop(self._segments.beyond(config.retention_bytes))
+        return gone
 
-    def drop_beyond(self, bytes_max: int) -> int:
-        """Delete the oldest whole segments, while the others have `bytes_max` bytes; the number of messages gone.
+    def oldest(self) -> tuple[int, int] | None:
+        """(when its newest entry was stored, bytes) of the first segment, None where there is no other one."""
+        return self._segments.oldest()
 
-        Never the last segment. Source: storage/.../UnifiedLog.deleteRetentionSizeBreachedSegments.
-        """
-        return self._drop(self._segments.beyond(bytes_max))
+    def drop_oldest(self) -> int:
+        """Delete the segment that `oldest` told of, whatever the retention; the number of messages gone."""
+        return self._drop(1)
 
     def delete_before(self, offset: int) -> None:
         """Make `min_offset` at least `offset`, at most `max_offset`, for good; delete whole segments before it.
@@ -293,7 +316,14 @@ class Log:
         """
         offset = min(offset, self.max_offset)
         if offset > self.min_offset:
-            self._starts.put(str(self.log_id), b"%d" % offset)
+            try:
+                self._starts.put(str(self.log_id), b"%d" % offset)
+            except DiskFullError:
+                # What can be deleted whole makes the room that is missing.
+                if not self._drop(self._segments.before(offset)):
+                    raise
+                if self.min_offset < offset:
+                    self._starts.put(str(self.log_id), b"%d" % offset)
             self.min_offset = offset
             self._drop(self._segments.before(offset))
 

@@ -90,6 +90,10 @@ class MemoryFile:
         """Nothing to free."""
 
 
+DISK_BYTES = 1 << 40
+"""The size that a disk in memory claims to have."""
+
+
 class MemoryDisk:
     """A `Disk`.
 
@@ -139,6 +143,10 @@ class MemoryDisk:
         while path:
             self.folders.add(path)
             path = path.rpartition("/")[0]
+
+    def space(self) -> tuple[int, int]:
+        """Of a disk of a terabyte."""
+        return DISK_BYTES if self.room_bytes is None else self.room_bytes, DISK_BYTES
 
     def sync_folder(self, path: str) -> None:
         """Names are durable at once here."""

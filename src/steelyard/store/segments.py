@@ -8,10 +8,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from itertools import pairwise
 
-from steelyard.config import StoreConfig
 from steelyard.errors import StorageError
 from steelyard.store.files import Files
 from steelyard.store.index import ROW_BYTES, Buffers
+from steelyard.store.log_config import LogConfig
 from steelyard.store.recovery import SegmentRepair
 from steelyard.store.segment import INDEX_SUFFIX, LOG_SUFFIX, POSITION_MAX, Segment
 from steelyard.store.times import Times
@@ -23,13 +23,27 @@ Place = tuple[int, int]
 class Segments:
     """See the module's text. `all` is for reading only."""
 
-    __slots__ = ("_buffers", "_config", "_files", "_folder", "_times", "all")
+    __slots__ = (
+        "_buffers",
+        "_config",
+        "_files",
+        "_flush_rows",
+        "_folder",
+        "_roll_at",
+        "_times",
+        "all",
+    )
 
-    def __init__(self, files: Files, buffers: Buffers, config: StoreConfig, folder: str) -> None:
+    def __init__(
+        self, files: Files, buffers: Buffers, config: LogConfig, flush_rows: int, folder: str
+    ) -> None:
         self._files = files
         self._buffers = buffers
         self._config = config
+        self._flush_rows = flush_rows
         self._folder = folder
+        self._roll_at = 0
+        """Until when the last segment is surely not too old for another entry, ms."""
         self._times: dict[int, Times] = {}
         self.all: list[Segment] = []
 
@@ -60,26 +74,49 @@ class Segments:
 
     # -- growing ---------------------------------------------------------------------------------
 
-    def for_append(self, end: Place, size: int) -> Segment:
-        """The segment that the next `size` bytes go to: a new one at `end` when the last would grow too large."""
+    @property
+    def config(self) -> LogConfig:
+        return self._config
+
+    def configure(self, config: LogConfig) -> None:
+        """From now on these settings hold."""
+        self._config = config
+        self._roll_at = 0
+
+    def for_append(self, end: Place, size: int, now: int) -> Segment:
+        """The segment that the next `size` bytes go to: a new one at `end` where the last is too large or too old."""
         if self.all:
             last = self.all[-1]
-            if last.size + size <= self._config.segment_bytes or not last.size:
+            if not last.size:
+                self._roll_at = 0
+                return last
+            fits = last.size + size <= self._config.segment_bytes
+            if fits and (now < self._roll_at or not self._is_old(last, now)):
                 return last
             last.flush_index()
         if end[0] + size > POSITION_MAX:
             raise StorageError(f"{self._folder} has reached its last position, {POSITION_MAX}")
         return self._begin(end)
 
+    def _is_old(self, segment: Segment, now: int) -> bool:
+        """The first entry of the last segment, which has one, is older than segment_ms."""
+        segment_ms = self._config.segment_ms
+        if segment_ms < 0:
+            return False
+        self._roll_at = segment.stored_at(segment.base_offset) + segment_ms
+        return now >= self._roll_at
+
     def _begin(self, end: Place) -> Segment:
         segment = self._segment(end)
         segment.create()
         self.all.append(segment)
+        self._roll_at = 0
         return segment
 
     def _segment(self, place: Place, size: int = 0, rows: int = 0) -> Segment:
-        flush_rows = self._config.index_flush_rows
-        return Segment(self._files, self._buffers, self._folder, place, flush_rows, size, rows)
+        return Segment(
+            self._files, self._buffers, self._folder, place, self._flush_rows, size, rows
+        )
 
     # -- shrinking -------------------------------------------------------------------------------
 
@@ -102,6 +139,13 @@ class Segments:
                 break
             count += 1
         return count
+
+    def oldest(self) -> tuple[int, int] | None:
+        """(when its newest entry was stored, bytes) of the first, None where it is the last as well."""
+        if len(self.all) < 2:
+            return None
+        first = self.all[0]
+        return (first.newest() if first.count else 0), first.size
 
     def before(self, offset: int) -> int:
         """How many hold nothing but entries before `offset`."""

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
@@ -30,10 +31,11 @@ from steelyard.config import StoreConfig
 from steelyard.errors import DamageError, StorageError
 from steelyard.store import clean_stop, identity
 from steelyard.store.disk import Disk
-from steelyard.store.files import Files, Unsynced
+from steelyard.store.files import Files, Unsynced, storage_error
 from steelyard.store.identity import Identity
 from steelyard.store.index import Buffers
 from steelyard.store.log import LOG_ID_MAX, Log
+from steelyard.store.log_config import LogConfig, usual
 from steelyard.store.recovery import LogRecovery, Recovery, TableDamage, TableRecovery
 from steelyard.store.segment import POSITION_BITS
 from steelyard.store.segments import end_position
@@ -59,21 +61,16 @@ class _Entry(msgspec.Struct, frozen=True):
     """Set before the files are deleted, so that a kill in between is made good at the next open."""
 
 
-class Retention(msgspec.Struct, frozen=True):
-    """What is kept of each log of a topic: what is not older than `ms`, about `bytes` of it. -1: without a limit."""
-
-    ms: int = -1
-    bytes: int = -1
-
-
 class Store:
     """See the module's text. Call `open` first."""
 
     def __init__(self, disk: Disk, config: StoreConfig, owner: Identity | None = None) -> None:
         """`owner`: the broker whose data directory it must be, or becomes; None takes any."""
         self._disk = disk
-        self._config = config
         self._owner = owner
+        self._flush_rows = config.index_flush_rows
+        usual_config = usual(config)
+        self._config_of: Callable[[str], LogConfig] = lambda topic: usual_config
         self._files = Files(disk)
         self._buffers = Buffers(BUFFERED_ROWS_MAX)
         self._tables: dict[str, Table] = {}
@@ -85,7 +82,7 @@ class Store:
     # -- opening and closing ---------------------------------------------------------------------
 
     def open(self, now: int) -> Recovery:
-        """Read what the data directory holds and repair it; what was found. Nothing is too old before `drop_old`.
+        """Read what the data directory holds and repair it; what was found. Nothing is too old before `Log.retain`.
 
         Raises StorageError when the directory was written by a newer version, OwnerError when it is another broker's,
         and DamageError when a table, or the directory itself, is not as it was written; nothing has changed then.
@@ -243,25 +240,46 @@ class Store:
         log = self._by_id.get(address >> POSITION_BITS)
         return None if log is None else log.at_address(address)
 
-    def drop_old(self, now: int, retention_of: Callable[[str], Retention] | None = None) -> int:
-        """Delete segments past their retention; the number of messages gone. Call it now and then.
+    def configure(self, config_of: Callable[[str], LogConfig]) -> None:
+        """Take the settings of each topic's logs from `config_of`, now and for logs that are made later.
 
-        `retention_of`: that of a topic; None takes the configured one for all.
+        Until then all logs have those of the StoreConfig. Call it again when the settings of a topic changed.
         """
-        usual = Retention(self._config.retention_ms or -1)
-        gone = 0
-        for log in list(self._by_id.values()):
-            retention = usual if retention_of is None else retention_of(log.topic)
-            if retention.ms >= 0:
-                gone += log.drop_old(now, retention.ms)
-            if retention.bytes >= 0:
-                gone += log.drop_beyond(retention.bytes)
-        return gone
+        self._config_of = config_of
+        for topic, queues in self._topics.items():
+            config = config_of(topic)
+            for log in queues.values():
+                if log.config != config:
+                    log.configure(config)
+
+    def all_logs(self) -> list[Log]:
+        """The logs of all topics."""
+        return list(self._by_id.values())
+
+    def drop_oldest(self, bytes_wanted: int) -> tuple[int, int]:
+        """Delete the oldest closed segments of all logs, until so many bytes are free: (messages, bytes) gone.
+
+        Their retention does not matter. The last segment of a log stays. Raises StorageError.
+        """
+        oldest = [(*found, log.log_id) for log in self._by_id.values() if (found := log.oldest())]
+        heapify(oldest)
+        messages = freed = 0
+        while oldest and freed < bytes_wanted:
+            _, size, log_id = heappop(oldest)
+            log = self._by_id[log_id]
+            messages += log.drop_oldest()
+            freed += size
+            if found := log.oldest():
+                heappush(oldest, (*found, log_id))
+        return messages, freed
 
     def _make_log(self, log_id: int, entry: _Entry) -> Log:
         folder = f"logs/{file_name(entry.topic)}/{entry.queue_id}-{log_id}"
         name = (entry.topic, entry.queue_id, log_id)
-        return Log(self._files, self._buffers, self._config, folder, name, self._starts())
+        config = self._config_of(entry.topic)
+        return Log(
+            self._files, self._buffers, config, self._flush_rows, folder, name, self._starts()
+        )
 
     def _starts(self) -> Table:
         return self.table("log starts")
@@ -294,6 +312,13 @@ class Store:
         return table
 
     # -- the disk --------------------------------------------------------------------------------
+
+    def space(self) -> tuple[int, int]:
+        """(bytes that can still be written, bytes in all) of the disk that the data directory is on. Raises StorageError."""
+        try:
+            return self._disk.space()
+        except OSError as error:
+            raise storage_error("look at", "the data directory", error) from error
 
     def dirty(self) -> bool:
         """True when something was written that the disk may not have yet."""

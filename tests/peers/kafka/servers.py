@@ -109,8 +109,8 @@ def run_apache(
 
 
 @contextmanager
-def run_steelyard(folder: Path, *, brokers: int = 1) -> Iterator[Running]:
-    """`steelyard up` with a Kafka door, until the block ends; it must stop cleanly then."""
+def run_steelyard(folder: Path, *options: str, brokers: int = 1) -> Iterator[Running]:
+    """`steelyard up` with a Kafka port and these options, until the block ends; it must stop cleanly then."""
     folder.mkdir(parents=True, exist_ok=True)
     errors = folder / "up.log"
     with errors.open("wb") as log:
@@ -120,6 +120,7 @@ def run_steelyard(folder: Path, *, brokers: int = 1) -> Iterator[Running]:
                 *("--nameserver-port", "0", "--broker-port", "0", "--kafka-port", "0", "--json"),
                 *("--kafka-set", f"group.consumer.session.timeout.ms={SESSION_MS}"),
                 *("--kafka-set", f"group.consumer.heartbeat.interval.ms={HEARTBEAT_MS}"),
+                *options,
             ],
             stdout=subprocess.PIPE,
             stderr=log,

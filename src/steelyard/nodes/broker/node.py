@@ -36,7 +36,7 @@ from steelyard.nodes.broker.registration import (
     Purpose,
     Registration,
 )
-from steelyard.nodes.broker.retention import retentions
+from steelyard.nodes.broker.retention import RETENTION_TIMER, SPACE_TIMER, Retention
 from steelyard.nodes.broker.side import RemotingSide
 from steelyard.nodes.broker.topics import Topics
 from steelyard.nodes.broker.turns import TURNS_TIMER, Turns
@@ -69,11 +69,7 @@ if TYPE_CHECKING:
 CLIENTS_TIMER = "clients"
 HOLDS_TIMER = "holds"
 LEDGER_TIMER = "ledger"
-RETENTION_TIMER = "retention"
 STOP_TIMER = "stop"
-
-RETENTION_INTERVAL_MS = 600_000
-"""RocketMQ looks for old files every 10 s and deletes at 4 o'clock."""
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -112,6 +108,7 @@ class BrokerNode:
             store.take_dirty().sync()
         self._topics = Topics(config, store.table("topics"), now)
         self._registration = Registration(config, self._topics, self._calls)
+        self._retention = Retention(config.store, store, self._topics)
         remoting = self._remoting = RemotingSide(
             config,
             store,
@@ -122,6 +119,7 @@ class BrokerNode:
             self._registration,
             self._durability,
             self._turns,
+            self._retention,
             self._rng,
             now,
         )
@@ -148,7 +146,7 @@ class BrokerNode:
             self._pulls.crossing.visible = self._kafka.producers
         effects: list[Effect] = self._durability.start(now)
         effects.append(SetTimer(CLIENTS_TIMER, now + config.client_scan_interval_ms))
-        effects.append(SetTimer(RETENTION_TIMER, now + RETENTION_INTERVAL_MS))
+        self._retention.start(now, effects)
         remoting.start(now, effects)
         self._ledger.started(now)
         self._registration.begin(now, effects)
@@ -284,23 +282,14 @@ class BrokerNode:
             self._clients.scan(now, effects)
             self._statistics.sample(now)
         elif key == RETENTION_TIMER:
-            effects.append(SetTimer(RETENTION_TIMER, now + RETENTION_INTERVAL_MS))
-            self._drop_old(now, effects)
+            self._retention.due(now, effects)
+        elif key == SPACE_TIMER:
+            self._retention.look_at_space(now, effects)
         elif key == STOP_TIMER:
             if self._stop_call is not None:
                 self._finish(effects)
         else:
             self._remoting.due(key, now, effects)
-
-    def _drop_old(self, now: int, effects: list[Effect]) -> None:
-        try:
-            usual_ms = self._config.store.retention_ms
-            gone = self._store.drop_old(now, retentions(self._topics, usual_ms))
-        except StorageError as error:
-            effects.append(Tell("ERROR", f"old messages could not be deleted: {error}"))
-            return
-        if gone:
-            effects.append(Tell("INFO", f"{gone} messages past their retention were deleted"))
 
     # -- after each event ------------------------------------------------------------------------
 

@@ -1,37 +1,167 @@
-"""How long the messages of each topic are kept: the broker's setting, unless the topic has settings of its own.
+"""How long messages are kept: by the settings of their topic, else by the broker's; and what a disk that fills up means.
 
-They are Kafka's (retention.ms, retention.bytes, cleanup.policy), are set through the Kafka door, and hold without it as well.
+A topic's settings are Kafka's (segment.bytes, segment.ms, retention.ms, retention.bytes, cleanup.policy). They are set
+through the Kafka door and hold for both dialects.
+
+- Every `retention_check_interval_ms` the segments past their retention are deleted, a thousand logs at a time.
+- Every second the free space is looked at. Above `disk_full_ratio` producers of both dialects are refused until there is room
+  again (RocketMQ: SERVICE_NOT_AVAILABLE; Kafka: KAFKA_STORAGE_ERROR, which clients retry). What the broker writes for itself
+  goes on: commits, markers of transactions, the ledger.
+- Above `disk_clean_ratio`, where `clean_forcibly` is set, the oldest segments of all logs go before their time.
+Source: store/DefaultMessageStore.CleanCommitLogService; storage/.../LogManager.cleanupLogs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from steelyard.config import StoreConfig
+from steelyard.errors import DiskFullError, StorageError
+from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.topics import Topics
-from steelyard.store.store import Retention
+from steelyard.nodes.seam import Effect, SetTimer, Tell
+from steelyard.store.log import Log
+from steelyard.store.log_config import LogConfig, usual
+from steelyard.store.store import Store
+
+RETENTION_TIMER = "retention"
+SPACE_TIMER = "space"
+
+LOGS_MAX = 1_000
+"""Logs looked at per event; some ten milliseconds."""
+LOGS_PAUSE_MS = 20
+SPACE_INTERVAL_MS = 1_000
 
 
-def retentions(topics: Topics, usual_ms: int) -> Callable[[str], Retention]:
-    """The retention of a topic by name. `usual_ms`: of topics without one of their own; 0 keeps all."""
-    usual = Retention(usual_ms or -1)
+def log_configs(topics: Topics, config: StoreConfig) -> Callable[[str], LogConfig]:
+    """The settings of a topic's logs by the topic's name: its own, else the broker's."""
+    default = usual(config)
 
-    def of(name: str) -> Retention:
+    def of(name: str) -> LogConfig:
         topic = topics.get(name)
         if topic is None or not topic.attributes:
-            return usual
+            return default
         settings = topic.attributes
-        if "delete" not in settings.get("cleanup.policy", "delete"):
-            return Retention(-1)
-        return Retention(
-            _number(settings.get("retention.ms"), usual.ms),
-            _number(settings.get("retention.bytes"), -1),
+        keeps = "delete" not in settings.get("cleanup.policy", "delete")
+        return LogConfig(
+            _number(settings.get("segment.bytes"), default.segment_bytes),
+            _number(settings.get("segment.ms"), default.segment_ms),
+            -1 if keeps else _number(settings.get("retention.ms"), default.retention_ms),
+            -1 if keeps else _number(settings.get("retention.bytes"), default.retention_bytes),
         )
 
     return of
 
 
-def _number(text: str | None, usual: int) -> int:
+def _number(text: str | None, default: int) -> int:
     try:
-        return usual if text is None else int(text)
+        return default if text is None else int(text)
     except ValueError:
-        return usual  # a stranger wrote it there
+        return default  # a stranger wrote it there
+
+
+class Retention:
+    """See the module's text."""
+
+    def __init__(self, config: StoreConfig, store: Store, topics: Topics) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._faults = Faults()
+        self._configured_at = -1
+        """The version of the topics whose settings the logs have."""
+        self._left: list[Log] = []
+        """Logs of the check under way that have not been looked at."""
+        self._gone = 0
+        """Messages that the check under way deleted."""
+        self.full = ""
+        """Why producers are refused; empty while they are not."""
+
+    def start(self, now: int, effects: list[Effect]) -> None:
+        self.configure()
+        effects.append(SetTimer(RETENTION_TIMER, now + self._config.retention_check_interval_ms))
+        self.look_at_space(now, effects)
+
+    def configure(self) -> None:
+        """Give the logs the settings of their topics, where those changed."""
+        version = self._topics.version.counter
+        if version != self._configured_at:
+            self._configured_at = version
+            self._store.configure(log_configs(self._topics, self._config))
+
+    def admit(self) -> None:
+        """Raise DiskFullError where producers are refused."""
+        if self.full:
+            raise DiskFullError(self.full)
+
+    # -- age and size ------------------------------------------------------------------------------
+
+    def due(self, now: int, effects: list[Effect]) -> None:
+        """Look at the next logs; begin a new check where none is under way."""
+        self.configure()
+        if not self._left:
+            self._left = self._store.all_logs()
+        for _ in range(min(LOGS_MAX, len(self._left))):
+            log = self._left.pop()
+            try:
+                self._gone += log.retain(now)
+            except StorageError as error:
+                text = f"old messages of {log.topic} could not be deleted: {error}"
+                self._faults.tell(text, now, effects)
+        pause = LOGS_PAUSE_MS
+        if not self._left:
+            pause = self._config.retention_check_interval_ms
+            if self._gone:
+                text = f"{self._gone} messages past their retention were deleted"
+                effects.append(Tell("INFO", text))
+            self._gone = 0
+        effects.append(SetTimer(RETENTION_TIMER, now + pause))
+
+    # -- space -------------------------------------------------------------------------------------
+
+    def look_at_space(self, now: int, effects: list[Effect]) -> None:
+        """Refuse producers where the disk is nearly full, take them again where it is not."""
+        effects.append(SetTimer(SPACE_TIMER, now + SPACE_INTERVAL_MS))
+        config = self._config
+        try:
+            free, size = self._store.space()
+            if config.clean_forcibly and self._is_over(config.disk_clean_ratio, free, size):
+                free += self._delete_early(free, size, effects)
+        except StorageError as error:
+            self._faults.tell(f"the free space is not known: {error}", now, effects)
+            return
+        was_full, self.full = self.full, ""
+        if self._is_over(config.disk_full_ratio, free, size):
+            self.full = (
+                f"the disk of the data directory is full: {free // 2**20} MiB of {size // 2**20} MiB are free;"
+                " free some space, or shorten the retention"
+            )
+            if not was_full:
+                text = f"producers are refused: {self.full} (disk_full_ratio is {config.disk_full_ratio})"
+                effects.append(Tell("ERROR", text))
+        elif was_full:
+            text = (
+                f"producers are accepted again: {free // 2**20} MiB of {size // 2**20} MiB are free"
+            )
+            effects.append(Tell("WARNING", text))
+
+    def _is_over(self, ratio: float, free: int, size: int) -> bool:
+        """More than this part of the disk is in use, and not enough is free all the same."""
+        return (
+            ratio < 1 and free < self._config.disk_free_bytes_enough and size - free > ratio * size
+        )
+
+    def _delete_early(self, free: int, size: int, effects: list[Effect]) -> int:
+        """Delete the oldest segments, as far as needed; how many bytes. Raises StorageError."""
+        config = self._config
+        wanted = min(
+            size - free - int(config.disk_clean_ratio * size), config.disk_free_bytes_enough - free
+        )
+        messages, freed = self._store.drop_oldest(wanted)
+        if freed:
+            text = (
+                f"{messages} messages ({freed // 2**20} MiB) were deleted before their time:"
+                f" more than {config.disk_clean_ratio:.0%} of the disk are in use"
+            )
+            effects.append(Tell("WARNING", text))
+        return freed

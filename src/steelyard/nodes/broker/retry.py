@@ -93,6 +93,7 @@ class Retries:
             view.sys_flag,
             view.reconsume_times + 1,
         )
+        self._writer.admit()
         self._writer.write(topic, queue_id, draft, now, effects)
         if topic == SCHEDULE_TOPIC:
             self._schedule.arm(queue_id + 1, now, effects)

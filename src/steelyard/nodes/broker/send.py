@@ -146,6 +146,7 @@ class Sends:
             header.sys_flag & ~TRANSACTION_BITS,
             header.reconsume_times,
         )
+        self._writer.admit()
         written = self._writer.write(topic, queue_id, draft, now, effects)
         answer = self._stored(
             request, asked, written.offset, f"{self._id_prefix}{written.address:016X}"
@@ -197,6 +198,7 @@ class Sends:
                     header.reconsume_times,
                 )
             )
+        self._writer.admit()
         offset, addresses = self._writer.write_many(header.topic, queue_id, drafts, now, effects)
         ids = ",".join([f"{self._id_prefix}{address:016X}" for address in addresses])
         answer = self._stored(request, queue_id, offset, ids)

@@ -28,6 +28,7 @@ from steelyard.nodes.broker.registration import Registration
 from steelyard.nodes.broker.relays import RELAYS_TIMER, Relays
 from steelyard.nodes.broker.replies import REPLIES_TIMER, Replies
 from steelyard.nodes.broker.resets import Resets
+from steelyard.nodes.broker.retention import Retention
 from steelyard.nodes.broker.retry import Retries
 from steelyard.nodes.broker.schedule import SCHEDULE_TIMER, Schedule
 from steelyard.nodes.broker.send import Sends
@@ -57,6 +58,7 @@ class RemotingSide:
         registration: Registration,
         durability: Durability,
         turns: Turns,
+        retention: Retention,
         rng: Random,
         now: int,
     ) -> None:
@@ -86,7 +88,9 @@ class RemotingSide:
             self.statistics,
             turns,
         )
-        self.writer = Writer(store, self.pulls, durability, self.statistics, config.address)
+        self.writer = Writer(
+            store, self.pulls, durability, retention, self.statistics, config.address
+        )
         self._schedule = Schedule(store, store.table("schedule"), topics, self.writer)
         self._transactions = Transactions(
             config, store, topics, registry, self.writer, self._schedule, durability

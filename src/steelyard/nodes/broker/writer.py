@@ -13,6 +13,7 @@ import msgspec
 from steelyard.nodes.broker.door import host_of
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.pull import Pulls
+from steelyard.nodes.broker.retention import Retention
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
@@ -61,6 +62,7 @@ class Writer:
         store: Store,
         pulls: Pulls,
         durability: Durability,
+        retention: Retention,
         statistics: Statistics,
         address: str,
     ) -> None:
@@ -68,6 +70,9 @@ class Writer:
         self.watchers: list[Watcher] = [pulls.wake]
         """Told of every queue that has something new to read."""
         self._durability = durability
+        self.admit = retention.admit
+        """Raises DiskFullError while the disk is nearly full. Asked before what clients send is written; what the broker
+        writes for itself, such as markers of transactions, goes on until the disk itself refuses."""
         self.statistics = statistics
         self.host = host_of(address)
         self._host_flag = STORE_HOST_V6 if len(self.host) > 8 else 0

@@ -9,8 +9,8 @@ from tests.nodes.broker.kafka.requests import producing
 
 from steelyard.config import BrokerConfig, KafkaConfig, StoreConfig
 from steelyard.nodes.broker.kafka.topic_settings import TopicSettings
-from steelyard.nodes.broker.retention import retentions
-from steelyard.store.store import Retention
+from steelyard.nodes.broker.retention import log_configs
+from steelyard.store.log_config import LogConfig
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages import alter_configs, incremental_alter_configs
 from steelyard.wire.kafka.messages.describe_configs import (
@@ -222,17 +222,32 @@ def test_settings_come_to_what_the_parts_of_the_broker_need(rig: KafkaRig) -> No
     assert cluster.cluster.settings_of(TOPIC) == TopicSettings(10, True, False, 11, 12)
 
 
-def test_retention_is_the_topics_or_the_brokers(rig: KafkaRig) -> None:
+def test_logs_are_kept_as_their_topic_or_the_broker_says(rig: KafkaRig) -> None:
     rig.create_topic("usual")
-    rig.create_topic("short", settings={"retention.ms": "7", "retention.bytes": "9"})
+    settings = {"retention.ms": "7", "retention.bytes": "9", "segment.bytes": "1048576"}
+    rig.create_topic("short", settings={**settings, "segment.ms": "5"})
     rig.create_topic("forever", settings={"retention.ms": "-1"})
     rig.create_topic("compacted", settings={"cleanup.policy": "compact", "retention.ms": "7"})
-    of = retentions(rig.node._topics, 1000)
-    assert of("usual") == of("never heard of") == Retention(1000)
-    assert of("short") == Retention(7, 9)
-    assert of("forever") == Retention(-1)
-    assert of("compacted") == Retention(-1)
-    assert retentions(rig.node._topics, 0)("usual") == Retention(-1)
+    of = log_configs(
+        rig.node._topics,
+        StoreConfig(segment_bytes=99, segment_ms=0, retention_ms=1000, retention_bytes=50),
+    )
+    assert of("usual") == of("never heard of") == LogConfig(99, -1, 1000, 50)
+    assert of("short") == LogConfig(1048576, 5, 7, 9)
+    assert of("forever") == LogConfig(99, -1, -1, 50)
+    assert of("compacted") == LogConfig(99, -1, -1, -1)
+    assert log_configs(rig.node._topics, StoreConfig(retention_ms=0))("usual").retention_ms == -1
+
+
+def test_new_settings_hold_for_what_is_written_after_the_next_check(rig: KafkaRig) -> None:
+    rig.create_topic(TOPIC)
+    rig.ask(producing(TOPIC, 0, batch(b"x")), 9, ProduceResponse)
+    assert alter(rig, ("segment.ms", SET, "60000"), ("retention.bytes", SET, "0")) == 0
+    rig.advance(70_000)
+    for _ in range(2):
+        rig.ask(producing(TOPIC, 0, batch(b"x")), 9, ProduceResponse)
+    rig.advance(70_000)
+    assert (rig.log(TOPIC).min_offset, rig.log(TOPIC).max_offset) == (1, 3)
 
 
 def test_old_records_go_when_their_topic_says_so() -> None:

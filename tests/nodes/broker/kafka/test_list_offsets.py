@@ -10,7 +10,7 @@ from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_produce import request as produce_request
 from tests.nodes.broker.kafka.test_produce import send
 
-from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.config import BrokerConfig, KafkaConfig, StoreConfig
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.delete_records import (
@@ -228,12 +228,22 @@ def test_other_refusals(rig: KafkaRig) -> None:
     assert ledger.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_a_full_disk_deletes_nothing() -> None:
+def test_deletion_makes_room_on_a_full_disk() -> None:
+    """Whole segments go before their deletion is noted; where there is none to go, nothing is deleted."""
     disk = MemoryDisk()
-    rig = KafkaRig(disk=disk)
+    store = StoreConfig(segment_bytes=250, retention_ms=0)
+    rig = KafkaRig(BrokerConfig(kafka=KafkaConfig(), store=store), disk)
     rig.create_topic()
-    send(rig, batch())
+    for _ in range(5):
+        send(rig, batch(b"x" * 70))
+        send(rig, batch(b"y"))
     disk.room_bytes = 0
-    assert delete(rig, 1).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    disk.room_bytes = None
+    assert delete(rig, 1) == DeleteRecordsPartitionResult(0, -1, ErrorCode.KAFKA_STORAGE_ERROR)
     assert ask(rig, -2).offset == 0
+    assert delete(rig, 5) == DeleteRecordsPartitionResult(0, 5)
+    rig.restart()
+    assert ask(rig, -2).offset == 5
+    disk.room_bytes = 0
+    assert delete(rig, -1) == DeleteRecordsPartitionResult(0, 10)
+    rig.restart()
+    assert ask(rig, -2).offset == 10

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import fields
 
-from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.config import LOG_SETTINGS, UNLIMITED, BrokerConfig, KafkaConfig, StoreConfig
 from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.door import Call
 from steelyard.nodes.broker.kafka.kafka_topic import KafkaTopic
@@ -154,15 +154,18 @@ def _broker_settings(config: BrokerConfig, kafka: KafkaConfig) -> dict[str, tupl
             settings[_dotted(item.name)] = BOOLEAN, str(value).lower(), source
         elif isinstance(value, int):
             settings[_dotted(item.name)] = LONG, str(value), source
+    for name, field in LOG_SETTINGS.items():
+        value = getattr(config.store, field)
+        is_default = value == getattr(StoreConfig(), field)
+        source = DEFAULT_CONFIG if is_default else STATIC_BROKER_CONFIG
+        kind = INT if name == "log.segment.bytes" else LONG
+        settings[name] = kind, str(value or UNLIMITED.get(name, 0)), source
     listener = f"PLAINTEXT://{kafka.address}"
     settings |= {
         "advertised.listeners": (STRING, listener, STATIC_BROKER_CONFIG),
         "broker.id": (INT, str(kafka.node_id), STATIC_BROKER_CONFIG),
         "default.replication.factor": (INT, "1", DEFAULT_CONFIG),
         "delete.topic.enable": (BOOLEAN, "true", DEFAULT_CONFIG),
-        "log.retention.bytes": (LONG, "-1", DEFAULT_CONFIG),
-        "log.retention.ms": (LONG, str(config.store.retention_ms or -1), DEFAULT_CONFIG),
-        "log.segment.bytes": (INT, str(config.store.segment_bytes), DEFAULT_CONFIG),
         "min.insync.replicas": (INT, "1", DEFAULT_CONFIG),
         "offsets.topic.replication.factor": (INT, "1", DEFAULT_CONFIG),
         "transaction.state.log.replication.factor": (INT, "1", DEFAULT_CONFIG),

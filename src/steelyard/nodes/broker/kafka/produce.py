@@ -157,6 +157,7 @@ class Produce:
             raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{topic} is closed to writers")
         settings = self._partitions.cluster.settings_of(topic)
         header = _checked(batch, version, settings.max_message_bytes)
+        self._writer.admit()
         append_time = now if settings.log_append_time else None
         log = partition.log
         if log is None:

@@ -1,7 +1,7 @@
 """The settings of a topic, in Kafka's names: what they are by default, and what values they may have.
 
 Settings that mean something here: cleanup.policy (its `delete`), max.message.bytes, message.timestamp.type, retention.bytes,
-retention.ms. The others are kept and told, and change nothing.
+retention.ms, segment.bytes, segment.ms. The others are kept and told, and change nothing.
 Source: clients/common/config/TopicConfig.java, storage/internals/log/LogConfig.java.
 """
 
@@ -12,11 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from steelyard.config import KafkaConfig, StoreConfig
+from steelyard.config import UNLIMITED, KafkaConfig, StoreConfig
 from steelyard.errors import ConfigError
 
 BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
 """Types of settings on the wire. Source: DescribeConfigsResponse.ConfigType."""
+
+SEGMENT_BYTES_MIN = 1024 * 1024
+"""Smallest segment that a client may ask for, or it could have the broker make a file per record (KIP-1030)."""
 
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
@@ -58,7 +61,7 @@ _TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 def topic_settings(config: KafkaConfig, store: StoreConfig) -> dict[str, Setting]:
     """All settings that a topic of this broker may have, by name."""
-    retention_ms = store.retention_ms or -1
+    retention_ms = store.retention_ms or UNLIMITED["log.retention.ms"]
     return {
         "cleanup.policy": Setting(
             LIST,
@@ -102,17 +105,31 @@ def topic_settings(config: KafkaConfig, store: StoreConfig) -> dict[str, Setting
         "min.insync.replicas": _number(INT, 1, "Kept; a partition has one replica.", 1),
         "preallocate": Setting(BOOLEAN, "false", "Kept, without effect."),
         "retention.bytes": _number(
-            LONG, -1, "Most bytes of a partition, in whole segments.", -1, "log.retention.bytes"
+            LONG,
+            store.retention_bytes or UNLIMITED["log.retention.bytes"],
+            "Most bytes of a partition, in whole segments.",
+            -1,
+            "log.retention.bytes",
         ),
         "retention.ms": _number(
             LONG, retention_ms, "How long records are kept.", -1, "log.retention.ms"
         ),
         "segment.bytes": _number(
-            INT, store.segment_bytes, "Kept; the store decides.", 14, "log.segment.bytes"
+            INT,
+            store.segment_bytes,
+            "Size at which a segment file is closed.",
+            SEGMENT_BYTES_MIN,
+            "log.segment.bytes",
         ),
         "segment.index.bytes": _number(INT, 10_485_760, "Kept, without effect.", 4),
         "segment.jitter.ms": _number(LONG, 0, "Kept, without effect.", 0),
-        "segment.ms": _number(LONG, 604_800_000, "Kept, without effect.", 1),
+        "segment.ms": _number(
+            LONG,
+            store.segment_ms or UNLIMITED["log.roll.ms"],
+            "Age at which a segment file is closed.",
+            1,
+            "log.roll.ms",
+        ),
         "unclean.leader.election.enable": Setting(BOOLEAN, "false", "Kept, without effect."),
     }
 

@@ -1,0 +1,136 @@
+"""What is kept and for how long, and a disk that fills up: producers are refused in time, or the oldest messages go."""
+
+from __future__ import annotations
+
+import pytest
+from tests.nodes.broker.conftest import Rig, pull_ext
+from tests.nodes.broker.driver import TOPIC
+from tests.nodes.broker.kafka.conftest import KafkaRig, batch
+from tests.nodes.broker.kafka.test_produce import send
+
+from steelyard.config import BrokerConfig, KafkaConfig, StoreConfig, check, store_config
+from steelyard.errors import ConfigError
+from steelyard.nodes.broker import retention
+from steelyard.nodes.seam import Tell
+from steelyard.store.memory import DISK_BYTES, MemoryDisk
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+
+GIB = 1 << 30
+
+
+def told(rig: Rig | KafkaRig, words: str) -> list[str]:
+    """The levels of the log lines with these words."""
+    return [each.level for each in rig.told if isinstance(each, Tell) and words in each.text]
+
+
+def rig_on(disk: MemoryDisk, **settings: object) -> Rig:
+    store = StoreConfig(retention_ms=0, **settings)  # type: ignore[arg-type]
+    return Rig(BrokerConfig(store=store), disk)
+
+
+def test_producers_are_refused_before_the_disk_is_full_and_taken_again() -> None:
+    disk = MemoryDisk()
+    rig = rig_on(disk)
+    link = rig.connect()
+    assert rig.send(link).code == ResponseCode.SUCCESS
+    disk.room_bytes = 3 * GIB
+    rig.advance(retention.SPACE_INTERVAL_MS)
+    answer = rig.send(link)
+    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert answer.remark == (
+        "the disk of the data directory is full: 3072 MiB of 1048576 MiB are free;"
+        " free some space, or shorten the retention"
+    )
+    rig.advance(10 * retention.SPACE_INTERVAL_MS)
+    assert told(rig, "producers are refused") == ["ERROR"]
+    assert rig.ask(link, RequestCode.PULL_MESSAGE, pull_ext(sysFlag=0)).code != 14
+    commit = {"consumerGroup": "g", "topic": TOPIC, "queueId": 0, "commitOffset": 1}
+    assert rig.ask(link, RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
+    disk.room_bytes = 5 * GIB
+    rig.advance(retention.SPACE_INTERVAL_MS)
+    assert told(rig, "producers are accepted again") == ["WARNING"]
+    assert rig.send(link).code == ResponseCode.SUCCESS
+
+
+def test_kafkas_producers_are_refused_too() -> None:
+    disk = MemoryDisk()
+    rig = KafkaRig(disk=disk)
+    rig.create_topic()
+    send(rig, batch())
+    disk.room_bytes = 3 * GIB
+    rig.advance(retention.SPACE_INTERVAL_MS)
+    assert send(rig, batch()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    disk.room_bytes = None
+    rig.advance(retention.SPACE_INTERVAL_MS)
+    assert send(rig, batch()).error_code == 0
+
+
+@pytest.mark.parametrize(
+    ("free", "settings", "refused"),
+    [
+        (DISK_BYTES // 5, {}, False),  # a fifth is free
+        (DISK_BYTES // 50, {}, False),  # 98 % are in use, but 20 GiB are free
+        (4 * GIB + 100_000, {}, False),
+        (4 * GIB - 1, {}, True),
+        (DISK_BYTES // 50, {"disk_free_bytes_enough": DISK_BYTES}, True),
+        (100_000, {"disk_full_ratio": 1.0}, False),
+    ],
+)
+def test_what_counts_as_full(free: int, settings: dict[str, object], refused: bool) -> None:
+    disk = MemoryDisk()
+    disk.room_bytes = free
+    rig = rig_on(disk, **settings)
+    assert (rig.send(rig.connect()).code == ResponseCode.SERVICE_NOT_AVAILABLE) == refused
+
+
+def test_where_asked_for_the_oldest_messages_go_before_producers_are_refused() -> None:
+    disk = MemoryDisk()
+    small = {"segment_bytes": 2_000, "disk_free_bytes_enough": 10_000}
+    rig = rig_on(disk, clean_forcibly=True, **small)
+    link = rig.connect()
+    for number in range(60):
+        rig.send(link, bytes(500), queue_id=number % 2)
+        rig.advance(1)
+    disk.room_bytes = 2_000
+    rig.advance(retention.SPACE_INTERVAL_MS)
+    assert told(rig, "were deleted before their time") == ["WARNING"]
+    assert disk.room_bytes >= 10_000
+    ends = [(rig.messages(TOPIC, q)[0].queue_offset, rig.messages(TOPIC, q)[-1]) for q in (0, 1)]
+    assert all(0 < first < 20 and last.queue_offset == 29 for first, last in ends)
+    assert rig.send(link).code == ResponseCode.SUCCESS
+
+
+def test_many_logs_are_looked_at_a_thousand_at_a_time() -> None:
+    rig = Rig(BrokerConfig(store=StoreConfig(retention_ms=5_000)))
+    link = rig.connect()
+    rig.send(link)  # this log is looked at last
+    for number in range(2 * retention.LOGS_MAX):
+        rig.store.create_log(f"topic-{number}", 0)
+    rig.advance(9_000)
+    assert rig.messages(TOPIC)
+    rig.advance(1_000 + retention.LOGS_PAUSE_MS)
+    assert rig.messages(TOPIC)
+    rig.advance(retention.LOGS_PAUSE_MS)
+    assert not rig.messages(TOPIC)
+    assert told(rig, "messages past their retention were deleted") == ["INFO"]
+
+
+def test_settings_by_name() -> None:
+    kafka = ["log.retention.ms=-1", "log.roll.ms=60000", "num.partitions=3"]
+    assert store_config(["segment_bytes=1000", "clean_forcibly=true"], kafka) == StoreConfig(
+        segment_bytes=1000, clean_forcibly=True, retention_ms=0, segment_ms=60_000
+    )
+    assert store_config(["disk_full_ratio=0.5"]).disk_full_ratio == 0.5
+    for own, kafkas, words in (
+        (["segment_byte=1"], [], "unknown setting 'segment_byte'; expected one of: clean_forcibly"),
+        (["segment_bytes"], [], "'segment_bytes': expected NAME=VALUE"),
+        (["segment_bytes=x"], [], "segment_bytes is 'x'; it must be a number"),
+        (["segment_bytes=0"], [], "segment_bytes is 0; it must be 1 or more"),
+        (["clean_forcibly=1"], [], "clean_forcibly is '1'; it must be true or false"),
+        (["disk_full_ratio=1.5"], [], "disk_full_ratio is 1.5; it must be above 0 and at most 1"),
+        ([], ["log.retention.ms=0"], "log.retention.ms is 0"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            store_config(own, kafkas)
+    check(BrokerConfig(kafka=KafkaConfig()))
