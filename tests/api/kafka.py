@@ -23,8 +23,9 @@ class KafkaServers:
         self._nameserver = self._background.wait(serve_nameserver(port=0))
         self.nameservers = self._nameserver.address
         self._brokers: dict[str, Server] = {}
-        for number in range(brokers):
-            self.start_broker(f"broker-{number}")
+        self._names = [f"broker-{number}" for number in range(brokers)]
+        for name in self._names:
+            self.start_broker(name)
         self.bootstrap = ",".join(server.kafka for server in self._brokers.values())
         self._client: dict[str, str | int | float | bool] = {
             "bootstrap.servers": self.bootstrap,
@@ -35,7 +36,10 @@ class KafkaServers:
         config = BrokerConfig(
             name=name,
             nameservers=(self.nameservers,),
-            kafka=KafkaConfig(node_id=int(name.rpartition("-")[2])),
+            kafka=KafkaConfig(
+                node_id=int(name.rpartition("-")[2]),
+                brokers=tuple(dict.fromkeys((*self._names, name))),
+            ),
         )
 
         async def start() -> Server:

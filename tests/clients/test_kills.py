@@ -63,6 +63,7 @@ class Brokers:
                 *("--data", str(self._folder / str(node_id)), "--nameserver", self.nameserver),
                 *("--port", str(port), "--kafka-port", str(kafka_port), "--node-id", str(node_id)),
                 *("--kafka-advertise", f"127.0.0.1:{relay.port}"),
+                *("--kafka-brokers", "broker-1,broker-2"),
             ],
             stdout=subprocess.PIPE,
         )

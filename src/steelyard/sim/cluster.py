@@ -232,7 +232,9 @@ class Cluster:
         if not self.scenario.kafka_members:
             return None
         return KafkaConfig(
-            address=f"{seat.host.ip}:{KAFKA_PORT}", node_id=1 + self.brokers.index(seat)
+            address=f"{seat.host.ip}:{KAFKA_PORT}",
+            node_id=1 + self.brokers.index(seat),
+            brokers=tuple(broker.name for broker in self.brokers),
         )
 
     def _compare_logs(self, seat: Seat) -> None:

@@ -51,6 +51,8 @@ CLUSTER_TOPIC_QUEUES = 16
 
 LAYOUT_ATTRIBUTE = "steelyard.layout"
 ID_ATTRIBUTE = "steelyard.id"
+CREATED_ATTRIBUTE = "steelyard.created"
+MERGED_ATTRIBUTE = "steelyard.merged"
 """Attributes that the Kafka door gives a topic."""
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")

@@ -5,19 +5,23 @@ RocketMQ topic, on every broker that has a part of it, so that each knows them a
 the RocketMQ door are topics here where their names are legal for Kafka; the system's own are hidden, but for the ledger.
 
 Layouts and ids are given by the controller, the live broker with the lowest node id; a broker without nameservers is the
-whole cluster. `name_service` tells us of other brokers, `changes` makes changes.
+whole cluster. `name_service` tells us of other brokers, `changes` makes changes. What is known of topics and brokers is on
+this broker's disk (`catalogue`): after a restart it is known before anybody is asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
 from steelyard.config import BrokerConfig
+from steelyard.errors import StorageError
 from steelyard.groups.ledger import LEDGER_TOPIC
 from steelyard.nodes.broker.identity import cluster_id
+from steelyard.nodes.broker.kafka.catalogue import Catalogue
 from steelyard.nodes.broker.kafka.kafka_topic import (
     FIXED,
     OFFSETS_TOPIC,
@@ -25,6 +29,8 @@ from steelyard.nodes.broker.kafka.kafka_topic import (
     attributes_of,
     topic_of,
 )
+from steelyard.nodes.broker.kafka.membership import Membership
+from steelyard.nodes.broker.kafka.merging import merged
 from steelyard.nodes.broker.kafka.neighbours import BrokerEntry
 from steelyard.nodes.broker.kafka.topic_settings import TopicSettings, TopicSettingsReader
 from steelyard.nodes.broker.topics import (
@@ -33,6 +39,7 @@ from steelyard.nodes.broker.topics import (
     is_kafka_name,
 )
 from steelyard.nodes.seam import Effect
+from steelyard.routes.layout import Layout, write
 from steelyard.store.entry import java_hash
 from steelyard.types import Random, TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -76,11 +83,14 @@ class Broker(msgspec.Struct, frozen=True, gc=False):
 class Cluster:
     """See the module's text; a `groups.coordinator.group.TopicsView`."""
 
-    def __init__(self, config: BrokerConfig, topics: Topics, rng: Random) -> None:
+    def __init__(
+        self, config: BrokerConfig, topics: Topics, catalogue: Catalogue, rng: Random
+    ) -> None:
         assert config.kafka is not None
         self._config = config
         self._kafka = config.kafka
         self._topics = topics
+        self.catalogue = catalogue
         self._rng = rng
         self.readers = TopicSettingsReader(config.kafka, config.store)
         self.is_alone = not config.nameservers
@@ -93,6 +103,9 @@ class Cluster:
         self.me = Broker(config.name, config.kafka.node_id, config.kafka.address, config.address)
         self.brokers: dict[str, Broker] = {config.name: self.me}
         """By name; those that are down as well."""
+        self.membership = Membership(config.kafka.brokers, lambda: self.brokers)
+        if self.is_alone:
+            self.membership.settled_at = 0  # there is nobody to look for
         self.brokers_version = 0
         """Grows when a broker comes, goes or is another than before."""
         self.greeted: list[Callable[[str], None]] = []
@@ -113,6 +126,24 @@ class Cluster:
         """Topics of this broker that have more queues than partitions here, and how many queues."""
         self.gone: list[str] = []
         """Topics that were deleted through the RocketMQ door."""
+        self.disk_fault = ""
+        """Why the disk did not take a fact of the cluster; it is tried again."""
+        self._load()
+
+    def _load(self) -> None:
+        """What the disk has. A version before this one kept topics in the attributes of their queues only."""
+        for entry in self.catalogue.brokers():
+            self.meet(entry, live=False)
+        found = [*self.catalogue.topics()]
+        found += [(name, config.attributes) for name, config in self._topics.all().items()]
+        for name, attributes in found:
+            topic = topic_of(name, attributes, self.readers) if self.is_visible(name) else None
+            if topic is None or not self.is_free(topic):
+                continue
+            known = self._known.get(name)
+            if known is not None:
+                topic = merged(known, topic)[0]
+            self.learn(topic)
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -199,15 +230,43 @@ class Cluster:
 
         With TRANSACTIONS_TOPIC: of a transactional id.
         """
-        if self.is_alone:
-            return self.me.node_id
         partitions = self.partitions(topic)
         if not partitions:
-            return None
+            # A broker that is the whole cluster coordinates everything before it has a layout, too.
+            is_whole = self.is_alone and self.membership.names == (self.me.name,)
+            return self.me.node_id if is_whole else None
         place = self.place(topic, coordinator_partition(key, partitions))
         if isinstance(place, ErrorCode) or self.live(place.node_id) is None:
             return None
         return place.node_id
+
+    def coordinator_fault(self, key: str, topic: str = OFFSETS_TOPIC) -> ErrorCode:
+        """NONE where this broker coordinates a group (with TRANSACTIONS_TOPIC: a transactional id), else what to answer."""
+        node_id = self.coordinator_of(key, topic)
+        if node_id == self.me.node_id:
+            if self._awaits(key, topic):
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ErrorCode.NONE
+        if node_id is None and not self.partitions(topic):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NOT_COORDINATOR
+
+    def _awaits(self, key: str, topic: str) -> bool:
+        """What another broker kept of a key, under a layout that does not hold any more, is not here yet."""
+        known = self._known.get(topic)
+        return known is not None and any(
+            self.awaits_from(topic, layout, broker)
+            for layout in known.merged
+            for broker, _ in (layout.leaders()[coordinator_partition(key, layout.partitions)],)
+        )
+
+    def awaits_from(self, topic: str, layout: Layout, broker: str) -> bool:
+        """A broker has not handed over what it kept under a layout that does not hold any more."""
+        return (
+            broker != self.me.name
+            and self.membership.counts(broker)
+            and not self.catalogue.is_handed_over(topic, write(layout), broker)
+        )
 
     # -- brokers ---------------------------------------------------------------------------------
 
@@ -247,6 +306,14 @@ class Cluster:
             self.brokers[entry.name] = broker
             self.brokers_version += 1
             self._places.clear()
+            self._keep(partial(self.catalogue.keep_broker, entry))
+
+    def _keep(self, put: Callable[[], None]) -> None:
+        """Write a fact of the cluster that others have as well: it counts, also where the disk does not take it."""
+        try:
+            put()
+        except StorageError as error:
+            self.disk_fault = str(error)
 
     # -- changes ---------------------------------------------------------------------------------
 
@@ -278,6 +345,7 @@ class Cluster:
         if known is None:
             return
         self._names.pop(known.topic_id, None)
+        self._keep(partial(self.catalogue.drop, name))
         self._changed(name)
         for watcher in self.deleted:
             watcher(name, now, effects)
@@ -288,10 +356,11 @@ class Cluster:
         self.version += 1
 
     def put_local(self, topic: KafkaTopic, now: int) -> bool:
-        """Make this broker's part of a topic durable; True where that changed something.
+        """Make what is known of a topic durable, and this broker's part of it; True where that changed the part.
 
         Raises ProtocolError where the broker has no room for it, StorageError.
         """
+        self.catalogue.keep(topic)
         self.learn(topic)
         queues = topic.layout.queues().get(self.me.name, 0)
         if not queues:
@@ -311,6 +380,15 @@ class Cluster:
         self._topics.put(config, now)
         return True
 
+    def restore(self, topic: KafkaTopic) -> None:
+        """What a topic was to become could not be kept: it is as before."""
+        self._keep(partial(self.catalogue.keep, topic))
+        self.learn(topic)
+
+    def lacks_part(self, topic: KafkaTopic) -> bool:
+        """This broker should have queues of the topic, and has none."""
+        return self.me.name in topic.layout.queues() and not self.is_local(topic.name)
+
     def is_local(self, name: str) -> bool:
         """This broker has queues of the topic."""
         return self._topics.get(name) is not None
@@ -322,6 +400,9 @@ class Cluster:
         self._seen_version = self._topics.version.counter
         configs = self._topics.all()
         for name in [name for name in self._seen if name not in configs]:
+            topic_id = self.id_of(name)
+            if topic_id != NO_ID:
+                self._keep(partial(self.catalogue.bury, topic_id, whole=False))
             self.forget(name, now, effects)
             self.gone.append(name)
         for name, config in configs.items():
@@ -330,6 +411,7 @@ class Cluster:
             self._seen[name] = config
             topic = topic_of(name, config.attributes, self.readers)
             if topic is not None and name not in self._known and self.is_free(topic):
+                self._keep(partial(self.catalogue.keep, topic))
                 self.learn(topic)
             self._weigh(name)
 
@@ -340,7 +422,7 @@ class Cluster:
 
     def _weigh(self, name: str) -> None:
         config = self._topics.get(name)
-        if config is None or (name in FIXED and name in self._known):
+        if config is None or name in FIXED:
             return
         queues = max(config.read_queue_nums, config.write_queue_nums)
         known = self._known.get(name)

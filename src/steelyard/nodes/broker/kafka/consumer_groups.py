@@ -98,10 +98,10 @@ class ConsumerGroupCalls:
 
     def _refuse(self, group_id: str) -> ErrorCode | None:
         """Why this broker does not answer for a group; None where it does."""
-        coordinator = self._cluster.coordinator_of(group_id)
-        if coordinator is None:
+        if self._cluster.coordinator_of(group_id) is None:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return None if coordinator == self._cluster.node_id else ErrorCode.NOT_COORDINATOR
+        fault = self._cluster.coordinator_fault(group_id)
+        return None if fault is ErrorCode.NONE else fault
 
     # -- time ------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """10 FindCoordinator (0 to 6): which broker coordinates a group or a transactional id.
 
-It is the leader of the partition of __consumer_offsets (__transaction_state) that the name falls on. Those topics are made
-when somebody first asks. COORDINATOR_NOT_AVAILABLE while that broker is down. Share groups are not served.
+It is the leader of the partition of __consumer_offsets (__transaction_state) that the name falls on. Those topics are laid
+out over all brokers of the cluster when somebody first asks and all are there (`membership`), once and for all.
+COORDINATOR_NOT_AVAILABLE until then, and while the coordinator is down: clients ask again. Share groups are not served.
 Source: core/kafka/server/KafkaApis.scala getCoordinator.
 """
 
@@ -24,6 +25,8 @@ from steelyard.wire.kafka.schema import Message
 
 BATCH_VERSION = 4
 """From here on a request names several."""
+
+_DOWN = "The coordinator is down."
 
 _TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 """By type of key."""
@@ -48,9 +51,10 @@ class Coordinators:
             return None
 
         def then(faults: Faults, now: int, effects: list[Effect]) -> None:
-            call.answer(self._answer(message, call.version), effects)
+            reason = faults[topic][1] if topic in faults else _DOWN
+            call.answer(self._answer(message, call.version, reason), effects)
 
-        self._changes.put([self._changes.new_topic(topic)], then, now, effects)
+        self._changes.put([self._changes.plans.new_topic(topic)], then, now, effects)
         return None
 
     def _as_known(self, call: Call, now: int, effects: list[Effect]) -> Message:
@@ -59,11 +63,14 @@ class Coordinators:
         assert isinstance(message, FindCoordinatorRequest)
         return self._answer(message, call.version)
 
-    def _answer(self, message: FindCoordinatorRequest, version: int) -> FindCoordinatorResponse:
+    def _answer(
+        self, message: FindCoordinatorRequest, version: int, reason: str = _DOWN
+    ) -> FindCoordinatorResponse:
+        """`reason`: why there is no coordinator, where there is none."""
         if version >= BATCH_VERSION:
-            found = [self._find(message.key_type, key) for key in message.coordinator_keys]
+            found = [self._find(message.key_type, key, reason) for key in message.coordinator_keys]
             return FindCoordinatorResponse(coordinators=found)
-        one = self._find(message.key_type, message.key)
+        one = self._find(message.key_type, message.key, reason)
         return FindCoordinatorResponse(
             error_code=one.error_code,
             error_message=one.error_message,
@@ -72,13 +79,13 @@ class Coordinators:
             port=one.port,
         )
 
-    def _find(self, key_type: int, key: str) -> Coordinator:
+    def _find(self, key_type: int, key: str, reason: str) -> Coordinator:
         topic = _TOPICS.get(key_type)
         if topic is None:
             return _nobody(key, ErrorCode.INVALID_REQUEST, f"no coordinators of type {key_type}")
         broker = self._broker(key, topic)
         if broker is None:
-            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is down.")
+            return _nobody(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
         return Coordinator(key, broker.node_id, broker.host, broker.port, 0, None)
 
     def _broker(self, key: str, topic: str) -> Broker | None:

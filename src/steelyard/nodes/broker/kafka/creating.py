@@ -112,7 +112,7 @@ class Creating:
                 f" of {factor} cannot be reached because only {live} broker(s) are registered.",
             )
         _check_partitions(asked.num_partitions, live)
-        return self._changes.new_topic(name, asked.num_partitions, settings)
+        return self._changes.plans.new_topic(name, asked.num_partitions, settings)
 
     def _assigned(self, asked: CreatableTopic, settings: dict[str, str]) -> KafkaTopic:
         """A topic whose partitions' brokers are named. Raises Refused."""
@@ -134,7 +134,7 @@ class Creating:
             raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         leaders = [self._leader(brokers[partition]) for partition in sorted(brokers)]
         _check_partitions(max(Counter(leaders).values()), 1)
-        topic = self._changes.new_topic(asked.name, len(leaders), settings)
+        topic = self._changes.plans.new_topic(asked.name, len(leaders), settings)
         return replace(topic, layout=layouts.of_brokers(leaders))
 
     def _leader(self, broker_ids: Sequence[int]) -> str:
@@ -207,7 +207,7 @@ class Creating:
         more = asked.count - have
         if asked.assignments is None:
             _check_partitions(asked.count, len(self._cluster.live_brokers()))
-            extents = self._changes.more_partitions(topic, asked.count)
+            extents = self._changes.plans.more_partitions(topic, asked.count)
         else:
             if len(asked.assignments) != more:
                 raise Refused(

@@ -55,8 +55,7 @@ class GroupRequests:
 
     def refusal(self, group_id: str) -> ErrorCode:
         """NONE for a group that this broker coordinates."""
-        mine = self._cluster.coordinator_of(group_id) == self._cluster.node_id
-        return ErrorCode.NONE if mine else ErrorCode.NOT_COORDINATOR
+        return self._cluster.coordinator_fault(group_id)
 
     # -- members ---------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """3 Metadata (0 to 13) and 60 DescribeCluster (0 to 2): brokers, topics, and who leads what.
 
 - A topic that is asked for and not there is made, where the client and auto.create.topics.enable allow it; the answer has
-  it already (Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION first).
+  it already (Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION first). LEADER_NOT_AVAILABLE while too few brokers are there.
 - A partition has one replica, its leader. While that broker is down there is none: LEADER_NOT_AVAILABLE.
 - Leader epochs are 0: a partition never moves.
 Ignored: endpoint types other than brokers, fenced brokers. Nobody is refused: authorized operations are all that exist.
@@ -78,7 +78,7 @@ class Metadata:
         def then(faults: Faults, now: int, effects: list[Effect]) -> None:
             call.answer(self._answer(message, wanted, faults), effects)
 
-        topics = [self._changes.new_topic(name) for name in missing]
+        topics = [self._changes.plans.new_topic(name) for name in missing]
         self._changes.put(topics, then, now, effects)
         return None
 
@@ -132,6 +132,10 @@ class Metadata:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if name in faults:
                 error = faults[name][0]
+                if error == ErrorCode.NOT_CONTROLLER:
+                    error = (
+                        ErrorCode.LEADER_NOT_AVAILABLE
+                    )  # which every client knows here, and asks again
             elif name_fault(self._cluster, name) is not None:
                 error = ErrorCode.INVALID_TOPIC_EXCEPTION
             return MetadataResponseTopic(error, name)

@@ -8,9 +8,10 @@ the topics. A round reads all of it from one nameserver: who is alive (106), who
 - The broker answers Kafka clients from its first rounds on: until then `Cluster.is_ready` is False. It waits until the
   nameserver has its registration and its settings, so that of two that start together one sees both. Then it says hello
   to the others and reads once more: a controller that it takes the place of has done its last by then.
-- A nameserver that forgot (they keep settings in memory) is told again: each broker knows the topics that it has a part
-  of. It does so when a topic was missing in two rounds, so that one that is being deleted does not return. While the
-  nameserver does not list ourselves, what it says of others is not believed.
+- A nameserver that forgot (they keep settings in memory) is told again, by every broker of all topics that it knows
+  (`catalogue`). It does so when a topic was missing in two rounds, so that one that is being deleted does not return, and
+  when it has asked the other brokers whether it was deleted while this one was away (`surveys`). Then it is deleted here,
+  too. While the nameserver does not list ourselves, what it says of others is not believed.
 - A broker whose part of a topic is missing makes it, empty.
 """
 
@@ -26,6 +27,7 @@ from steelyard.nodes.broker.kafka.changes import Changes
 from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.kafka_topic import KafkaTopic, topic_of
 from steelyard.nodes.broker.kafka.neighbours import NEWS, BrokerEntry, Neighbours, News, read_body
+from steelyard.nodes.broker.kafka.surveys import TOPICS_MAX, Answers, Surveys
 from steelyard.nodes.broker.registration import Errand, Purpose, Registration
 from steelyard.nodes.calls import Outcome
 from steelyard.nodes.seam import Effect, Tell
@@ -44,9 +46,7 @@ REGISTERED_WAIT_MS = 5_000
 """How often, and for how long, the first round looks for our own registration."""
 
 ROUNDS_TO_TELL = 2
-"""A topic that was missing so often is told to the nameservers again by those who have a part of it."""
-ROUNDS_TO_FORGET = 4
-"""And is forgotten after so many by those who have none."""
+"""A topic that was missing so often is told to the nameservers again, unless another broker knows that it was deleted."""
 
 CLUSTER, BROKERS, LAYOUTS = "cluster", "brokers", "layouts"
 
@@ -70,6 +70,7 @@ class NameService:
         config: BrokerConfig,
         cluster: Cluster,
         changes: Changes,
+        surveys: Surveys,
         neighbours: Neighbours,
         registration: Registration,
         now: int,
@@ -78,6 +79,7 @@ class NameService:
         self._cluster_name = config.cluster
         self._cluster = cluster
         self._changes = changes
+        self._surveys = surveys
         self._neighbours = neighbours
         self._registration = registration
         self._position = 0
@@ -91,6 +93,8 @@ class NameService:
         """All have heard our hello."""
         self._missing: dict[str, int] = {}
         """Topics that the last rounds did not find, and how many of them."""
+        self._is_asking = False
+        """The other brokers are asked about some of those."""
         self._settled: dict[str, tuple[str, KafkaTopic]] = {}
         """What the last round found and left nothing to do about."""
         self._told_ids: set[int] = set()
@@ -177,6 +181,8 @@ class NameService:
             self.next_at = now + RETRY_MS
             return
         self._meet(brokers, live, now, effects)
+        if is_registered:
+            self._cluster.membership.looked(now)
         is_known = is_registered and self._cluster.me.name in brokers
         if not is_known and now < self._started_at + REGISTERED_WAIT_MS:
             self.next_at = now + REGISTERED_PAUSE_MS
@@ -258,14 +264,32 @@ class NameService:
                 self._settled[name] = settled
         missing: dict[str, int] = {}
         for name in cluster.names():
-            if name in layouts or name in touched:
-                continue
-            rounds = missing[name] = self._missing.get(name, 0) + 1
-            if cluster.is_local(name) and rounds >= ROUNDS_TO_TELL:
-                changes.tell_nameservers(name, Errand(), now, effects)
-            elif not cluster.is_local(name) and rounds >= ROUNDS_TO_FORGET:
-                cluster.forget(name, now, effects)
+            if name not in layouts and name not in touched:
+                missing[name] = self._missing.get(name, 0) + 1
         self._missing = missing
+        lost = [name for name, rounds in missing.items() if rounds >= ROUNDS_TO_TELL]
+        if lost and not self._is_asking:
+            self._ask_for(lost[:TOPICS_MAX], now, effects)
+
+    def _ask_for(self, names: list[str], now: int, effects: list[Effect]) -> None:
+        """Ask the others whether topics that the nameserver does not have were deleted; tell it of those that were not."""
+        cluster = self._cluster
+        ids = {name: cluster.id_of(name) for name in names}
+
+        def answered(answers: Answers, now: int, effects: list[Effect]) -> None:
+            self._is_asking = False
+            for name, topic_id in ids.items():
+                topic = cluster.topic(name)
+                if topic is None or topic.topic_id != topic_id:
+                    continue
+                if _was_deleted(topic, answers):
+                    self._changes.was_deleted(name, topic_id, now, effects)
+                else:
+                    self._changes.tell_nameservers(name, Errand(), now, effects)
+
+        self._is_asking = True
+        others = [each for each in cluster.live_brokers() if each.name != cluster.me.name]
+        self._surveys.ask(others, names, answered, now, effects)
 
     def _take(
         self, name: str, text: str, now: int, effects: list[Effect]
@@ -281,19 +305,27 @@ class NameService:
             return None
         changes.take(topic, now, effects)
         known = cluster.topic(name)
-        if known is None:
-            return None
         if known != topic:
-            if cluster.is_local(name):
+            if known is not None or cluster.catalogue.is_deleted(topic.topic_id):
                 changes.tell_nameservers(name, Errand(), now, effects)  # they are behind
             return None
-        if cluster.me.name in topic.layout.queues() and not cluster.is_local(name):
+        if cluster.lacks_part(topic):
             return None  # our part of it could not be made
         return text, known
 
     def check(self) -> None:
         assert self._hellos >= 0
         assert (self._answers is None) or len(self._answers) < 3
+
+
+def _was_deleted(topic: KafkaTopic, answers: Answers) -> bool:
+    """Another broker knows that a topic was deleted, or all brokers that had a part of it have deleted theirs."""
+    gone = {
+        name: answer.deleted[topic.name]
+        for name, answer in answers.items()
+        if topic.name in answer.deleted
+    }
+    return any(gone.values()) or topic.layout.queues().keys() <= gone.keys()
 
 
 def _table(answer: Command | None) -> Mapping[str, str] | None:

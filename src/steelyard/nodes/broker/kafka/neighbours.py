@@ -6,10 +6,13 @@
 | 9002 | to the controller: topics of mine whose queues are no partitions yet (`changes`) | when they are |
 | 9003 | here I am, and these topics are new, changed or gone (`changes`) | when that is taken in |
 | 9004 | who reads which of your partitions, in groups that I coordinate (`announcing`) | QUERY_NOT_FOUND: tell me of all groups |
+| 9005 | what do you know of these topics (`surveys`) | the attributes of those that are known, and which were deleted |
+| 9006 | what do you keep of groups or transactions that I coordinate now (`handover`) | that |
 """
 
 from __future__ import annotations
 
+import base64
 from typing import TypeVar
 
 import msgspec
@@ -18,6 +21,7 @@ from steelyard.errors import ProtocolError, RemotingError
 from steelyard.nodes.broker.registration import Errand, Purpose
 from steelyard.nodes.calls import Calls
 from steelyard.nodes.seam import Effect
+from steelyard.wire.kafka.schema import NO_ID
 from steelyard.wire.remoting.command import Command
 
 T = TypeVar("T")
@@ -26,6 +30,8 @@ FORWARD = 9001
 QUEUES_WANTED = 9002
 NEWS = 9003
 READERS = 9004
+SURVEY = 9005
+HANDOVER = 9006
 
 TIMEOUT_MS = 5_000
 
@@ -55,11 +61,12 @@ class QueuesWanted(msgspec.Struct, frozen=True):
 
 
 class News(msgspec.Struct, frozen=True):
-    """Body of 9003. `changed`: the attributes of each topic, by name."""
+    """Body of 9003. `changed`: the attributes of each topic, by name. `deleted_ids`: of those in `deleted`, by name."""
 
     broker: BrokerEntry
     changed: dict[str, dict[str, str]] = {}
     deleted: tuple[str, ...] = ()
+    deleted_ids: dict[str, str] = {}
 
 
 NAME_MAX = 1_000
@@ -98,6 +105,21 @@ class ReaderNews(msgspec.Struct, frozen=True):
     complete: bool = False
 
 
+class Survey(msgspec.Struct, frozen=True):
+    """Body of 9005. `topics`: by name, the id that the asking broker knows; empty for one that it does not know."""
+
+    broker: BrokerEntry
+    topics: dict[str, str]
+
+
+class SurveyAnswer(msgspec.Struct, frozen=True):
+    """The answer to 9005, by topic. `known`: attributes. `deleted`: that the id was deleted; False: the part of `broker` only."""
+
+    broker: str
+    known: dict[str, dict[str, str]] = {}
+    deleted: dict[str, bool] = {}
+
+
 class Neighbours:
     """Sends requests to other brokers and to nameservers."""
 
@@ -130,3 +152,18 @@ def read_body(body: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProtocolError(f"no {kind.__name__}: {error}") from None
+
+
+def encode_id(topic_id: bytes) -> str:
+    """A topic's id in a body; empty for NO_ID."""
+    return "" if topic_id == NO_ID else base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def read_id(text: str) -> bytes:
+    """The id that `encode_id` wrote. Raises ProtocolError."""
+    if not text:
+        return NO_ID
+    try:
+        return base64.urlsafe_b64decode(text + "==")
+    except ValueError:
+        raise ProtocolError(f"{text[:100]!r} is no topic id") from None

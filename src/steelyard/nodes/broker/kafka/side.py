@@ -19,6 +19,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
 from steelyard.nodes.broker.kafka.announcing import Announcing
+from steelyard.nodes.broker.kafka.catalogue import Catalogue
 from steelyard.nodes.broker.kafka.changes import Delete
 from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.consumer_groups import ConsumerGroupCalls
@@ -90,7 +91,7 @@ class KafkaSide:
         now: int,
     ) -> None:
         assert config.kafka is not None
-        self.cluster = Cluster(config, topics, rng)
+        self.cluster = Cluster(config, topics, Catalogue(store), rng)
         self._timed: list[Timed] = []
         self._timer_at: int | None = None
         self._handlers: dict[int, Handler] = {}

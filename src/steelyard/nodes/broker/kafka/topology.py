@@ -16,7 +16,14 @@ from steelyard.nodes.broker.kafka.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.log_dirs import LogDirs
 from steelyard.nodes.broker.kafka.metadata import Metadata
 from steelyard.nodes.broker.kafka.name_service import NameService
-from steelyard.nodes.broker.kafka.neighbours import FORWARD, NEWS, QUEUES_WANTED, Neighbours
+from steelyard.nodes.broker.kafka.neighbours import (
+    FORWARD,
+    NEWS,
+    QUEUES_WANTED,
+    SURVEY,
+    Neighbours,
+)
+from steelyard.nodes.broker.kafka.surveys import Surveys
 from steelyard.nodes.broker.registration import Purpose, Registration
 from steelyard.nodes.calls import Calls, Outcome
 from steelyard.nodes.seam import Effect
@@ -39,15 +46,17 @@ class Topology:
         assert config.kafka is not None
         self._cluster = cluster
         neighbours = Neighbours(calls)
-        self._changes = Changes(config, cluster, neighbours, registration, delete)
+        self._surveys = Surveys(cluster, neighbours)
+        self._changes = Changes(config, cluster, neighbours, self._surveys, registration, delete)
         self._forwarding = Forwarding(cluster, neighbours)
         self._name_service = NameService(
-            config, cluster, self._changes, neighbours, registration, now
+            config, cluster, self._changes, self._surveys, neighbours, registration, now
         )
         self.remoting_handlers: dict[int, RemotingHandler] = {
             FORWARD: self._forwarding.requested,
             QUEUES_WANTED: self._changes.queues_wanted,
             NEWS: self._changes.take_news,
+            SURVEY: self._surveys.requested,
         }
         self.handlers: dict[int, Handler] = {}
         self._add_handlers(config, store)
@@ -91,7 +100,7 @@ class Topology:
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         """A call to a nameserver or to another broker ended."""
-        for part in (self._changes, self._forwarding, self._name_service):
+        for part in (self._changes, self._surveys, self._forwarding, self._name_service):
             if part.ended(outcome, now, effects):
                 return
 
@@ -102,4 +111,5 @@ class Topology:
     def check(self) -> None:
         self._cluster.check()
         self._changes.check()
+        self._surveys.check()
         self._name_service.check()

@@ -81,8 +81,9 @@ class TransactionRequests:
             return self._producer_ids.init_producer_id(call, now, effects)
         if not transactional_id:
             return InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST)
-        producer = Producer(ErrorCode.NOT_COORDINATOR)
-        if self._is_mine(transactional_id):
+        fault = self._fault(transactional_id)
+        producer = Producer(fault)
+        if fault is ErrorCode.NONE:
             try:
                 producer = self._transactions.init_producer_id(
                     transactional_id,
@@ -156,8 +157,9 @@ class TransactionRequests:
         now: int,
         effects: list[Effect],
     ) -> ErrorCode:
-        if not self._is_mine(transactional_id):
-            return ErrorCode.NOT_COORDINATOR
+        fault = self._fault(transactional_id)
+        if fault is not ErrorCode.NONE:
+            return fault
         try:
             return self._transactions.add_partitions(
                 transactional_id, producer_id, epoch, partitions, now
@@ -168,8 +170,8 @@ class TransactionRequests:
     def end(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         message = call.message
         assert isinstance(message, EndTxnRequest)
-        error = ErrorCode.NOT_COORDINATOR
-        if self._is_mine(message.transactional_id):
+        error = self._fault(message.transactional_id)
+        if error is ErrorCode.NONE:
             try:
                 error = self._transactions.end(
                     message.transactional_id,
@@ -193,8 +195,9 @@ class TransactionRequests:
         )
 
     def _described(self, transactional_id: str) -> Described:
-        if not self._is_mine(transactional_id):
-            return Described(ErrorCode.NOT_COORDINATOR, transactional_id)
+        fault = self._fault(transactional_id)
+        if fault is not ErrorCode.NONE:
+            return Described(fault, transactional_id)
         found = self._transactions.get(transactional_id)
         if found is None:
             return Described(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
@@ -240,9 +243,9 @@ class TransactionRequests:
         ]
         return ListTransactionsResponse(0, ErrorCode.NONE, sorted(states - set(STATES)), listed)
 
-    def _is_mine(self, transactional_id: str) -> bool:
-        coordinator = self._cluster.coordinator_of(transactional_id, TRANSACTIONS_TOPIC)
-        return coordinator == self._cluster.node_id
+    def _fault(self, transactional_id: str) -> ErrorCode:
+        """NONE for a transactional id that this broker coordinates."""
+        return self._cluster.coordinator_fault(transactional_id, TRANSACTIONS_TOPIC)
 
     def _refused(self, error: StorageError, now: int, effects: list[Effect]) -> ErrorCode:
         self._faults.tell(f"a transaction was not written: {error}", now, effects)

@@ -1,0 +1,416 @@
+"""What was decided once about partitions and coordinators stays: whoever starts first, whoever is away, whatever nameservers forget."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from tests.nodes.broker.kafka.brokers import Brokers
+from tests.nodes.broker.kafka.requests import committing
+
+from steelyard.nodes.broker.kafka.membership import SETTLE_MS
+from steelyard.nodes.broker.kafka.neighbours import NEWS, SURVEY
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from steelyard.wire.kafka.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from steelyard.wire.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from steelyard.wire.kafka.messages.offset_commit import OffsetCommitResponse
+from steelyard.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from steelyard.wire.remoting.codes import RequestCode
+
+A, B, C = "broker-a", "broker-b", "broker-c"
+NAMES = {1: A, 2: B, 3: C}
+GROUPS, TRANSACTIONS = 0, 1
+"""Types of key of FindCoordinator."""
+
+
+def find(brokers: Brokers, name: str, key: str, kind: int = GROUPS) -> FindCoordinatorResponse:
+    """What a broker answers to FindCoordinator."""
+    return brokers.ask(name, FindCoordinatorRequest(key, kind), 2, FindCoordinatorResponse)
+
+
+def poll(brokers: Brokers, key: str, kind: int = GROUPS) -> str | None:
+    """Ask every broker that runs for a coordinator, as a client does that waits; the name of the one found."""
+    found = None
+    for name in [name for name in (A, B, C) if name in brokers.processes]:
+        answer = find(brokers, name, key, kind)
+        if answer.error_code == ErrorCode.NONE:
+            found = NAMES[answer.node_id]
+        else:
+            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return found
+
+
+def commit(brokers: Brokers, name: str, group: str, offset: int) -> ErrorCode:
+    answer = brokers.ask(name, committing(group, "orders", {0: offset}), 8, OffsetCommitResponse)
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+def committed(brokers: Brokers, name: str, group: str) -> int | ErrorCode:
+    """A group's committed offset as a broker tells it, -1 for none; or what it answers instead."""
+    topics = (OffsetFetchRequestTopics("orders", partition_indexes=(0,)),)
+    fetch = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group, topics=topics),))
+    (answer,) = brokers.ask(name, fetch, 8, OffsetFetchResponse).groups
+    if answer.error_code != ErrorCode.NONE:
+        return ErrorCode(answer.error_code)
+    return answer.topics[0].partitions[0].committed_offset
+
+
+def layout(brokers: Brokers, name: str, topic: str) -> list[tuple[int, tuple[int, ...]]]:
+    """The replicas of a topic's partitions, which are known also where their broker is down, as a broker tells them."""
+    told = brokers.metadata(name, topic).topics[0]
+    return [(each.partition_index, tuple(each.replica_nodes)) for each in told.partitions]
+
+
+def errors(brokers: Brokers) -> list[str]:
+    return [tell.text for tell in brokers.told if tell.level == "ERROR"]
+
+
+def restart(brokers: Brokers, *order: str, pause_ms: int = 5_000) -> None:
+    """Kill everything, the nameserver with it, and start the brokers in this order, with clients that ask all the while."""
+    for name in list(brokers.processes):
+        brokers.kill(name)
+    brokers.start_nameserver()
+    for name in order:
+        brokers.start(name)
+        for _ in range(5):
+            brokers.advance(pause_ms // 5)
+            poll(brokers, "g")
+            poll(brokers, "tx", TRANSACTIONS)
+    brokers.advance(10_000)
+
+
+@pytest.mark.parametrize("order", [(A, B), (B, A)])
+def test_committed_offsets_survive_a_first_start_under_clients_and_any_restart(
+    order: tuple[str, str],
+) -> None:
+    """1. A client polls while the brokers start for the first time. 2. It commits. 3. All is killed, the nameserver too,
+    and started again in any order, while the client polls."""
+    brokers = Brokers()
+    for name in order:
+        brokers.start(name)
+        brokers.advance(1_000)
+        poll(brokers, "g")
+    brokers.advance(4_000)
+    brokers.create(A, "orders", 1)
+    coordinator = poll(brokers, "g")
+    assert coordinator is not None
+    assert commit(brokers, coordinator, "g", 7) == ErrorCode.NONE
+    for again in ((A, B), (B, A)):
+        restart(brokers, *again)
+        assert poll(brokers, "g") == coordinator
+        assert committed(brokers, coordinator, "g") == 7
+
+
+@pytest.mark.parametrize("down", [A, B])
+@pytest.mark.parametrize("kind", [GROUPS, TRANSACTIONS])
+def test_nothing_is_decided_while_one_of_the_brokers_is_missing(down: str, kind: int) -> None:
+    brokers = Brokers()
+    (up,) = {A, B} - {down}
+    brokers.start(up)
+    for _ in range(30):
+        brokers.advance(1_000)
+        answer = find(brokers, up, "g", kind)
+        assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert answer.error_message is not None
+    assert down in answer.error_message
+    brokers.start(down)
+    brokers.advance(4_000)
+    assert poll(brokers, "g", kind) is not None
+
+
+def test_a_broker_with_no_part_of_a_layout_knows_it_when_it_starts_alone() -> None:
+    """The nameserver has forgotten, and the brokers that have the partitions are down."""
+    brokers = Brokers(A, B, C)
+    brokers.create(A, "one", 1)
+    (leader,) = brokers.leaders(A, "one")
+    before = layout(brokers, A, "one")
+    topic_id = brokers.metadata(A, "one").topics[0].topic_id
+    for name in list(brokers.processes):
+        brokers.kill(name)
+    brokers.start_nameserver()
+    for name in (A, B, C):
+        if name == NAMES[leader]:
+            continue
+        brokers.start(name)
+        brokers.advance(30_000)
+        assert layout(brokers, name, "one") == before
+        assert brokers.metadata(name, "one", create=True).topics[0].topic_id == topic_id
+        brokers.kill(name)
+
+
+def test_one_of_two_brokers_makes_new_topics_and_the_other_alone_does_not() -> None:
+    """Half of the brokers are enough where the first is among them, so that no two halves can give out partitions."""
+    brokers = Brokers(A, B)
+    brokers.kill(A)
+    brokers.advance(4_000)
+    refused = brokers.create(B, "t", 2)
+    assert refused.error_code == ErrorCode.NOT_CONTROLLER
+    assert refused.error_message is not None
+    assert A in refused.error_message
+    topic = brokers.metadata(B, "t", create=True).topics[0]
+    assert topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    brokers.start(A)
+    brokers.advance(4_000)
+    brokers.kill(B)
+    brokers.advance(4_000)
+    assert brokers.create(A, "t", 2).error_code == 0
+    brokers.start(B)
+    brokers.advance(4_000)
+    assert brokers.leaders(B, "t") == [1, 1]
+
+
+def test_queues_of_a_broker_alone_get_their_numbers_when_enough_are_there() -> None:
+    brokers = Brokers(A, B)
+    brokers.kill(A)
+    brokers.advance(4_000)
+    ext = {
+        "topic": "queues",
+        "defaultTopic": "TBW102",
+        "readQueueNums": "2",
+        "writeQueueNums": "2",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+    }
+    assert brokers.command(B, 17, ext).code == 0
+    brokers.advance(10_000)
+    assert brokers.leaders(B, "queues") == []
+    brokers.start(A)
+    brokers.advance(10_000)
+    assert brokers.leaders(A, "queues") == brokers.leaders(B, "queues") == [2, 2]
+    assert not errors(brokers)
+
+
+def test_a_topic_is_not_made_again_by_a_controller_that_has_not_heard_of_it() -> None:
+    """1. Broker-a and broker-b know a topic that broker-c never heard of. 2. All is killed, the nameserver forgets. 3. Broker-c
+    and broker-b start, and at once somebody asks for the topic."""
+    brokers = Brokers(A, B, C)
+    brokers.kill(C)
+    brokers.advance(4_000)
+    topic_id = brokers.create(A, "t", 3).topic_id
+    for name in list(brokers.processes):
+        brokers.kill(name)
+    brokers.start_nameserver()
+    brokers.start(C)
+    brokers.start(B)
+    brokers.advance(200)
+    for name in (C, B):
+        topic = brokers.metadata(name, "t", create=True).topics[0]
+        assert topic.topic_id == topic_id
+
+
+def test_two_that_ask_for_a_new_topic_at_once_get_the_same() -> None:
+    brokers = Brokers(A, B, C)
+    brokers.late = lambda command: command.code == SURVEY
+    asked = [brokers.post(name, _wish("t"), 12) for name in (A, B, A)]
+    assert not [number for number in asked if number in brokers.replies]
+    brokers.release()
+    answers = [brokers.answer(number, MetadataResponse).topics[0] for number in asked]
+    assert answers[0].error_code == 0
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_topic_that_too_few_have_kept_is_not_made() -> None:
+    """1. The others do not know the topic. 2. They do not hear what it is to be. 3. It is not there; the next try makes it."""
+    brokers = Brokers(A, B, C)
+    brokers.lost = lambda command: command.code == NEWS and b"steelyard.layout" in command.body
+    number = brokers.post(A, _wish("t"), 12)
+    brokers.advance(6_000)
+    assert brokers.answer(number, MetadataResponse).topics[0].error_code != 0
+    assert brokers.leaders(A, "t") == []
+    brokers.lost = lambda command: False
+    topic = brokers.metadata(A, "t", create=True).topics[0]
+    assert topic.error_code == 0
+    assert brokers.metadata(C, "t").topics[0] == topic
+
+
+def test_a_topic_that_was_deleted_while_a_broker_was_away_stays_deleted() -> None:
+    brokers = Brokers(A, B, C)
+    brokers.create(A, "t", 3)
+    brokers.kill(C)
+    brokers.advance(4_000)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState("t")])
+    assert brokers.ask(A, request, 6, DeleteTopicsResponse).responses[0].error_code == 0
+    brokers.kill("nameserver")
+    brokers.start_nameserver()
+    brokers.start(C)
+    brokers.advance(30_000)
+    assert [brokers.leaders(name, "t") for name in (A, B, C)] == [[], [], []]
+    assert brokers.command(C, RequestCode.GET_TOPIC_CONFIG, {"topic": "t"}).code != 0
+
+
+# -- which brokers there are -------------------------------------------------------------------------
+
+
+def test_a_broker_without_a_list_decides_when_it_has_looked_for_others() -> None:
+    brokers = Brokers(listed=())
+    brokers.start(A)
+    brokers.advance(SETTLE_MS - 1_000)
+    answer = find(brokers, A, "g")
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    brokers.advance(2_000)
+    assert find(brokers, A, "g").node_id == 1
+
+
+def test_brokers_without_a_list_that_start_together_decide_together() -> None:
+    brokers = Brokers(listed=())
+    brokers.start(A)
+    brokers.advance(SETTLE_MS // 2)
+    poll(brokers, "g")
+    brokers.start(B)
+    brokers.advance(2 * SETTLE_MS)
+    assert poll(brokers, "g") is not None
+    assert set(brokers.leaders(A, "__consumer_offsets")) == {1, 2}
+
+
+def test_a_broker_without_a_list_waits_for_one_that_it_met_before_anything_was_decided() -> None:
+    brokers = Brokers(A, B)
+    brokers.listed = ()
+    for name in (A, B):
+        brokers.kill(name)
+    brokers.start(B)
+    for _ in range(6):
+        brokers.advance(10_000)
+        assert poll(brokers, "g") is None
+    brokers.start(A)
+    brokers.advance(2 * SETTLE_MS)
+    assert poll(brokers, "g") is not None
+
+
+def test_a_broker_that_joins_later_learns_the_layout_and_keeps_it() -> None:
+    brokers = Brokers(A, B)
+    assert poll(brokers, "g") is not None
+    before = layout(brokers, A, "__consumer_offsets")
+    brokers.listed = (A, B, C)
+    brokers.start(C)
+    brokers.advance(4_000)
+    assert poll(brokers, "g") is not None
+    for name in list(brokers.processes):
+        brokers.kill(name)
+    brokers.start_nameserver()
+    brokers.start(C)
+    brokers.advance(20_000)
+    poll(brokers, "g")
+    assert layout(brokers, C, "__consumer_offsets") == before
+    brokers.start(B)
+    brokers.start(A)
+    brokers.advance(4_000)
+    assert layout(brokers, C, "__consumer_offsets") == before
+    assert not errors(brokers)
+
+
+def test_a_folder_of_the_version_before_keeps_its_layout() -> None:
+    """It has the layout among the attributes of its own topics only."""
+    brokers = Brokers(listed=())
+    brokers.start(A)
+    ext = {
+        "topic": "__consumer_offsets",
+        "defaultTopic": "TBW102",
+        "readQueueNums": "50",
+        "writeQueueNums": "50",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+    }
+    assert brokers.command(A, RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+    config = json.loads(
+        brokers.command(A, RequestCode.GET_TOPIC_CONFIG, {"topic": "__consumer_offsets"}).body
+    )
+    old = {"steelyard.layout": "broker-a:50", "steelyard.id": "A" * 22}
+    body = json.dumps({"topicConfigList": [config | {"attributes": old}]}).encode()
+    assert brokers.command(A, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, body).code == 0
+    brokers.kill(A)
+    brokers.listed = (A, B)
+    brokers.start(B)
+    brokers.start(A)
+    brokers.advance(4_000)
+    assert poll(brokers, "g") == A
+    brokers.kill(A)
+    brokers.advance(4_000)
+    assert set(layout(brokers, B, "__consumer_offsets")) == {(n, (1,)) for n in range(50)}
+
+
+# -- storms ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_in_whatever_order_all_is_killed_and_started_nothing_changes(seed: int) -> None:
+    """Three brokers and a nameserver; 15 times most of it is killed and started in any order, under clients that ask for
+    everything all the while, also for what would be made if it were not there."""
+    rng = random.Random(seed)
+    brokers = Brokers(A, B, C)
+    brokers.create(B, "orders", 1)
+    brokers.create(A, "small", 1)
+    brokers.create(C, "large", 8)
+    keys = [f"g{number}" for number in range(12)]
+    offsets: dict[str, int] = {}
+    truth = _facts(brokers, keys)
+    assert None not in truth[1]
+    for number in range(15):
+        names = [*brokers.processes]
+        rng.shuffle(names)
+        for name in names[: rng.randrange(2, len(names) + 1)]:
+            brokers.kill(name)
+            brokers.advance(rng.randrange(3_000))
+            _pester(brokers, keys)
+        down = [name for name in ("nameserver", A, B, C) if name not in brokers.processes]
+        rng.shuffle(down)
+        for name in down:
+            if name == "nameserver":
+                brokers.start_nameserver()
+            else:
+                brokers.start(name)
+            brokers.advance(rng.randrange(3_000))
+            _pester(brokers, keys)
+        brokers.advance(10_000)
+        assert _facts(brokers, keys) == truth
+        for key, coordinator in zip(keys, truth[1], strict=True):
+            assert coordinator is not None
+            assert committed(brokers, coordinator, key) == offsets.get(key, -1)
+            offsets[key] = number
+            assert commit(brokers, coordinator, key, number) == ErrorCode.NONE
+    assert not errors(brokers)
+
+
+def _facts(
+    brokers: Brokers, keys: list[str]
+) -> tuple[dict[str, object], list[str | None], list[str | None]]:
+    """Ids and layouts of all topics, coordinators of all groups and of all transactional ids; every broker says the same."""
+    groups = [poll(brokers, key) for key in keys]
+    ids = [poll(brokers, key, TRANSACTIONS) for key in keys]
+    names = ("orders", "small", "large", "__consumer_offsets", "__transaction_state")
+    told = [
+        {topic.name: topic for topic in brokers.metadata(n, *names).topics} for n in NAMES.values()
+    ]
+    assert told[0] == told[1] == told[2]
+    return {str(name): topic for name, topic in told[0].items()}, groups, ids
+
+
+def _pester(brokers: Brokers, keys: list[str]) -> None:
+    """Clients that wait ask for coordinators and topics, and let topics be made."""
+    for name in (A, B, C):
+        if name in brokers.processes:
+            for topic in ("orders", "small", "large"):
+                brokers.post(name, _wish(topic), 12)
+            for kind in (GROUPS, TRANSACTIONS):
+                brokers.post(name, FindCoordinatorRequest(keys[0], kind), 2)
+
+
+def _wish(topic: str) -> MetadataRequest:
+    return MetadataRequest([MetadataRequestTopic(name=topic)], True)
