@@ -1,4 +1,4 @@
-"""The command line: `steelyard up | nameserver | broker | produce | consume | admin | pipeline | sim ...`.
+"""The command line: `steelyard up | nameserver | broker | produce | consume | check | admin | pipeline | sim ...`.
 
 Wrong arguments, unreachable servers and everything else that Steelyard raises on purpose come as one line
 on standard error and exit code 2; a traceback means a bug in Steelyard.
@@ -47,6 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     """All commands; each leaves a function in `run` that takes the options and returns an exit code."""
     from steelyard import __version__
     from steelyard.admin import (
+        checking,
         clusters,
         consuming,
         groups,
@@ -66,6 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     serving.add_commands(commands)
     producing.add_commands(commands)
     consuming.add_commands(commands)
+    checking.add_commands(commands)
     admin = commands.add_parser("admin", help="mqadmin's commands, flags and columns")
     admin_commands = admin.add_subparsers(metavar="COMMAND", required=True)
     for module in (topics, groups, kafka_groups, members, offsets, messages, clusters, rates):

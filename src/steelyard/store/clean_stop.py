@@ -25,6 +25,11 @@ class Ends(msgspec.Struct, frozen=True):
     logs: dict[str, tuple[int, int]]
 
 
+def end_of(data: bytes) -> tuple[int, int]:
+    """Size and CRC-32 of a table's file."""
+    return len(data), zlib.crc32(data)
+
+
 def write(files: Files, ends: Ends) -> None:
     """Everything that `ends` tells of is on the disk. Raises StorageError."""
     text = msgspec.json.encode(ends)

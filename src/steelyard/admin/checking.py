@@ -1,0 +1,181 @@
+"""`steelyard check DIR`: verify the data directory of a broker that is stopped, and repair it.
+
+Exit code 0: nothing is damaged, 1: something is, 2: the directory cannot be looked at (it is none, a broker runs on it).
+After `--repair` 1 means that something is lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from steelyard.errors import StorageError
+from steelyard.live.disk import LiveDisk
+from steelyard.store import check, salvage
+from steelyard.store.files import Files, storage_error
+
+PROGRESS_SECONDS = 1.0
+"""How often the progress is shown, where standard error is a terminal."""
+
+_MARKS = ("format", "tables", "logs")
+
+
+def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "check",
+        help="verify the data of a stopped broker",
+        description="Verify every checksum in a broker's data directory, or in all of those that"
+        " `steelyard up` keeps in one. Nothing is changed without --repair.",
+        epilog="Exit code 0: all is whole; 1: something is damaged, or after --repair lost; 2: the directory"
+        " cannot be looked at.",
+    )
+    parser.add_argument("directory", metavar="DIR", help="of a broker, or of `steelyard up`")
+    action = parser.add_mutually_exclusive_group()
+    action.add_argument(
+        "--repair",
+        action="store_true",
+        help="set damaged files aside in DIR/damaged-TIME, rebuild what can be, say what is lost",
+    )
+    action.add_argument(
+        "--disown",
+        action="store_true",
+        help="let a broker with another name, cluster or node id have the directory",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    report = _Report(as_json=options.json)
+    code = 0
+    for directory in _directories(options.directory):
+        disk = LiveDisk(directory)
+        try:
+            code = max(code, _look_at(directory, Files(disk), options, report))
+        except OSError as error:
+            raise storage_error("read", directory, error) from error
+        finally:
+            disk.close()
+    return code
+
+
+def _directories(path: str) -> list[str]:
+    """The data directory itself, or those of the brokers in it."""
+    if _is_data(path):
+        return [path]
+    try:
+        inside = [
+            entry.path for entry in os.scandir(path) if entry.is_dir() and _is_data(entry.path)
+        ]
+    except OSError as error:
+        raise storage_error("read", path, error) from None
+    if not inside:
+        raise StorageError(
+            f"{path} is not a data directory: there is no file 'format' in it or in a directory in it"
+        )
+    return sorted(inside)
+
+
+def _is_data(path: str) -> bool:
+    return any(os.path.exists(os.path.join(path, mark)) for mark in _MARKS)
+
+
+def _look_at(directory: str, files: Files, options: argparse.Namespace, report: _Report) -> int:
+    if options.disown:
+        owner = salvage.disown(files)
+        report.say(
+            directory,
+            "disowned",
+            f"belonged to {owner}; the next broker that starts has it",
+            was=owner,
+        )
+        return 0
+    findings: list[check.Finding] = []
+    damage = 0
+    for result in _shown(directory, check.check(files)):
+        if isinstance(result, check.Finding):
+            findings.append(result)
+            report.finding(directory, result)
+        elif isinstance(result, check.Summary):
+            damage = result.damage
+            report.summary(directory, result)
+    if not options.repair:
+        if damage:
+            report.advise(f"steelyard check --repair {directory}")
+        return 1 if damage else 0
+    if not findings:
+        return 0
+    label = time.strftime("%Y%m%d-%H%M%S")
+    lost = 0
+    for deed in salvage.repair(files, findings, label, time.time_ns() // 1_000_000):
+        lost += bool(deed.lost)
+        report.deed(directory, deed)
+    return 1 if lost else 0
+
+
+def _shown(
+    directory: str, results: Iterable[check.Result]
+) -> Iterator[check.Finding | check.Summary]:
+    """The results but for the progress, which goes to the terminal."""
+    shows = sys.stderr.isatty()
+    shown_at, done = time.monotonic(), 0
+    for result in results:
+        if not isinstance(result, check.Progress):
+            yield result
+            continue
+        done += result.bytes
+        if shows and time.monotonic() - shown_at >= PROGRESS_SECONDS:
+            shown_at = time.monotonic()
+            sys.stderr.write(f"\r{directory}: {done / 1e6:,.0f} MB read, at {result.path}\x1b[K")
+            sys.stderr.flush()
+    if shows:
+        sys.stderr.write("\r\x1b[K")
+
+
+class _Report:
+    """What is printed, as text or as JSON."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+
+    def say(self, directory: str, kind: str, text: str, **more: object) -> None:
+        if self._as_json:
+            line = {"kind": kind, "directory": directory, "text": text}
+            line |= {name: msgspec.to_builtins(value) for name, value in more.items()}
+            print(json.dumps(line), flush=True)
+        else:
+            print(f"{directory}: {text}", flush=True)
+
+    def finding(self, directory: str, found: check.Finding) -> None:
+        where = found.path
+        if found.position >= 0:
+            where += f", byte {found.position} ({found.size} bytes)"
+        whose = ""
+        if found.count:
+            last = found.offset + found.count - 1
+            whose = f" [topic {found.topic!r}, queue {found.queue_id}, offsets {found.offset} to {last}]"
+        text = f"{found.severity}: {where}: {found.problem}{whose}"
+        self.say(directory, "finding", text, finding=found)
+
+    def summary(self, directory: str, summary: check.Summary) -> None:
+        owner = str(summary.owner) if summary.owner.broker else "nobody yet"
+        stop = "a clean stop" if summary.clean_stop else "no clean stop"
+        text = (
+            f"{owner}; {summary.tables} tables, {summary.logs} logs, {summary.messages} messages,"
+            f" {summary.bytes} bytes; {stop}; {summary.damage} damaged, {summary.notes} notes"
+        )
+        self.say(directory, "summary", text, summary=summary)
+
+    def deed(self, directory: str, deed: salvage.Deed) -> None:
+        lost = f"; lost: {deed.lost}" if deed.lost else ""
+        self.say(directory, "repair", f"repaired: {deed.path}: {deed.done}{lost}", repair=deed)
+
+    def advise(self, command: str) -> None:
+        if not self._as_json:
+            print(f"`{command}` sets damaged files aside and keeps what is whole", file=sys.stderr)

@@ -1,0 +1,205 @@
+"""Verifies a data directory without opening a store: whose it is, its tables, its logs and their indexes.
+
+`check` reads everything and changes nothing. Memory: one table at a time, and of logs a piece. What it yields:
+
+    Progress      how much was read since the last one; for whoever shows that
+    Finding       one thing that is not as it was written, or that an operator should know
+    Summary       the last word
+
+Where the last stop was no clean one, a write that did not end is no damage: the next start cuts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from steelyard.errors import DamageError
+from steelyard.store import clean_stop, identity, log_list
+from steelyard.store.files import Files
+from steelyard.store.identity import Identity
+from steelyard.store.segments import end_position
+from steelyard.store.table_records import Entry, Gap, decode
+from steelyard.store.verify import verify_log
+
+DAMAGE = "damage"
+"""Severity: something was lost, or will not be served."""
+NOTE = "note"
+"""Severity: nothing is lost, or nothing that was acknowledged; the next start deals with it."""
+
+TABLE, INDEX, LOG, FOLDER, IDENTITY, STOP = "table", "index", "log", "folder", "identity", "stop"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """`position`, `size`: in the file, bytes; -1 where the file as a whole is meant. `part`: what kind of file it is.
+
+    `topic`, `queue_id`, `offset`, `count`: the messages that it concerns, where it is a log's.
+    """
+
+    severity: str
+    part: str
+    path: str
+    problem: str
+    position: int = -1
+    size: int = -1
+    topic: str = ""
+    queue_id: int = -1
+    offset: int = -1
+    count: int = 0
+
+
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    """So many bytes more were read, of this file."""
+
+    path: str
+    bytes: int
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What was looked at. `clean_stop`: the broker was stopped cleanly, so that all ends are known."""
+
+    owner: Identity
+    tables: int
+    logs: int
+    messages: int
+    bytes: int
+    damage: int
+    notes: int
+    clean_stop: bool
+
+
+Result = Finding | Progress | Summary
+
+
+def is_data_directory(files: Files) -> bool:
+    """Has a broker ever written there?"""
+    return any(files.disk.exists(name) for name in (identity.PATH, "tables", "logs"))
+
+
+class _Counts:
+    """Of one check."""
+
+    def __init__(self) -> None:
+        self.messages = self.bytes = self.damage = self.notes = 0
+
+    def noted(self, results: Iterator[Finding | Progress]) -> Iterator[Finding | Progress]:
+        for result in results:
+            if isinstance(result, Progress):
+                self.bytes += result.bytes
+            elif result.severity == DAMAGE:
+                self.damage += 1
+            else:
+                self.notes += 1
+            yield result
+
+
+def check(files: Files) -> Iterator[Result]:
+    """See the module's text. Raises StorageError for a newer format, and where the disk cannot be read."""
+    counts = _Counts()
+    owner = Identity()
+    found: list[Finding] = []
+    try:
+        owner = identity.read(files).identity
+    except DamageError as error:
+        found.append(Finding(DAMAGE, IDENTITY, identity.PATH, str(error)))
+    ends = clean_stop.read(files)
+    if ends is None and files.disk.exists(clean_stop.PATH):
+        problem = "cannot be read; the next start takes the last stop for a kill"
+        found.append(Finding(NOTE, STOP, clean_stop.PATH, problem))
+    yield from counts.noted(iter(found))
+    names = [name for name in files.disk.list("tables") if name.endswith(".table")]
+    for name in names:
+        end = None if ends is None else ends.tables.get(name)
+        yield from counts.noted(_check_table(files, f"tables/{name}", end))
+    missing = sorted(ends.tables.keys() - set(names)) if ends is not None else []
+    gone = [Finding(DAMAGE, TABLE, f"tables/{name}", "is missing") for name in missing]
+    yield from counts.noted(iter(gone))
+    listed = log_list.read(files)
+    folders = log_list.folders(files.disk)
+    if folders and listed is None and "logs.table" not in missing:
+        lost = Finding(DAMAGE, TABLE, log_list.PATH, "is missing, though there are logs")
+        yield from counts.noted(iter([lost]))
+    for folder in sorted(folders):
+        place = (listed or {}).get(folders[folder].log_id)
+        if place is None:
+            problem = "holds a log that no table lists"
+            yield from counts.noted(iter([Finding(NOTE, FOLDER, folder, problem)]))
+        yield from counts.noted(_check_log(files, folder, folders[folder], counts))
+    for folder, (position, offset) in sorted(ends.logs.items()) if ends is not None else ():
+        yield from counts.noted(_check_end(files, folder, position, offset))
+    yield Summary(
+        owner,
+        len(names),
+        len(folders),
+        counts.messages,
+        counts.bytes,
+        counts.damage,
+        counts.notes,
+        ends is not None,
+    )
+
+
+def _check_table(
+    files: Files, path: str, end: tuple[int, int] | None
+) -> Iterator[Finding | Progress]:
+    data = files.read(path, 0, files.size(path))
+    yield Progress(path, len(data))
+    sound = True
+    for item in decode(data):
+        if isinstance(item, Gap):
+            sound = False
+            yield _gap(path, item, torn=item.torn and end is None)
+    if sound and end is not None and clean_stop.end_of(data) != end:
+        problem = f"is not as the last clean stop left it: {len(data)} bytes in place of {end[0]}"
+        yield Finding(DAMAGE, TABLE, path, problem)
+
+
+def _gap(path: str, gap: Gap, *, torn: bool) -> Finding:
+    whose = f"; it seems to set key {gap.key!r}" if gap.key else ""
+    if torn:
+        problem = "a write that did not end; the next start cuts it"
+        return Finding(NOTE, TABLE, path, problem, gap.position, gap.size)
+    problem = f"no record whose checksum matches{whose}"
+    return Finding(DAMAGE, TABLE, path, problem, gap.position, gap.size)
+
+
+def _check_log(
+    files: Files, folder: str, place: log_list.Folder, counts: _Counts
+) -> Iterator[Finding | Progress]:
+    for stretch in verify_log(files, folder):
+        yield Progress(stretch.path, stretch.size)
+        if stretch.part == LOG:
+            counts.messages += stretch.count
+        if stretch.problem:
+            yield Finding(
+                DAMAGE if stretch.part == LOG else NOTE,
+                LOG if stretch.part == LOG else INDEX,
+                stretch.path,
+                stretch.problem,
+                stretch.position,
+                stretch.size,
+                place.topic,
+                place.queue_id,
+                stretch.offset,
+                stretch.count,
+            )
+
+
+def _check_end(files: Files, folder: str, position: int, offset: int) -> Iterator[Finding]:
+    """Where a log ended at the last clean stop, it must end now."""
+    found = end_position(files, folder)
+    if found != position:
+        problem = (
+            f"ends at byte {found} of the log; the last clean stop left it at byte {position},"
+            f" before offset {offset}"
+        )
+        yield Finding(DAMAGE, FOLDER, folder, problem)
+
+
+def entries_of(files: Files, path: str) -> list[Entry]:
+    """The whole records of a table's file, in order."""
+    if not files.disk.exists(path):
+        return []
+    data = files.read(path, 0, files.size(path))
+    return [item for item in decode(data) if isinstance(item, Entry)]

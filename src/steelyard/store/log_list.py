@@ -1,0 +1,67 @@
+"""The table `logs`, which lists every log of a data directory, and the folders of logs that are there."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from steelyard.store.disk import Disk
+from steelyard.store.files import Files
+from steelyard.store.table_records import Entry, decode
+
+PATH = "tables/logs.table"
+
+LAST_ID = "last id"
+"""The key of the last log id that was given out; the others are log ids."""
+
+CUT = "~"
+"""In the name of a folder: the topic's name was too long, what follows is a hash of it."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A row of the table, under the log's id."""
+
+    topic: str
+    queue_id: int
+    deleted: bool = False
+    """Set before the files are deleted, so that a kill in between is made good at the next open."""
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """What a folder's name says. `topic` is empty where the name was too long to be kept whole."""
+
+    topic: str
+    queue_id: int
+    log_id: int
+
+
+def folders(disk: Disk) -> dict[str, Folder]:
+    """The folders of logs on the disk, by path."""
+    found = {}
+    for name in disk.list("logs"):
+        topic = "" if CUT in name else unquote_to_bytes(name).decode("utf-8", "replace")
+        for queue in disk.list(f"logs/{name}"):
+            queue_id, _, log_id = queue.partition("-")
+            if log_id.isdecimal() and queue_id.isdecimal():
+                found[f"logs/{name}/{queue}"] = Folder(topic, int(queue_id), int(log_id))
+    return found
+
+
+def read(files: Files) -> dict[int, Place] | None:
+    """The rows of the table by log id, as far as they are whole; None where there is no table."""
+    if not files.disk.exists(PATH):
+        return None
+    rows: dict[int, Place] = {}
+    for item in decode(files.read(PATH, 0, files.size(PATH))):
+        if isinstance(item, Entry) and item.key.isdecimal():
+            if item.value is None:
+                rows.pop(int(item.key), None)
+            else:
+                rows[int(item.key)] = msgspec.json.decode(item.value, type=Place)
+    return rows
+
+
+def encode(place: Place) -> bytes:
+    """A row's value."""
+    return msgspec.json.encode(place)

@@ -1,0 +1,191 @@
+"""Repairs a data directory: sets aside what is damaged, keeps what is whole, and says what is lost.
+
+Nothing is deleted: what was damaged lies in a folder `damaged-<label>` of the data directory, under its own path. A file
+is replaced in one step, after its copy was synced, so that a repair that is cut off is begun anew.
+
+    format, clean-stop      set aside; the next broker that starts takes the directory
+    a table                 written anew with its whole records. Where a record is lost an older value of the key counts
+                            again, or none
+    tables/logs.table       gets the logs whose folders are there, as well
+    a log                   damaged entries stay as they are, and a copy of them is set aside; readers pass over their
+                            offsets, which nobody else gets
+    an index                made anew from its log
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from steelyard.config import StoreConfig
+from steelyard.store import check, clean_stop, identity, log_list
+from steelyard.store.check import Finding
+from steelyard.store.files import Files
+from steelyard.store.identity import Identity
+from steelyard.store.store import Store, file_name
+from steelyard.store.table_records import Gap, decode
+from steelyard.store.table_records import encode as encode_record
+
+COPY_BYTES = 1024 * 1024
+
+
+class Deed(msgspec.Struct, frozen=True):
+    """One thing that was done. `lost`: what no reader will get, empty where nothing is."""
+
+    path: str
+    done: str
+    lost: str = ""
+
+
+def repair(files: Files, findings: Iterable[Finding], label: str, now: int) -> Iterator[Deed]:
+    """Make good what `check` found; what was done, one by one. Raises StorageError; then it can be run again."""
+    aside = f"damaged-{label}"
+    found = list(findings)
+    for finding in found:
+        if finding.part == check.LOG:
+            yield _keep_copy(files, finding, aside)
+    for path in dict.fromkeys(item.path for item in found if item.part == check.INDEX):
+        _move(files, path, aside)
+        yield Deed(path, f"moved to {aside}/, made anew from the log")
+    for path in dict.fromkeys(item.path for item in found if item.part == check.TABLE):
+        yield from _mend_table(files, path, aside)
+    yield from _mend_list(files, found, aside)
+    for finding in found:
+        if finding.part == check.FOLDER and finding.severity == check.DAMAGE:
+            yield Deed(finding.path, "kept as it is", f"what it held there: it {finding.problem}")
+        elif finding.part == check.IDENTITY:
+            yield from _mend_identity(files, aside)
+        elif finding.part == check.STOP:
+            _move(files, finding.path, aside)
+            yield Deed(finding.path, f"moved to {aside}/")
+    if any(finding.severity == check.DAMAGE for finding in found):
+        clean_stop.remove(files)
+    store = Store(files.disk, StoreConfig(retention_ms=0))
+    recovery = store.open(now)
+    for text in recovery.warnings():
+        yield Deed(".", text)
+    yield from _pass_over(store, found)
+    store.close()
+
+
+def disown(files: Files) -> Identity:
+    """Let the next broker that starts have the directory; whose it was."""
+    owner = identity.read(files).identity
+    identity.write(files, Identity())
+    return owner
+
+
+def _keep_copy(files: Files, finding: Finding, aside: str) -> Deed:
+    path = f"{aside}/{finding.path}.{finding.position}"
+    data = files.read(finding.path, finding.position, min(finding.size, COPY_BYTES))
+    _write(files, path, data)
+    return Deed(finding.path, f"a copy of byte {finding.position} and what follows is {path}")
+
+
+def _mend_table(files: Files, path: str, aside: str) -> Iterator[Deed]:
+    """Write the table anew without what is damaged."""
+    if not files.disk.exists(path):
+        if path != log_list.PATH:
+            yield Deed(path, "made anew when it is needed", "everything that it held")
+        return
+    data = files.read(path, 0, files.size(path))
+    whole: list[bytes] = []
+    lost: list[str] = []
+    for item in decode(data):
+        if isinstance(item, Gap):
+            lost.append(_lost(item))
+        else:
+            whole.append(data[item.position : item.position + item.size])
+    _write(files, f"{aside}/{path}", data)
+    _write(files, f"{path}.new", b"".join(whole))
+    files.rename(f"{path}.new", path)
+    done = f"a copy is in {aside}/, {len(whole)} records are kept"
+    if not lost:
+        yield Deed(path, done, "what was written behind them, if anything was")
+    for text in lost:
+        yield Deed(path, done, text)
+
+
+def _lost(gap: Gap) -> str:
+    if gap.torn:
+        return ""
+    if gap.key:
+        return f"the record of key {gap.key!r} at byte {gap.position}: an older value counts again, or none"
+    return f"the records in {gap.size} bytes from byte {gap.position} on; their keys cannot be told"
+
+
+def _mend_list(files: Files, found: list[Finding], aside: str) -> Iterator[Deed]:
+    """List the logs that no table lists, unless a log of that queue is listed already: then the folder is set aside."""
+    unlisted = [item.path for item in found if item.part == check.FOLDER and item.position == -1]
+    listed = log_list.read(files) or {}
+    queues = {(row.topic, row.queue_id) for row in listed.values()}
+    folders = log_list.folders(files.disk)
+    rows = b""
+    for path in unlisted:
+        folder = folders.get(path)
+        if folder is None or folder.log_id in listed:
+            continue
+        topic = folder.topic or _topic_of(files, path)
+        if not topic or (topic, folder.queue_id) in queues:
+            why = "another log of that queue is listed" if topic else "its topic cannot be told"
+            for name in files.disk.list(path):
+                _move(files, f"{path}/{name}", aside)
+            yield Deed(path, f"moved to {aside}/: {why}", "its messages")
+            continue
+        queues.add((topic, folder.queue_id))
+        place = log_list.Place(topic, folder.queue_id)
+        rows += encode_record(str(folder.log_id), log_list.encode(place))
+        yield Deed(path, f"listed as queue {folder.queue_id} of topic {topic!r}")
+    if rows:
+        last = max(folder.log_id for folder in folders.values())
+        last = max([last, *listed])
+        rows += encode_record(log_list.LAST_ID, b"%d" % last)
+        path = log_list.PATH
+        size = files.size(path) if files.disk.exists(path) else 0
+        data = files.read(path, 0, size) if size else b""
+        _write(files, f"{path}.new", data + rows)
+        files.rename(f"{path}.new", path)
+
+
+def _topic_of(files: Files, path: str) -> str:
+    """The topic whose name was too long for its folder's, from the table of topics."""
+    for entry in check.entries_of(files, "tables/topics.table"):
+        if file_name(entry.key) == path.split("/")[1]:
+            return entry.key
+    return ""
+
+
+def _mend_identity(files: Files, aside: str) -> Iterator[Deed]:
+    if files.disk.exists(identity.PATH):
+        data = files.read(identity.PATH, 0, files.size(identity.PATH))
+        _write(files, f"{aside}/{identity.PATH}", data)
+    identity.write(files, Identity())
+    done = f"made anew, a copy is in {aside}/; the next broker that starts takes the directory"
+    yield Deed(identity.PATH, done, "whose directory it was")
+
+
+def _pass_over(store: Store, found: list[Finding]) -> Iterator[Deed]:
+    """Have readers pass over damaged messages."""
+    for finding in found:
+        log = store.log(finding.topic, finding.queue_id) if finding.part == check.LOG else None
+        if log is not None and finding.path.startswith(f"{log.folder}/"):
+            lost = (
+                f"offsets {finding.offset} to {finding.offset + finding.count - 1}"
+                f" of queue {finding.queue_id} of topic {finding.topic!r}"
+            )
+            yield Deed(finding.path, "readers pass over it", lost)
+
+
+def _write(files: Files, path: str, data: bytes) -> None:
+    """A new file, on the disk when this returns."""
+    files.remove(path)
+    files.create(path)
+    files.write(path, 0, data)
+    files.take().sync()
+
+
+def _move(files: Files, path: str, aside: str) -> None:
+    target = f"{aside}/{path}"
+    files.disk.make_folder(target.rpartition("/")[0])
+    files.rename(path, target)
