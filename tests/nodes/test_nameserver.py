@@ -74,7 +74,7 @@ class Rig:
         return answer
 
     def register(self, *topics: str, link: int = 1, **changes: object) -> Command:
-        table = {topic: TopicConfig(topic) for topic in topics or TOPICS}
+        table = {topic: TopicConfig(topic, 8, 8) for topic in topics or TOPICS}
         body = fastjson.write(RegisterBrokerBody(TopicConfigTable(table, VERSION)))
         ext = IDENTITY | {
             "haServerAddr": "127.0.0.1:10912",

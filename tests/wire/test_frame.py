@@ -195,7 +195,9 @@ def test_after_an_error_the_decoder_stays_dead() -> None:
         ('{"code":1,"language":99}', Command(code=1, language="OTHER", version=0)),
         ('{"code":1,"language":null,"extFields":null,"remark":null}', Command(code=1, language="OTHER", version=0)),
         ('{"code":"10","opaque":"3"}', Command(code=10, opaque=3, language="OTHER", version=0)),
-        ('{code:1}', None),
+        ("{code:1,'remark':'r',}", Command(code=1, remark="r", language="OTHER", version=0)),
+        ('{"code":1,"language":"cpp"}', Command(code=1, language="CPP", version=0)),
+        ('{"code":34.7,"flag":null,"version":"63"}', Command(code=34, language="OTHER", version=63)),
         (
             '{"code":11,"extFields":{"queueId":3,"order":true,"rate":1.5,"none":null,7:"x"},"unknown":[{}]}',
             Command(code=11, ext={"queueId": "3", "order": "true", "rate": "1.5", "7": "x"}, language="OTHER", version=0),
@@ -205,17 +207,17 @@ def test_after_an_error_the_decoder_stays_dead() -> None:
             Command(code=11, ext={"brokerName": "b", "queueId": "3", "topic": "t"}, language="OTHER", version=0),
         ),
         ('{"code":2147483648}', None),
-        ('{"code":true}', None),
-        ('{"opaque":1}', None),
+        ('{"code":true}', Command(code=1, language="OTHER", version=0)),
+        ('{"opaque":1}', Command(code=0, opaque=1, language="OTHER", version=0)),
         ('{"code":1,"extFields":[]}', Command(code=1, language="OTHER", version=0)),  # PHP's empty table
         ('{"code":1,"extFields":[1]}', None),
         ('{"code":1,"extFields":"a"}', None),
-        ('{"code":1,"extFields":{"a":{}}}', None),
-        ('{"code":1,"remark":{}}', None),
+        ('{"code":1,"extFields":{"a":{"b":1.50}}}', Command(code=1, ext={"a": '{"b":1.50}'}, language="OTHER", version=0)),
+        ('{"code":1,"remark":{}}', Command(code=1, remark="{}", language="OTHER", version=0)),
         ("[1]", None),
         ("", None),
         ("[" * 100_000, None),
-        ('{"code":1,"remark":"\\ud800"}', None),
+        ('{"code":1,"remark":"\\ud800"}', Command(code=1, remark="\ufffd", language="OTHER", version=0)),
     ],
 )  # fmt: skip
 def test_json_header(header: str, command: Command | None) -> None:

@@ -12,11 +12,10 @@ import msgspec
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.topics import check_group
 from steelyard.store.tables import Table
+from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import DataVersion, SubscriptionGroupConfig
 
 GROUPS_MAX = 100_000
-
-_decode = msgspec.json.Decoder(SubscriptionGroupConfig).decode
 
 
 class ConsumerGroups:
@@ -24,7 +23,9 @@ class ConsumerGroups:
 
     def __init__(self, table: Table, now: int) -> None:
         self._table = table
-        self._configs = {name: _decode(data) for name, data in table.items()}
+        self._configs = {
+            name: fastjson.read(SubscriptionGroupConfig, data) for name, data in table.items()
+        }
         self.version = DataVersion(now, 0)
 
     def get(self, group: str) -> SubscriptionGroupConfig:

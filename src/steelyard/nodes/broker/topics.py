@@ -21,7 +21,8 @@ from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError
 from steelyard.groups.ledger import LEDGER_TOPIC
 from steelyard.store.tables import Table
-from steelyard.wire.remoting.bodies import DataVersion, TopicConfig
+from steelyard.wire.remoting import fastjson
+from steelyard.wire.remoting.bodies import TOPIC_FILTER_TYPES, DataVersion, TopicConfig
 
 PERM_INHERIT = 1
 PERM_WRITE = 2
@@ -69,8 +70,6 @@ NO_SENDING = frozenset(
     )
 )
 """Topics that clients must not send to (NOT_ALLOWED_SEND_TOPIC_SET)."""
-
-_decode = msgspec.json.Decoder(TopicConfig).decode
 
 
 def retry_topic(group: str) -> str:
@@ -123,7 +122,7 @@ class Topics:
 
     def __init__(self, config: BrokerConfig, table: Table, now: int) -> None:
         self._table = table
-        self._configs = {name: _decode(data) for name, data in table.items()}
+        self._configs = {name: fastjson.read(TopicConfig, data) for name, data in table.items()}
         self.version = DataVersion(now, 0)
         self.system = {item.topic_name for item in _system_topics(config)}
         for item in _system_topics(config):
@@ -156,6 +155,11 @@ class Topics:
                 raise ProtocolError(f"topic {name}: {queues} queues; 1 to {QUEUES_MAX} are allowed")
         if not 0 <= config.perm <= 7:
             raise ProtocolError(f"topic {name}: {config.perm} is no permission")
+        if config.topic_filter_type not in TOPIC_FILTER_TYPES:
+            raise ProtocolError(
+                f"topic {name}: topicFilterType {config.topic_filter_type[:100]!r};"
+                f" expected one of: {', '.join(TOPIC_FILTER_TYPES)}"
+            )
         if name not in self._configs and len(self._configs) >= TOPICS_MAX:
             raise ProtocolError(f"more than {TOPICS_MAX} topics")
         self._table.put(name, msgspec.json.encode(config))

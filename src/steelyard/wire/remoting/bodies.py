@@ -15,12 +15,61 @@ from msgspec import Meta, field
 
 from steelyard.types import MessageQueue
 
+Int = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+"""Java's Integer."""
+
 Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """Java's Long: a larger number from a peer is refused, for it could not be written again."""
 
+# Enumerations of Java, in the order of their ordinals; `casts` takes the names from `extra`. Exactly these texts pass the quick
+# way; what else fastjson takes for them is the business of `casts`.
 
-class Body(msgspec.Struct, frozen=True, rename="camel", omit_defaults=False):
-    """Root of the bodies."""
+CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
+MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
+CONSUME_FROM_WHERE = (
+    "CONSUME_FROM_LAST_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_FIRST_OFFSET",
+    "CONSUME_FROM_TIMESTAMP",
+)
+TOPIC_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+CONSUME_RESULTS = (
+    "CR_SUCCESS",
+    "CR_LATER",
+    "CR_ROLLBACK",
+    "CR_COMMIT",
+    "CR_THROW_EXCEPTION",
+    "CR_RETURN_NULL",
+)
+
+ConsumeType = Annotated[
+    str, Meta(pattern=f"^({'|'.join(CONSUME_TYPES)})$", extra={"names": CONSUME_TYPES})
+]
+"""heartbeat/ConsumeType.java."""
+MessageModel = Annotated[
+    str, Meta(pattern=f"^({'|'.join(MESSAGE_MODELS)})$", extra={"names": MESSAGE_MODELS})
+]
+"""heartbeat/MessageModel.java."""
+ConsumeFromWhere = Annotated[
+    str, Meta(pattern=f"^({'|'.join(CONSUME_FROM_WHERE)})$", extra={"names": CONSUME_FROM_WHERE})
+]
+"""common/consumer/ConsumeFromWhere.java; the three between the first and the last two are deprecated."""
+TopicFilterType = Annotated[
+    str, Meta(pattern=f"^({'|'.join(TOPIC_FILTER_TYPES)})$", extra={"names": TOPIC_FILTER_TYPES})
+]
+"""common/TopicFilterType.java."""
+ConsumeResult = Annotated[
+    str, Meta(pattern=f"^({'|'.join(CONSUME_RESULTS)})$", extra={"names": CONSUME_RESULTS})
+]
+"""body/CMResult.java."""
+
+
+class Body(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=False, forbid_unknown_fields=True
+):
+    """Root of the bodies. A text with fields that are not declared is read by `casts`, for they may be declared ones in another spelling."""
 
 
 # -- heartbeat (34) --------------------------------------------------------------------------------
@@ -32,7 +81,7 @@ class SubscriptionData(Body, frozen=True):
     topic: str
     sub_string: str = "*"
     tags_set: tuple[str, ...] = ()
-    code_set: tuple[Long, ...] = ()
+    code_set: tuple[Int, ...] = ()
     sub_version: Long = 0
     expression_type: str = "TAG"
     class_filter_mode: bool = False
@@ -46,9 +95,9 @@ class ConsumerData(Body, frozen=True):
     """`consume_type`: CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull)."""
 
     group_name: str
-    consume_type: str = "CONSUME_PASSIVELY"
-    message_model: str = "CLUSTERING"
-    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    consume_type: ConsumeType = "CONSUME_PASSIVELY"
+    message_model: MessageModel = "CLUSTERING"
+    consume_from_where: ConsumeFromWhere = "CONSUME_FROM_LAST_OFFSET"
     subscription_data_set: tuple[SubscriptionData, ...] = ()
     unit_mode: bool = False
 
@@ -80,10 +129,10 @@ class QueueData(Body, frozen=True):
     """How many queues of a topic one broker has. `perm`: 4 read, 2 write, 1 inherit."""
 
     broker_name: str
-    read_queue_nums: Long
-    write_queue_nums: Long
-    perm: Long
-    topic_sys_flag: Long = 0
+    read_queue_nums: Int = 0
+    write_queue_nums: Int = 0
+    perm: Int = 0
+    topic_sys_flag: Int = 0
 
 
 class BrokerData(Body, frozen=True):
@@ -91,14 +140,14 @@ class BrokerData(Body, frozen=True):
 
     cluster: str
     broker_name: str
-    broker_addrs: dict[int, str]
+    broker_addrs: dict[Long, str]
 
 
 class TopicRouteData(Body, frozen=True):
     """Answer to 105. `order_topic_conf`: `broker:queues;broker:queues` for strictly ordered topics."""
 
-    queue_datas: tuple[QueueData, ...]
-    broker_datas: tuple[BrokerData, ...]
+    queue_datas: tuple[QueueData, ...] = ()
+    broker_datas: tuple[BrokerData, ...] = ()
     order_topic_conf: str | None = None
     filter_server_table: dict[str, tuple[str, ...]] = {}
 
@@ -118,11 +167,11 @@ class DataVersion(Body, frozen=True):
 
 class TopicConfig(Body, frozen=True):
     topic_name: str
-    read_queue_nums: Long = 8
-    write_queue_nums: Long = 8
-    perm: Long = 6
-    topic_filter_type: str = "SINGLE_TAG"
-    topic_sys_flag: Long = 0
+    read_queue_nums: Int = 16
+    write_queue_nums: Int = 16
+    perm: Int = 6
+    topic_filter_type: TopicFilterType = "SINGLE_TAG"
+    topic_sys_flag: Int = 0
     order: bool = False
     attributes: dict[str, str] = {}
 
@@ -165,8 +214,8 @@ class SubscriptionGroupConfig(Body, frozen=True):
     consume_enable: bool = True
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
-    retry_queue_nums: Long = 1
-    retry_max_times: Long = 16
+    retry_queue_nums: Int = 1
+    retry_max_times: Int = 16
     broker_id: Long = 0
     which_broker_when_consume_slowly: Long = 1
     notify_consumer_ids_changed_enable: bool = True
@@ -187,7 +236,7 @@ class LockBatchBody(Body, frozen=True):
 
     consumer_group: str
     client_id: str
-    mq_set: tuple[MessageQueue, ...]
+    mq_set: tuple[MessageQueue, ...] = ()
 
 
 class LockBatchResponseBody(Body, frozen=True):
@@ -229,7 +278,7 @@ class Connection(Body, frozen=True):
     client_id: str
     client_addr: str
     language: str
-    version: Long
+    version: Int = 0
 
 
 class ConsumerConnection(Body, frozen=True):
@@ -237,9 +286,9 @@ class ConsumerConnection(Body, frozen=True):
 
     connection_set: tuple[Connection, ...]
     subscription_table: dict[str, SubscriptionData]
-    consume_type: str
-    message_model: str
-    consume_from_where: str
+    consume_type: ConsumeType = "CONSUME_PASSIVELY"
+    message_model: MessageModel = "CLUSTERING"
+    consume_from_where: ConsumeFromWhere = "CONSUME_FROM_LAST_OFFSET"
 
 
 class ProducerConnection(Body, frozen=True):
@@ -312,11 +361,11 @@ class ProcessQueueInfo(Body, frozen=True):
     commit_offset: Long
     cached_msg_min_offset: Long = 0
     cached_msg_max_offset: Long = 0
-    cached_msg_count: Long = 0
-    cached_msg_size_in_mib: Long = field(name="cachedMsgSizeInMiB", default=0)
+    cached_msg_count: Int = 0
+    cached_msg_size_in_mib: Int = field(name="cachedMsgSizeInMiB", default=0)
     transaction_msg_min_offset: Long = 0
     transaction_msg_max_offset: Long = 0
-    transaction_msg_count: Long = 0
+    transaction_msg_count: Int = 0
     locked: bool = False
     try_unlock_times: Long = 0
     last_lock_timestamp: Long = 0
@@ -352,7 +401,7 @@ class ConsumeMessageDirectlyResult(Body, frozen=True):
     """Answer to 309. `consume_result`: CR_SUCCESS, CR_LATER, CR_ROLLBACK, CR_COMMIT, CR_THROW_EXCEPTION, CR_RETURN_NULL."""
 
     order: bool
-    consume_result: str | None = None
+    consume_result: ConsumeResult | None = None
     auto_commit: bool = True
     remark: str | None = None
     spent_time_mills: Long = 0
@@ -369,7 +418,7 @@ class QueueOffsetForC(Body, frozen=True):
 
     topic: str
     broker_name: str
-    queue_id: Long
+    queue_id: Int
     offset: Long
 
 

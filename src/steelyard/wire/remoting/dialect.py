@@ -6,22 +6,33 @@ Beyond the standard, the dialect has
 - references to an object written before: `{"$ref":"$.offsetTable.TopicA"}`, also as keys. A path names
   an object key by Java's `toString` of it, or by `null` where that key was the first use.
 
-`loads` reads both. Whatever a peer sends, it raises nothing but ProtocolError, and takes time and
+Beyond what it writes, fastjson reads
+
+- texts and keys in single quotes, and keys that are names without quotes;
+- commas where nothing is between them, before the first and after the last item;
+- `/* comments */` and `// comments` between values, and a byte order mark at the start;
+- `\\x41`, `\\'`, `\\v`, `\\0` to `\\7` and raw control characters in texts;
+- numbers with a plus, with zeros in front, without digits after the point, with one of L, S, B, F, D behind;
+- `undefined` and `NaN`, which count as null.
+
+`loads` reads all of it. Whatever a peer sends, it raises nothing but ProtocolError, and takes time and
 memory in proportion to the bytes: trees are limited in depth and in values, and a reference to an
 object around it is refused.
-Source: com.alibaba.fastjson.serializer.JSONSerializer, SerialContext, MapSerializer (1.2.83).
+Source: com.alibaba.fastjson.serializer.JSONSerializer, SerialContext, MapSerializer, parser.JSONLexerBase,
+parser.DefaultJSONParser (1.2.83).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
 
 from steelyard.errors import ProtocolError
 from steelyard.types import MessageQueue
+from steelyard.wire.remoting import casts
 
 DEPTH_MAX = 64
 """Deepest nesting; the bodies of the protocol have 8."""
@@ -30,44 +41,40 @@ NODES_MAX = 100_000
 """Most values in a text, references counted as what they stand for: the statistics of 12,000 queues. It
 bounds how long a hostile text holds up its reader, some 3 µs a value."""
 
-QUEUE_KEYS = frozenset(("brokerName", "queueId", "topic"))
-"""The keys of an object that is a MessageQueue."""
-
 # Possessive, so that a hostile text cannot make the scanner remember or retry.
-_SPACE = re.compile(r"[ \t\r\n]*+")
-_SCALAR = re.compile(
-    r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|-?\d[\d.eE+-]*+|true|false|null', re.DOTALL | re.ASCII
-)
+_SPACE = re.compile(r"(?:[ \t\r\n\f\b]++|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+(?:\n|\Z))*+")
+_TEXT = re.compile(r"""(["'])((?:(?!\1)[^\\]|\\.)*+)\1""", re.DOTALL)
+_NUMBER = re.compile(r"([+-]?\d{1,400}+(\.\d{0,400}+)?([eE][+-]?\d{1,9}+)?)[LSBFD]?", re.ASCII)
+_WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*+", re.ASCII)
+_WORDS = {"true": True, "false": False, "null": None, "undefined": None, "NaN": None}
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPES = {
+    **{str(digit): chr(digit) for digit in range(8)},
+    **dict(zip("btnvfFr\"'/\\", "\b\t\n\v\f\f\r\"'/\\", strict=True)),
+}
 _STEP = re.compile(r"\.((?:[^.\[\\]|\\.)++)|\[(\d{1,9})\]", re.DOTALL | re.ASCII)
 _QUEUE_NAME = re.compile(
     r"MessageQueue \[topic=(.*), brokerName=(.*), queueId=(-?\d{1,10})\]", re.DOTALL | re.ASCII
 )
 
 
+_standard = msgspec.json.Decoder(float_hook=Decimal).decode
+
+
 def loads(data: bytes) -> object:
-    """The tree in `data`: dict, list, str, int, float, bool, None; MessageQueue where an object was a key."""
+    """The tree in `data`: dict, list, str, int, Decimal, bool, None; MessageQueue where an object was a key."""
     # Every value but the outermost comes after one of these.
     if sum(data.count(mark) for mark in (b",", b"[", b"{")) > NODES_MAX:
         raise ProtocolError("JSON has too many values")
     try:
-        tree: object = msgspec.json.decode(data)
+        tree: object = _standard(data)
     except RecursionError:
         raise ProtocolError("JSON is nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         tree = _Parser(data).parse()
-    if b'"$ref"' in data:
+    if b"$ref" in data:
         tree = _Resolver(tree).resolve()
     return tree
-
-
-def queue_of(fields: Mapping[object, object]) -> MessageQueue:
-    """The queue in an object with QUEUE_KEYS. Raises ProtocolError where its values are none."""
-    topic, broker_name, queue_id = fields["topic"], fields["brokerName"], fields["queueId"]
-    if not (isinstance(topic, str) and isinstance(broker_name, str)):
-        raise ProtocolError("a message queue's topic or broker name is no text")
-    if not isinstance(queue_id, int) or isinstance(queue_id, bool):
-        raise ProtocolError("a message queue's id is no number")
-    return MessageQueue(topic, broker_name, queue_id)
 
 
 class _KeyReference(NamedTuple):
@@ -82,7 +89,7 @@ class _Parser:
 
     def __init__(self, data: bytes) -> None:
         try:
-            self._text = data.decode()
+            self._text = data.decode("utf-8-sig")
         except UnicodeDecodeError:
             raise ProtocolError("JSON is not UTF-8") from None
         self._position = 0
@@ -99,7 +106,7 @@ class _Parser:
     def _peek(self) -> str:
         """The next character that is no space, "" at the end."""
         mark = self._text[self._position : self._position + 1]
-        if mark > " ":
+        if mark > " " and mark != "/":
             return mark
         match = _SPACE.match(self._text, self._position)
         assert match is not None
@@ -122,37 +129,72 @@ class _Parser:
         return self._scalar()
 
     def _scalar(self) -> object:
-        match = _SCALAR.match(self._text, self._position)
-        if match is None:
+        mark = self._text[self._position : self._position + 1]
+        if mark and mark in "\"'":
+            return self._quoted()
+        number = _NUMBER.match(self._text, self._position)
+        if number is not None:
+            self._position = number.end()
+            return Decimal(number[1]) if number[2] or number[3] else int(number[1])
+        word = _WORD.match(self._text, self._position)
+        if word is None or word[0] not in _WORDS:
             raise self._wrong("a value")
-        try:
-            value: object = msgspec.json.decode(match[0])
-        except msgspec.DecodeError:
-            raise self._wrong("a proper text or number") from None
-        self._position = match.end()
-        return value
+        self._position = word.end()
+        return _WORDS[word[0]]
+
+    def _quoted(self) -> str:
+        found = _TEXT.match(self._text, self._position)
+        if found is None:
+            raise self._wrong("the end of a text")
+        inner: str = found[2]
+        if "\\" in inner:
+            inner = _ESCAPE.sub(self._unescaped, inner)
+            # Two escapes may stand for one character: Java's are halves of UTF-16.
+            inner = inner.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        self._position = found.end()
+        return inner
+
+    def _unescaped(self, found: re.Match[str]) -> str:
+        digits = found[1] or found[2]
+        if digits:
+            return chr(int(digits, 16))
+        if found[3] not in _ESCAPES:
+            raise self._wrong("an escape that fastjson knows")
+        return _ESCAPES[found[3]]
+
+    def _past_commas(self) -> str:
+        """The next character that is no space and no comma."""
+        mark = self._peek()
+        while mark == ",":
+            self._position += 1
+            mark = self._peek()
+        return mark
 
     def _list(self, depth: int) -> list[object]:
         self._take("[")
         items: list[object] = []
-        if self._peek() != "]":
+        mark = self._past_commas()
+        while mark != "]":
             items.append(self._value(depth))
-            while self._peek() == ",":
-                self._position += 1
-                items.append(self._value(depth))
+            mark = self._between("]")
         self._take("]")
         return items
 
     def _object(self, depth: int) -> dict[object, object]:
         self._take("{")
         fields: dict[object, object] = {}
-        if self._peek() != "}":
+        mark = self._past_commas()
+        while mark != "}":
             self._field(fields, depth)
-            while self._peek() == ",":
-                self._position += 1
-                self._field(fields, depth)
+            mark = self._between("}")
         self._take("}")
         return fields
+
+    def _between(self, end: str) -> str:
+        """Past the commas after an item: the next mark. Without one, only the end may follow."""
+        if self._peek() not in (",", end):
+            raise self._wrong(f"',' or {end!r}")
+        return self._past_commas()
 
     def _field(self, fields: dict[object, object], depth: int) -> None:
         key = self._key(depth)
@@ -160,14 +202,18 @@ class _Parser:
         fields[key] = self._value(depth)
 
     def _key(self, depth: int) -> object:
+        self._peek()
+        word = _WORD.match(self._text, self._position)
+        if word is not None:
+            self._position = word.end()
+            return word[0]
         key = self._value(depth)
         if isinstance(key, dict):
-            if key.keys() == QUEUE_KEYS:
-                return queue_of(key)
             path = _reference_path(key)
             if path is not None:
                 return _KeyReference(path, self._position)
-        elif isinstance(key, str | int) and not isinstance(key, bool):
+            return casts.queue(key)
+        if isinstance(key, str | int):
             return key
         raise self._wrong("before a text, a number or a message queue as key")
 

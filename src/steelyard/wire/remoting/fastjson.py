@@ -1,7 +1,7 @@
 """JSON bodies as typed data, read from what peers send and written as Java's fastjson writes.
 
-Tables may have numbers or queues as keys; `dialect` says what that looks like and reads it. Reading
-is lenient as fastjson is: unknown fields are ignored, null counts as absent, "1" passes for 1.
+Tables may have numbers or queues as keys; `dialect` says what that looks like and reads it. Reading is lenient as fastjson is:
+`dialect` says what passes for JSON, `casts` what passes for the value of a field.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from msgspec import inspect
 
 from steelyard.errors import ProtocolError
 from steelyard.types import MessageQueue
+from steelyard.wire.remoting import casts
 from steelyard.wire.remoting.bodies import Body
-from steelyard.wire.remoting.dialect import DEPTH_MAX, QUEUE_KEYS, loads, queue_of
+from steelyard.wire.remoting.dialect import loads
 
 __all__ = ["loads", "read", "write"]
 
@@ -31,33 +32,15 @@ def read(kind: type[B], data: bytes) -> B:
 
     Raises ProtocolError, in words for the peer's remark.
     """
-    if not _mentions_queue(kind) and b'"$ref"' not in data:
+    if not _mentions_queue(kind) and b"$ref" not in data:
         try:
             return msgspec.json.decode(data, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # not standard, or loose in its types: the long way knows
     try:
-        tree = _typed_tree(loads(data), _mentions_queue(kind), 0)
-        return msgspec.convert(tree, kind, strict=False, str_keys=True)
-    except msgspec.ValidationError as error:
+        return casts.cast(kind, loads(data))
+    except ProtocolError as error:
         raise ProtocolError(f"body {kind.__name__}: {error}") from None
-
-
-def _typed_tree(value: object, queues: bool, depth: int) -> object:
-    """`value` without nulls in objects, and with MessageQueue for each object that is one."""
-    if depth > DEPTH_MAX:
-        raise ProtocolError("JSON is nested too deeply")
-    if isinstance(value, dict):
-        if queues and value.keys() == QUEUE_KEYS:
-            return queue_of(value)
-        return {
-            key: _typed_tree(item, queues, depth + 1)
-            for key, item in value.items()
-            if item is not None
-        }
-    if isinstance(value, list):
-        return [_typed_tree(item, queues, depth + 1) for item in value]
-    return value
 
 
 # -- writing ---------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import Annotated
 import msgspec
 
 from steelyard.errors import ProtocolError
+from steelyard.wire.remoting import casts
 from steelyard.wire.remoting.command import Command, Serialize
 from steelyard.wire.remoting.dialect import loads
 
@@ -209,10 +210,10 @@ class Decoder:
 class _Incoming(msgspec.Struct, gc=False):
     """The header as peers mostly write it; anything else takes the lenient way."""
 
-    code: _Int32
+    code: _Int32 = 0
     extFields: dict[str, str] | None = None  # noqa: N815
     flag: _Int32 = 0
-    language: str = _OTHER
+    language: Annotated[str, msgspec.Meta(extra={"names": LANGUAGES})] = _OTHER
     opaque: _Int32 = 0
     remark: str | None = None
     version: _Int32 = 0
@@ -243,48 +244,29 @@ def _read_json(header: bytes | memoryview, body: bytes) -> Command:
         found.extFields or {},
         body,
         found.remark or "",
-        language if language in _CODES else _OTHER,
+        language if language in _CODES else _in_other_case(language),
         found.version,
     )
 
 
+def _in_other_case(language: str) -> str:
+    upper = language.upper()
+    return upper if upper in _CODES else _OTHER
+
+
 def _read_lenient(header: bytes) -> _Incoming:
-    """A JSON header with numbers or booleans for texts, a language by number, or in Java's dialect."""
-    tree = loads(header)
-    if not isinstance(tree, dict):
-        raise ProtocolError("header is no JSON object")
-    ext = tree.get("extFields") or {}
-    if not isinstance(ext, dict):
-        raise ProtocolError("header: extFields is no object")
-    language = tree.get("language")
-    if isinstance(language, int) and 0 <= language < len(LANGUAGES):
-        language = LANGUAGES[language]
-    remark = tree.get("remark")
-    fields = {
-        name: tree[name]
-        for name in ("code", "flag", "opaque", "version")
-        if tree.get(name) is not None
-    }
-    fields["extFields"] = {
-        _as_text(name): _as_text(value) for name, value in ext.items() if value is not None
-    }
-    fields["language"] = language if isinstance(language, str) else _OTHER
-    fields["remark"] = None if remark is None else _as_text(remark)
+    """A JSON header that is loose in its types or punctuation. Beyond fastjson: PHP's empty table, languages of the future."""
     try:
-        return msgspec.convert(fields, _Incoming, strict=False)
-    except msgspec.ValidationError as error:
+        tree = loads(header)
+        if isinstance(tree, dict):
+            if tree.get("extFields") == []:
+                del tree["extFields"]
+            language = tree.get("language")
+            if isinstance(language, int) and language >= len(LANGUAGES):
+                del tree["language"]
+        return casts.cast(_Incoming, tree)
+    except ProtocolError as error:
         raise ProtocolError(f"header: {error}") from None
-
-
-def _as_text(value: object) -> str:
-    """A scalar as Java's `toString` gives it."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return str(value)
-    raise ProtocolError("header: an object or a list where a text belongs")
 
 
 def _read_binary(header: bytes, body: bytes) -> Command:
