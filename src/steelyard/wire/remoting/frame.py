@@ -219,7 +219,20 @@ class _Incoming(msgspec.Struct, gc=False):
     version: _Int32 = 0
 
 
+class _LooseIncoming(msgspec.Struct, gc=False):
+    """The header as the C++ client writes it: numbers among the custom fields, a language by name."""
+
+    code: _Int32
+    extFields: dict[str, str | int | bool | None]  # noqa: N815
+    flag: _Int32 = 0
+    language: str = _OTHER
+    opaque: _Int32 = 0
+    remark: str | None = None
+    version: _Int32 = 0
+
+
 _decode_json = msgspec.json.Decoder(_Incoming).decode
+_decode_loose = msgspec.json.Decoder(_LooseIncoming).decode
 
 
 def decode_header(header: bytes | memoryview, serialize: int, body: bytes = b"") -> Command:
@@ -255,7 +268,23 @@ def _in_other_case(language: str) -> str:
 
 
 def _read_lenient(header: bytes) -> _Incoming:
-    """A JSON header that is loose in its types or punctuation. Beyond fastjson: PHP's empty table, languages of the future."""
+    """A JSON header that is loose in its types."""
+    try:
+        found = _decode_loose(header)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _read_odd(header)
+    ext = {
+        name: value if isinstance(value, str) else casts.text(value) or ""
+        for name, value in found.extFields.items()
+        if value is not None
+    }
+    return _Incoming(
+        found.code, ext, found.flag, found.language, found.opaque, found.remark, found.version
+    )
+
+
+def _read_odd(header: bytes) -> _Incoming:
+    """One that is loose in its punctuation too. Beyond fastjson: PHP's empty table, languages of the future."""
     try:
         tree = loads(header)
         if isinstance(tree, dict):
