@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.nodes.consumer.conftest import Group, offsets_of, pulled, queues, record, reply
 
+from steelyard.groups.queue_locks import QueueLocks
 from steelyard.nodes.consumer.node import Stop
-from steelyard.nodes.seam import Hand
+from steelyard.nodes.seam import Hand, Handled
+from steelyard.types import ConsumeOrderlyStatus, Subscription
+from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command, is_oneway
 
 A0, B0 = queues("T", "a", 0) + queues("T", "b", 0)
@@ -350,3 +353,68 @@ def test_locks_are_renewed_and_heartbeats_sent_while_a_stop_takes_long() -> None
     rig.advance(50)
     assert rig.answers[stop] is None
     assert group.b.offsets["T", 0] == 1
+
+
+# -- quotas, and locks that a broker forgot -------------------------------------------------------
+
+
+def test_a_queue_whose_lock_is_only_waited_for_does_not_count_towards_the_quota() -> None:
+    """1. While a topic's members are unknown its queues stay, whatever the quota is.
+    2. Its broker forgets the locks, and another member gets the lock of one queue: c1 waits for it.
+    3. The members are known again. c1 is due two queues, and must read two.
+    """
+    group = Group(2, orderly=True, strategy="EVEN", subscriptions=[Subscription(t) for t in "TU"])
+    group.ns.add("T", group.a, queues=2)
+    group.ns.add("U", group.b, queues=2)
+    rig = group.start()
+    assert len(group.state().held) == 4
+    known = group.b.script[RequestCode.GET_CONSUMER_LIST_BY_GROUP]
+    group.b.script[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = lambda command: reply(1, "not now")
+    rig.push(group.b, NOTIFICATION)
+    rig.advance(1_000)
+    group.b.locks = QueueLocks(60_000)
+    group.b.occupy("c2", *queues("U", "b", 0))
+    rig.advance(20_000)
+    assert queues("U", "b", 0)[0] not in group.state().held
+    group.b.script[RequestCode.GET_CONSUMER_LIST_BY_GROUP] = known
+    members(group, "c1", "c2")
+    rig.advance(5_000)
+    assert len(group.state().held) == 2
+
+
+def at_work_again(**settings: object) -> tuple[Group, Hand]:
+    """c1 has a batch of A0 at its listener, lost the queue with its broker, and holds it anew."""
+    group = Group(1, orderly=True, **settings)
+    rig = group.start()
+    rig.publish(group.a, "T", 0, 1)
+    (hand,) = rig.hands
+    rig.crash(group.a)
+    group.ns.add("T", group.b, queues=1)
+    rig.advance(30_000)
+    assert group.state().held == (B0,)
+    group.a.up = True
+    group.ns.add("T", group.a, group.b, queues=1)
+    rig.advance(30_000)
+    assert group.a.owner("T", 0) == "c1"
+    return group, hand
+
+
+@pytest.mark.parametrize("strategy", ["AVG", "EVEN"])
+def test_a_lock_stays_while_the_listener_has_a_batch_of_an_earlier_holding(strategy: str) -> None:
+    group, hand = at_work_again(strategy=strategy, drain_timeout_ms=90_000)
+    rig = group.rig
+    members(group, "c1", "b1", "b2")  # nothing is left for c1, or only B0
+    rig.advance(1_000)
+    assert group.a.owner("T", 0) == "c1"
+    rig.put(Handled(hand.ticket, ConsumeOrderlyStatus.SUCCESS))
+    rig.advance(100)
+    assert group.a.owner("T", 0) is None
+
+
+def test_a_lock_is_not_kept_for_ever_for_a_listener_that_is_stuck() -> None:
+    group, _ = at_work_again(drain_timeout_ms=90_000)
+    members(group, "c1", "b1", "b2")
+    group.rig.advance(20_000)
+    assert group.a.owner("T", 0) == "c1"
+    group.rig.advance(80_000)
+    assert group.a.owner("T", 0) is None

@@ -120,10 +120,16 @@ class Handover:
     ) -> tuple[Change[MessageQueue], list[Effect]]:
         """Hold the target, and so many queues of the pool besides: those held longest, and others if they are free.
 
-        What is read without a lock stays in any case until there is one: nobody else could take it.
+        What is read without a lock stays in any case until there is one: nobody else could take it. What is not read
+        yet for want of its lock is let go and sought like any other queue: somebody else may well have it.
         """
         self._quota.plan(quota, pool)
-        ours = [h for h in self._holdings.all() if h.queue in self._of_pool()]
+        of_pool = self._of_pool()
+        ours = [
+            held
+            for held in self._holdings.all()
+            if held.queue in of_pool and held.state is not State.LOCKING
+        ]
         ours.sort(key=lambda held: held.epoch)
         ours.sort(key=lambda held: self._locks.granted_at(held.queue) > 0)
         bare = sum(not self._locks.granted_at(held.queue) for held in ours)
@@ -358,10 +364,11 @@ class Handover:
 
     def heard_out(self, now: int) -> list[Effect]:
         """The application gave a verdict: perhaps a queue that is given up is done."""
-        if not self._draining:
-            return []
-        draining = list(self._draining.values())
-        return [e for held in draining if not held.handed for e in self._go_on_draining(held, now)]
+        effects = self._locks.heard_out(now)
+        for held in list(self._draining.values()):
+            if not held.handed:
+                effects += self._go_on_draining(held, now)
+        return effects
 
     def routed(self, now: int) -> list[Effect]:
         """The routes have changed: a broker may be there again whose locks are waited for."""

@@ -116,6 +116,8 @@ class Holdings:
         self._polled = isinstance(config, LitePullConfig)
         self._waits_for_word = isinstance(config, LitePullConfig) and not config.auto_commit
         self._held: dict[MessageQueue, Held] = {}
+        self._unfinished: list[tuple[Held, int]] = []
+        """Holdings that are gone while the application was at work on them, and until when that is waited for."""
         self._epoch = 0
 
     # -- looking -----------------------------------------------------------------------------------
@@ -158,6 +160,15 @@ class Holdings:
         """The end of a holding. What the application still has of it counts for nothing."""
         held.holding.move(State.GONE, now)
         del self._held[held.queue]
+        self._unfinished = [(one, until) for one, until in self._unfinished if one.handed]
+        if held.handed:
+            self._unfinished.append((held, now + self._peers.config.drain_timeout_ms))
+
+    def at_work_until(self, queue: MessageQueue, now: int) -> int:
+        """Until when at most to wait for the application, which is at work on what an earlier holding of the
+        queue gave it; 0 where it is not, or had its time. The queue's broker was lost, say, and came back."""
+        ends = [u for one, u in self._unfinished if one.queue == queue and one.handed and u > now]
+        return max(ends, default=0)
 
     # -- where to start ----------------------------------------------------------------------------
 

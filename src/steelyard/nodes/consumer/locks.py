@@ -9,6 +9,8 @@ between any members that do the same. Others never lock and do not mind.
 - **Waiting**: a refused lock is asked for again after `POLL_MS`, then twice as long, up to `POLL_MAX_MS`.
 - **Renewal** of everything every `lock_renew_ms`, and at once when a broker did not know this member any
   more: it has forgotten its locks as well.
+- **Unlocking** waits, for `drain_timeout_ms` at most, while the application is at work on the queue for an earlier
+  holding (its broker was lost and came back): whoever gets the lock next would work on the same messages beside it.
 - **Without a lock** a consumer that is `patient` (an ordered one) never starts. Any other starts without it
   after `takeover_timeout_ms`, unless the broker then knows members that this one has not heard of; or at
   once where the broker knows no locks, or no other member of the group. It goes on when it loses one. It
@@ -252,11 +254,11 @@ class Locks:
         desk = self._desk(address)
         if desk.busy:
             return []
-        if desk.unlocks:
-            client_id = next(iter(desk.unlocks))
-            queues = tuple(desk.unlocks.pop(client_id))
-            command = self._command(RequestCode.UNLOCK_BATCH_MQ, client_id, queues)
-            return self._send(address, command, LocksLetGo(address, client_id, queues), now)
+        for client_id in list(desk.unlocks):
+            queues = self._take_unlocks(desk, client_id, now)
+            if queues:
+                command = self._command(RequestCode.UNLOCK_BATCH_MQ, client_id, queues)
+                return self._send(address, command, LocksLetGo(address, client_id, queues), now)
         if desk.refused:
             header = headers.ConsumerGroupHeader(consumer_group=self._peers.config.group)
             code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
@@ -268,7 +270,26 @@ class Locks:
                 self._claims[queue].address = address
             command = self._command(RequestCode.LOCK_BATCH_MQ, self._me, asked)
             return self._send(address, command, LocksAsked(address, asked, now), now)
-        return self._timer(address, desk)
+        return self._timer(address, desk, now)
+
+    def _take_unlocks(self, desk: _Desk, client_id: str, now: int) -> tuple[MessageQueue, ...]:
+        """What is to be unlocked in this name by now; it is not to be any longer."""
+        unlocks = desk.unlocks[client_id]
+        mine = client_id == self._me
+        queues = tuple(q for q in unlocks if not (mine and self._holdings.at_work_until(q, now)))
+        for queue in queues:
+            del unlocks[queue]
+        if not unlocks:
+            del desk.unlocks[client_id]
+        return queues
+
+    def heard_out(self, now: int) -> list[Effect]:
+        """The application gave a verdict: perhaps a lock need not be kept any longer."""
+        effects: list[Effect] = []
+        for address, desk in self._desks.items():
+            if desk.unlocks:
+                effects += self._talk(address, now)
+        return effects
 
     def _due_at(self, address: Address, desk: _Desk, now: int) -> tuple[MessageQueue, ...]:
         """What to ask the broker for now: everything, or what is missing."""
@@ -281,8 +302,10 @@ class Locks:
         claims = [(q, c) for q, c in self._claims.items() if self._peers.master(q) == address]
         return tuple(queue for queue, claim in claims if renew or not claim.granted_at)
 
-    def _timer(self, address: Address, desk: _Desk) -> list[Effect]:
+    def _timer(self, address: Address, desk: _Desk, now: int) -> list[Effect]:
         times = [at for at in (desk.ask_at, desk.renew_at) if at is not None]
+        # Only our own are left: those that wait for the application.
+        times += [self._holdings.at_work_until(q, now) for q in desk.unlocks.get(self._me, ())]
         at = min(times, default=None)
         if at is None or (desk.timer_at is not None and desk.timer_at <= at):
             return []
