@@ -6,6 +6,7 @@ import pytest
 from tests.groups.coordinator.conftest import (
     REBALANCE_MS,
     SESSION_MS,
+    TOPIC,
     Rig,
     assignment,
     subscription,
@@ -278,6 +279,8 @@ def test_a_reason_of_a_client_is_cut() -> None:
 
 
 def static_group(rig: Rig) -> list[str]:
+    """Two members; each has one of the topic's two partitions."""
+    rig.topics.counts[TOPIC] = 2
     handles = [rig.join(instance=f"i{number}") for number in range(2)]
     rig.run(0)
     members = [rig.joined(handle).member_id for handle in handles]
@@ -321,6 +324,32 @@ def test_a_static_leader_that_comes_back_does_not_assign_again() -> None:
     assert older.leader == answer.member_id != older.member_id  # so that it does not lead
     assert older.members == ()
     assert leader not in rig.state().members
+
+
+def test_a_static_leader_that_comes_back_assigns_partitions_that_came_meanwhile() -> None:
+    rig = Rig()
+    leader, _ = static_group(rig)
+    rig.topics.counts[TOPIC] = 3
+    assert rig.joined(rig.join(instance="i1")).leader == leader  # who sees it by itself
+    back = rig.join(instance="i0")
+    assert back not in rig.replies
+    state = rig.state()
+    assert (state.state, state.trigger) == ("PreparingRebalance", news.STATIC)
+    assert f"nobody was given all of {TOPIC}" in rig.told[-1].text
+    rig.run(REBALANCE_MS)
+    answer = rig.joined(back)
+    assert (answer.generation_id, answer.skip_assignment) == (2, False)
+    assert answer.leader == answer.member_id
+
+
+def test_a_restarted_coordinator_knows_as_well_what_was_assigned() -> None:
+    rig = Rig()
+    static_group(rig)
+    rig.restart()
+    assert rig.joined(rig.join(instance="i0")).skip_assignment
+    rig.topics.counts[TOPIC] = 3
+    rig.restart()
+    assert rig.join(instance="i0") not in rig.replies
 
 
 def test_a_static_member_with_another_protocol_begins_a_rebalance() -> None:

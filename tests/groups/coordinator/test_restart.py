@@ -57,6 +57,7 @@ def test_a_rebalance_that_went_on_is_forgotten() -> None:
 
 def test_static_members_keep_their_places() -> None:
     rig = Rig()
+    rig.topics.counts[TOPIC] = 1  # all of it is assigned
     handle = rig.join(instance="i0")
     rig.run(0)
     old = rig.joined(handle).member_id
@@ -81,6 +82,7 @@ def test_a_group_that_is_larger_than_allowed_now_is_asked_to_join_again() -> Non
 
 def test_a_static_member_whose_return_cannot_be_stored_stays_who_it_was() -> None:
     rig = Rig()
+    rig.topics.counts[TOPIC] = 1  # all of it is assigned
     handle = rig.join(instance="i0")
     rig.run(0)
     old = rig.joined(handle).member_id

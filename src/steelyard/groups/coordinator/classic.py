@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 
 from steelyard.groups.coordinator.effects import BEGUN_MAX, Begun, Handle
-from steelyard.groups.coordinator.group import Reader
+from steelyard.groups.coordinator.group import Reader, TopicsView
 from steelyard.groups.coordinator.members import Member, Protocols, Room, subscription_of
 from steelyard.groups.coordinator.owners import Owners
 from steelyard.groups.coordinator.saved import (
@@ -332,6 +332,11 @@ class ClassicGroup:
             member.assignment = assignments.get(member.member_id, b"")
             self._use(len(member.assignment) - before)
         self._owners.assigned(self.members.values(), self.protocol_type)
+
+    def outgrown(self, topics: TopicsView) -> tuple[str, ...]:
+        """Topics of the group that have partitions beyond all that were assigned; none where they are not known."""
+        wanted = sorted(self._subscribed or ())
+        return tuple(name for name in wanted if topics.partitions(name) > self._owners.end(name))
 
     # -- timers ----------------------------------------------------------------------------------
 

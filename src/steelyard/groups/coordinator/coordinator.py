@@ -72,7 +72,7 @@ class Coordinator:
         self.offsets = Offsets(offsets)
         rebalances = Rebalances(config, self._timers, groups)
         self._rebalances = rebalances
-        self._joining = Joining(config, self._timers, groups, self._room, rebalances, rng)
+        self._joining = Joining(config, self._timers, groups, topics, self._room, rebalances, rng)
         self._syncing = Syncing(self._timers, self._room, rebalances)
         self._leaving = Leaving(rebalances)
         self._expiry = Expiry(config.offsets_retention_minutes, groups, self.offsets)

@@ -3,7 +3,9 @@
 The checks come in the order in which Kafka makes them; each has its error code. A JoinGroup is answered at once where the
 generation stands for this member, else when the join phase is over.
 Source: GroupMetadataManager.java (classicGroupJoin...); KIP-345 (static members), KIP-394 (MEMBER_ID_REQUIRED),
-KIP-800 (reasons), KIP-814 (skip_assignment).
+KIP-800 (reasons), KIP-814 (skip_assignment). One thing is ours: a static leader that comes back after a topic of the group
+has grown assigns anew. (Apache's is given its old share, and takes the partitions that it finds for those it had assigned:
+nobody reads the new ones until something else begins a rebalance.)
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from steelyard.groups.coordinator.effects import (
     Replied,
     Told,
 )
-from steelyard.groups.coordinator.group import Asker, Groups
+from steelyard.groups.coordinator.group import Asker, Groups, TopicsView
 from steelyard.groups.coordinator.members import (
     Member,
     Protocols,
@@ -109,6 +111,7 @@ class Joining:
         config: KafkaConfig,
         timers: Timers,
         groups: Groups,
+        topics: TopicsView,
         room: Room,
         rebalances: Rebalances,
         rng: Random,
@@ -116,6 +119,7 @@ class Joining:
         self._members_max = min(config.group_max_size, MEMBERS_MAX)
         self._timers = timers
         self._groups = groups
+        self._topics = topics
         self._room = room
         self._rebalances = rebalances
         self._rng = rng
@@ -272,7 +276,8 @@ class Joining:
         group.rename(old, member)
         group.keep_alive(member, now)
         name = f"static member {member.name}"
-        if group.state == STABLE and group.vote() == group.protocol:
+        outgrown = group.outgrown(self._topics) if group.leader == member_id else ()
+        if group.state == STABLE and group.vote() == group.protocol and not outgrown:
             if not self._stored(group, old, member, join, now, effects):
                 return
             reply = joined_reply(group, member_id)
@@ -292,6 +297,8 @@ class Joining:
             self._rebalances.go_on(group, now, effects)
         else:
             text = f"{name} came back for {old.member_id}{join.reason}"
+            if outgrown:
+                text += f"; it leads, and nobody was given all of {', '.join(outgrown)}"
             self._rebalances.begin(group, Cause(causes.STATIC, text), now, effects)
 
     def _fence(self, group: ClassicGroup, old: Member, effects: Effects) -> None:

@@ -22,6 +22,10 @@ class Owners:
         """A member's id; it may have left since."""
         return self._owners.get(partition)
 
+    def end(self, topic: str) -> int:
+        """One past the topic's highest partition that was assigned; 0 where none was."""
+        return max((p.partition + 1 for p in self._owners if p.topic == topic), default=0)
+
     def reader_at(
         self, client_id: str, host: str, partition: TopicPartition, members: Mapping[str, Member]
     ) -> str | None:

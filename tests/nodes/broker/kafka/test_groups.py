@@ -315,6 +315,44 @@ def test_with_a_slow_disk_a_commit_is_answered_when_it_is_there() -> None:
     assert rig.answer_to(asked, OffsetCommitResponse) is not None
 
 
+def test_with_sync_flush_nobody_learns_of_a_share_that_a_power_cut_could_take_back() -> None:
+    """Else the coordinator would give the generation out again, with other shares, beside members that believe in it."""
+    rig = KafkaRig(BrokerConfig(kafka=KafkaConfig(), flush="sync"))
+    rig.create_topic(partitions=2)
+    members = Members(rig)
+    asked = members.join(members.joined(members.join()).member_id)
+    rig.advance(0)
+    joined = members.joined(asked)
+    rig.disk_answers = False
+    shares = {joined.member_id: share(TOPIC, [0, 1])}
+    asked = rig.post(syncing(GROUP, joined.generation_id, joined.member_id, shares), 5)
+    assert rig.answer_to(asked, SyncGroupResponse) is None
+    rig.answer_flushes()
+    rig.answer_flushes()
+    synced = rig.answer_to(asked, SyncGroupResponse)
+    assert synced is not None
+    assert synced.assignment == shares[joined.member_id]
+
+
+def test_with_sync_flush_a_deleted_group_is_gone_when_that_is_answered() -> None:
+    rig = KafkaRig(BrokerConfig(kafka=KafkaConfig(), flush="sync"))
+    rig.create_topic(partitions=2)
+    members = Members(rig)
+    member_id, generation = members.lead()
+    members.commit(member_id, generation)
+    rig.ask(LeaveGroupRequest(GROUP, "", (MemberIdentity(member_id),)), 5, LeaveGroupResponse)
+    rig.disk_answers = False
+    topics = (OffsetDeleteRequestTopic(TOPIC, (OffsetDeleteRequestPartition(0),)),)
+    offsets = rig.post(OffsetDeleteRequest(GROUP, topics), 0)
+    group = rig.post(DeleteGroupsRequest((GROUP,)), 2)
+    assert rig.answer_to(offsets, OffsetDeleteResponse) is None
+    assert rig.answer_to(group, DeleteGroupsResponse) is None
+    rig.answer_flushes()
+    rig.answer_flushes()
+    assert rig.answer_to(offsets, OffsetDeleteResponse) is not None
+    assert rig.answer_to(group, DeleteGroupsResponse) is not None
+
+
 def test_what_a_full_disk_refuses_is_not_acknowledged(members: Members) -> None:
     rig = members.rig
     member_id, generation = members.lead()

@@ -1,7 +1,7 @@
 """8 OffsetCommit (2 to 10), 9 OffsetFetch (1 to 10), 47 OffsetDelete (0): the committed offsets of the groups that this
 broker coordinates.
 
-The rules are those of `groups.coordinator`. With flush=sync a commit is answered when it is on the disk.
+The rules are those of `groups.coordinator`. With flush=sync a commit or a deletion is answered when it is on the disk.
 NOT_COORDINATOR for the groups of other brokers, and where the disk refuses a commit.
 """
 
@@ -81,12 +81,13 @@ class GroupOffsets:
         if error is not ErrorCode.NONE:
             return OffsetDeleteResponse(error)
         try:
-            return self._coordinator.commits.delete(request)
+            answer = self._coordinator.commits.delete(request)
         except StorageError as fault:
             effects.append(
                 Tell("ERROR", f"offsets of {request.group_id} were not deleted: {fault}")
             )
             return OffsetDeleteResponse(ErrorCode.NOT_COORDINATOR)
+        return self._durability.acknowledge_call(call, answer, effects)
 
     # -- transactions and topics -----------------------------------------------------------------
 

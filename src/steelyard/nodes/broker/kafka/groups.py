@@ -2,7 +2,9 @@
 16 ListGroups (0 to 5), 42 DeleteGroups (0 to 3): the groups that this broker coordinates.
 
 The rules are those of `groups.coordinator`; here is who asks, where the answer goes, and NOT_COORDINATOR for the groups of
-other brokers. JoinGroup and SyncGroup may be answered minutes later. ListGroups lists the groups of this broker: clients
+other brokers. JoinGroup and SyncGroup may be answered minutes later. With flush=sync a member learns of its generation and
+of its share when both are on the disk, as Kafka's members do when the record is replicated: a coordinator that forgot them
+in a power cut would give the same generation out again, with other shares. ListGroups lists the groups of this broker: clients
 ask every broker. Authorized operations are not told.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 from steelyard.errors import StorageError
 from steelyard.groups.coordinator.coordinator import Coordinator
 from steelyard.groups.coordinator.effects import Effects, Replied, Told
+from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.door import Call
 from steelyard.nodes.broker.kafka.notes import Notes
@@ -37,9 +40,12 @@ from steelyard.wire.kafka.schema import Message
 class GroupRequests:
     """The handlers of the keys above, and the coordinator's time."""
 
-    def __init__(self, coordinator: Coordinator, cluster: Cluster, notes: Notes) -> None:
+    def __init__(
+        self, coordinator: Coordinator, cluster: Cluster, durability: Durability, notes: Notes
+    ) -> None:
         self._coordinator = coordinator
         self._cluster = cluster
+        self._durability = durability
         self._notes = notes
 
     def settle(self, happened: Effects, now: int, effects: list[Effect]) -> None:
@@ -47,11 +53,18 @@ class GroupRequests:
         for event in happened:
             if isinstance(event, Replied):
                 assert isinstance(event.handle, Call)
-                event.handle.answer(event.message, effects)
+                self._answer(event.handle, event.message, effects)
             elif isinstance(event, Told):
                 effects.append(Tell(event.level, event.text))
             else:
                 self._notes.happened(event, now)
+
+    def _answer(self, call: Call, message: Message, effects: list[Effect]) -> None:
+        assert isinstance(message, JoinGroupResponse | SyncGroupResponse)
+        refused = message.error_code != ErrorCode.NONE
+        now = message if refused else self._durability.acknowledge_call(call, message, effects)
+        if now is not None:
+            call.answer(now, effects)
 
     def refusal(self, group_id: str) -> ErrorCode:
         """NONE for a group that this broker coordinates."""
@@ -130,7 +143,9 @@ class GroupRequests:
                     effects.append(Tell("ERROR", f"group {group_id} was not deleted: {fault}"))
                     error = ErrorCode.NOT_COORDINATOR
             results.append(DeletableGroupResult(group_id, error))
-        return DeleteGroupsResponse(results=results)
+        return self._durability.acknowledge_call(
+            call, DeleteGroupsResponse(results=results), effects
+        )
 
     # -- time ------------------------------------------------------------------------------------
 

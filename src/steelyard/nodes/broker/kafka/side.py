@@ -170,7 +170,7 @@ class KafkaSide:
         self.coordinator = Coordinator(config, self.groups, cluster, *tables, rng, now)
         offsets = self.coordinator.offsets
         self.notes = Notes(ledger, cluster, self.groups, offsets, self.readers)
-        requests = GroupRequests(self.coordinator, cluster, self.notes)
+        requests = GroupRequests(self.coordinator, cluster, durability, self.notes)
         self.group_offsets = GroupOffsets(self.coordinator, cluster, durability, requests)
         self._timed.append(requests)
         self._handlers[8] = self.group_offsets.commit
