@@ -22,6 +22,10 @@ class NameserverConfig:
     """A broker silent for so long leaves the routes (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME)."""
     scan_interval_ms: int = 5_000
     """How often silent brokers are looked for (scanNotActiveBrokerInterval)."""
+    max_connections: int = 0x7FFFFFFF
+    """Most connections that are accepted; what the limit of open files leaves is a bound of its own (Kafka's name and default)."""
+    max_connections_per_ip: int = 0x7FFFFFFF
+    """The same, from one address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +98,10 @@ class KafkaConfig:
     transaction_state_log_num_partitions: int = 50
     producer_id_expiration_ms: int = 86_400_000
     max_incremental_fetch_session_cache_slots: int = 1_000
+    max_connections: int = 0x7FFFFFFF
+    """Most connections to the Kafka listener; what the limit of open files leaves is a bound of its own."""
+    max_connections_per_ip: int = 0x7FFFFFFF
+    """The same, from one address."""
 
 
 KAFKA_BROKERS_MAX = 1_000
@@ -230,6 +238,11 @@ class BrokerConfig:
     """Write the rebalance ledger."""
     ledger_interval_ms: int = 1_000
     """How long deliveries and commits are gathered before they are written."""
+    max_connections: int = 0x7FFFFFFF
+    """Most connections to the listener for RocketMQ's clients; Kafka's has its own setting, and what the limit of open
+    files leaves is a bound for both together (RocketMQ has none: Kafka's name and default)."""
+    max_connections_per_ip: int = 0x7FFFFFFF
+    """The same, from one address."""
     store: StoreConfig = StoreConfig()
     kafka: KafkaConfig | None = None
     """The Kafka door, None for none."""

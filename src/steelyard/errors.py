@@ -17,7 +17,8 @@ SteelyardError
 └── StorageError             the log on disk cannot be used                    (not retriable)
     ├── DiskFullError        no space: nothing was acknowledged
     ├── DamageError          files are not as they were written: the broker does not start
-    └── OwnerError           the data directory belongs to another broker
+    ├── OwnerError           the data directory belongs to another broker
+    └── DescriptorsError     the process has no file descriptor left, now   (retriable)
 """
 
 from __future__ import annotations
@@ -133,3 +134,12 @@ class DamageError(StorageError):
 
 class OwnerError(StorageError):
     """The data directory is another broker's; the text says whose, and who wanted it."""
+
+
+class DescriptorsError(StorageError):
+    """A file could not be opened because the process, or the machine, has no file descriptor left (EMFILE, ENFILE).
+
+    The disk was not asked: nothing was written, nothing was lost, and trying again helps once something was closed.
+    """
+
+    retriable = True

@@ -133,6 +133,24 @@ def test_files_and_bytes_come_in_their_order(run_scenario: Run, tmp_path: Path) 
     run_scenario(scenario)
 
 
+def test_files_are_read_where_no_descriptor_is_left_to_send_them_with(
+    run_scenario: Run, tmp_path: Path
+) -> None:
+    shelf = Shelf(tmp_path / "shelf")
+
+    async def scenario(bench: Any) -> None:
+        address = await serve(bench, shelf, LinkLimits(accepted_max=1))
+        reader, writer = await bench.connect(address)
+        writer.write(ask(0, 5, 1_000_000) + ask(1, 7, 10) + ask(2, 9, 500_000))
+        wanted = [shelf.data[5:1_000_005], shelf.data[7:17], shelf.data[9:500_009]]
+        assert await read_records(reader, 3) == wanted
+        assert bench.drivers[0].accepting.descriptors == 1
+        writer.close()
+        await bench.until(lambda: bench.drivers[0].accepting.descriptors == 0)
+
+    run_scenario(scenario)
+
+
 def test_a_file_after_bytes_that_wait(run_scenario: Run, tmp_path: Path) -> None:
     """The peer has not read the small answers when the large one comes: they are the transport's."""
     shelf = Shelf(tmp_path / "shelf")

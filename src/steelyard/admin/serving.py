@@ -97,6 +97,16 @@ def _add_serving_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="listen here; 0.0.0.0: everywhere")
     parser.add_argument("--json", action="store_true", help="the ready line as JSON")
     parser.add_argument("-v", "--verbose", action="store_true", help="log more to standard error")
+    for option, what in (
+        ("--max-connections", "most connections of RocketMQ clients to one server"),
+        ("--max-connections-per-ip", "the same, from one address"),
+    ):
+        parser.add_argument(
+            option,
+            type=int,
+            metavar="N",
+            help=f"{what}; default: what the limit of open files leaves",
+        )
 
 
 def _add_broker_options(parser: argparse.ArgumentParser) -> None:
@@ -125,6 +135,14 @@ def _add_broker_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _connection_bounds(options: argparse.Namespace) -> dict[str, int]:
+    """Those that were given, by their names in the configuration."""
+    bounds = {
+        name: getattr(options, name) for name in ("max_connections", "max_connections_per_ip")
+    }
+    return {name: bound for name, bound in bounds.items() if bound is not None}
+
+
 def run_up(options: argparse.Namespace) -> int:
     from steelyard.live.supervisor import Layout, Supervisor
 
@@ -138,6 +156,9 @@ def run_up(options: argparse.Namespace) -> int:
         store_config(options.settings, options.kafka_set)
     passed += [f"--kafka-set={setting}" for setting in options.kafka_set]
     passed += [f"--set={setting}" for setting in options.settings]
+    bounds = [
+        f"--{name.replace('_', '-')}={bound}" for name, bound in _connection_bounds(options).items()
+    ]
     layout = Layout(
         brokers=options.brokers,
         data=options.data,
@@ -145,8 +166,8 @@ def run_up(options: argparse.Namespace) -> int:
         nameserver_port=options.nameserver_port,
         broker_port=options.broker_port,
         kafka_port=options.kafka_port,
-        options=(*passed, *verbose),
-        nameserver_options=tuple(verbose),
+        options=(*passed, *bounds, *verbose),
+        nameserver_options=(*bounds, *verbose),
         restarts=RestartPolicy(restarts_max=options.restarts_max),
     )
     supervisor = Supervisor(layout)
@@ -176,11 +197,13 @@ def run_nameserver(options: argparse.Namespace) -> int:
 async def _serve_nameserver(options: argparse.Namespace) -> int:
     import socket
 
+    from steelyard.config import NameserverConfig
     from steelyard.live.server import serve_nameserver, stop_signals, until_stopped
 
     stop = stop_signals()
     listener = None if options.listener is None else socket.socket(fileno=options.listener)
-    server = await serve_nameserver(options.host, options.port, listener=listener)
+    config = NameserverConfig(**_connection_bounds(options))
+    server = await serve_nameserver(options.host, options.port, config=config, listener=listener)
     if options.supervised:
         _report(address=server.address)
         code = await until_stopped(server.driver, stop, _end_of_input())
@@ -197,6 +220,7 @@ def run_broker(options: argparse.Namespace) -> int:
 
 async def _serve_broker(options: argparse.Namespace) -> int:
     import asyncio
+    from dataclasses import replace
 
     from steelyard.config import BrokerConfig, kafka_config, store_config
     from steelyard.live.server import serve_broker, stop_signals, until_stopped
@@ -213,6 +237,7 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         kafka=kafka_config(options.kafka_set, options.node_id, _names(options.kafka_brokers)),
         store=store_config(options.settings, options.kafka_set),
     )
+    config = replace(config, **_connection_bounds(options))  # type: ignore[arg-type]  # both are numbers
     server = await serve_broker(
         options.data,
         host=options.host,

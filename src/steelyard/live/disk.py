@@ -5,6 +5,9 @@ writer means that the kernel has the bytes; `File.sync` means that the disk has 
 as `OSError` (ENOSPC); a failed write leaves no more than what the kernel took, and the log's recovery
 cuts that.
 
+Two descriptors are kept for `open_existing` and `sync_folder`, by which other threads sync: where the process has none
+left they are taken, so that what was acknowledged reaches the disk all the same.
+
 One process at a time uses a directory: `LiveDisk` holds a lock on the file `lock` in it, which also
 tells the process id to whoever looks.
 """
@@ -14,22 +17,65 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+from collections.abc import Callable
 
 from steelyard.errors import StorageError
+from steelyard.store.files import NO_DESCRIPTOR
 
 LOCK_NAME = "lock"
+
+SPARES = 2
+"""Descriptors kept for syncs: the flusher's, and that of a stop meanwhile."""
 
 
 class _Descriptor:
     """The number of an open file, which is closed when nobody has it any more."""
 
-    __slots__ = ("number",)
+    __slots__ = ("_close", "number")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, close: Callable[[int], None] = os.close) -> None:
         self.number = number
+        self._close = close
 
     def __del__(self) -> None:
-        os.close(self.number)
+        self._close(self.number)
+
+
+class _Spares:
+    """Descriptors that stand for nothing, so that their numbers can be used when there are no others."""
+
+    def __init__(self) -> None:
+        self._placeholder = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._numbers = [os.dup(self._placeholder) for _ in range(SPARES)]
+        self._closed = False
+
+    def open(self, path: str, flags: int) -> int:
+        """As `os.open`; without a descriptor left it takes one that is kept. Give the number back to `close`."""
+        try:
+            return os.open(path, flags)
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR:
+                raise
+            try:
+                os.close(self._numbers.pop())  # one step, so that threads do not take the same
+            except IndexError:
+                raise error from None
+        return os.open(path, flags)
+
+    def close(self, number: int) -> None:
+        """As `os.close`; but a descriptor that is missed is not let go: nobody can take it in between."""
+        if len(self._numbers) < SPARES and not self._closed:
+            os.dup2(self._placeholder, number, inheritable=False)
+            self._numbers.append(number)
+        else:
+            os.close(number)
+
+    def close_all(self) -> None:
+        """Give them free; what is open is closed by `close` as usual."""
+        self._closed = True
+        os.close(self._placeholder)
+        while self._numbers:
+            os.close(self._numbers.pop())
 
 
 class LiveRange:
@@ -80,9 +126,10 @@ class LiveFile:
 
     __slots__ = ("_descriptor",)
 
-    def __init__(self, path: str, *, create: bool = True) -> None:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        self._descriptor = _Descriptor(os.open(path, flags, 0o644))
+    def __init__(self, path: str, *, descriptor: _Descriptor | None = None) -> None:
+        """Open the file, made if it is missing; or take one that was opened."""
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_CREAT
+        self._descriptor = descriptor or _Descriptor(os.open(path, flags, 0o644))
 
     def size(self) -> int:
         return os.fstat(self._descriptor.number).st_size
@@ -139,6 +186,7 @@ class LiveDisk:
             ) from None
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        self._spares = _Spares()
 
     def open(self, path: str) -> LiveFile:
         """Open a file, made if it is missing; its folder must be there."""
@@ -147,9 +195,10 @@ class LiveDisk:
     def open_existing(self, path: str) -> LiveFile | None:
         """Open a file; None if it is missing."""
         try:
-            return LiveFile(self._path(path), create=False)
+            number = self._spares.open(self._path(path), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
+        return LiveFile(path, descriptor=_Descriptor(number, self._spares.close))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self._path(path))
@@ -184,14 +233,15 @@ class LiveDisk:
 
     def sync_folder(self, folder: str) -> None:
         """Make names in a folder durable: new, removed and renamed files."""
-        descriptor = os.open(self._path(folder), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = self._spares.open(self._path(folder), os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
         finally:
-            os.close(descriptor)
+            self._spares.close(descriptor)
 
     def close(self) -> None:
         """Give the directory free. Files that are open stay open."""
+        self._spares.close_all()
         os.close(self._lock)
 
     def _path(self, path: str) -> str:

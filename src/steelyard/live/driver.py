@@ -38,7 +38,8 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
-from steelyard.errors import ClosedError, InternalError, ProtocolError
+from steelyard.errors import ClosedError, DescriptorsError, InternalError, ProtocolError
+from steelyard.live.accepting import UNLIMITED, Accepting, Listening, quiet
 from steelyard.live.failures import EVENT_BYTES_MAX, Failures, brief
 from steelyard.live.links import LinkLimits, Wire, dialect
 from steelyard.nodes.seam import (
@@ -77,6 +78,12 @@ DRAIN_MAX = 4096
 
 DUE_AGAIN_MS = 1_000
 """After so long a timer comes again whose handler raised."""
+
+FLUSH_AGAIN_MS = 100
+"""After so long a flush is tried again that found no file descriptor."""
+
+FLUSH_RETRIES_PER_LINE = 300
+"""Of so many such tries that follow each other one is logged."""
 
 CHECK_SHARE = 20
 """Between two checks of a node that raises there is at least so many times what the last one took."""
@@ -123,7 +130,7 @@ class Driver:
         self._time_skew = 0
         self._link_numbers = count(1)
         self._links: dict[int, Wire] = {}
-        self._accepted = 0
+        self.accepting = Accepting(self.limits.accepted_max, self._log)
         self._dirty: list[Wire] = []
         self._write_scheduled = False
         self._read: list[tuple[Wire, bytes]] = []
@@ -138,6 +145,13 @@ class Driver:
         self._tickets: list[int] = []
         self._flushing = False
         self._flusher: ThreadPoolExecutor | None = None
+        self._flush_retries = 0
+        if (
+            prepare_flush is not None
+        ):  # now, for later there may be no descriptor to load the module with
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._flusher = ThreadPoolExecutor(1, "steelyard-flush")
         self._sweep: asyncio.TimerHandle | None = None
         self._perform_other: dict[type, Callable[[Order, int], None]] = {
             Answer: self._answer,
@@ -163,11 +177,25 @@ class Driver:
             self._crash("the node could not start", error)
         self._write_soon()
 
-    async def listen(self, listener: socket.socket, dialect_name: str = REMOTING) -> None:
-        """Accept connections on a bound socket; their peers speak that dialect."""
+    async def listen(
+        self,
+        listener: socket.socket,
+        dialect_name: str = REMOTING,
+        *,
+        connections_max: int = UNLIMITED,
+        connections_per_ip_max: int = UNLIMITED,
+    ) -> None:
+        """Accept connections on a bound socket, with these bounds; their peers speak that dialect."""
         spoken = dialect(dialect_name)
+        listening = Listening(
+            name=dialect_name,
+            connections_max=connections_max,
+            connections_per_ip_max=connections_per_ip_max,
+        )
+        self.accepting.add(listening)
+        quiet(self._loop, self._log)
         server = await self._loop.create_server(
-            lambda: Wire(self, spoken, None), sock=listener, backlog=1024
+            lambda: Wire(self, spoken, None, listening), sock=listener, backlog=1024
         )
         self._servers.append(server)
 
@@ -382,11 +410,9 @@ class Driver:
         if self._stopped:
             wire.cut("the driver was closed")
             return
-        if not wire.dialed:
-            if self._accepted >= self.limits.accepted_max:
-                wire.cut("too many connections")
-                return
-            self._accepted += 1
+        if not wire.dialed and not self.accepting.admits(wire, self.clock()):
+            wire.cut("too many connections")
+            return
         wire.link = next(self._link_numbers)
         self._links[wire.link] = wire
         self.handle(Opened(wire.link, wire.address, wire.dialed, wire.dialect))
@@ -414,6 +440,8 @@ class Driver:
         if self._stopped:
             return
         now = wire.active_at = self.clock()
+        if wire.is_silent:
+            self.accepting.spoke(wire)
         link = wire.link
         handle, remember = self.node.handle, self._remember
         write_high = self.limits.write_high
@@ -454,12 +482,19 @@ class Driver:
         if self._links.pop(wire.link, None) is None:
             return
         if not wire.dialed:
-            self._accepted -= 1
+            self.accepting.closed(wire)
         self.handle(Closed(wire.link, reason))
+
+    def takes_second_descriptor(self, wire: Wire) -> bool:
+        """Whether the link may open another descriptor, beside its socket."""
+        if not wire.has_second_descriptor and not wire.dialed:
+            wire.has_second_descriptor = self.accepting.takes_another()
+        return wire.has_second_descriptor or wire.dialed
 
     def _sweep_links(self) -> None:
         """Close links that are silent for too long."""
         now = self.clock()
+        self.accepting.tell(now)
         for wire in list(self._links.values()):
             if now - wire.active_at >= self.limits.idle_ms:
                 wire.cut("idle for too long")
@@ -614,19 +649,35 @@ class Driver:
 
     def _flush_tickets(self) -> None:
         """One flush for all tickets so far; those that come meanwhile share the next one."""
-        from concurrent.futures import ThreadPoolExecutor
-
-        if self._flusher is None:
-            self._flusher = ThreadPoolExecutor(1, "steelyard-flush")
         tickets, self._tickets = self._tickets, []
         assert self._prepare_flush is not None
-        future = self._loop.run_in_executor(self._flusher, self._prepare_flush())
-        future.add_done_callback(lambda done: self._flush_done(done, tickets))
+        self._flush(self._prepare_flush(), tickets)
 
-    def _flush_done(self, done: asyncio.Future[None], tickets: list[int]) -> None:
+    def _flush(self, sync: Callable[[], None], tickets: list[int]) -> None:
+        if self._stopped:
+            return
+        future = self._loop.run_in_executor(self._flusher, sync)
+        future.add_done_callback(lambda done: self._flush_done(done, sync, tickets))
+
+    def _flush_done(
+        self, done: asyncio.Future[None], sync: Callable[[], None], tickets: list[int]
+    ) -> None:
         if done.cancelled() or self._stopped:
             return
         error = done.exception()
+        if isinstance(error, DescriptorsError):
+            # The disk was not asked, so nothing is lost: all that waits for it waits a little longer.
+            self._log.log(
+                logging.WARNING
+                if not self._flush_retries % FLUSH_RETRIES_PER_LINE
+                else logging.DEBUG,
+                "%s; trying again every %d ms, nothing is acknowledged meanwhile",
+                *(error, FLUSH_AGAIN_MS),
+            )
+            self._flush_retries += 1
+            self._loop.call_later(FLUSH_AGAIN_MS / 1000, self._flush, sync, tickets)
+            return
+        self._flush_retries = 0
         if error is not None:
             # After a failed fsync the kernel may drop the pages: nothing may be acknowledged any more.
             self._crash("the disk failed; the broker is stopped", error)

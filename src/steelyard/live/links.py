@@ -25,13 +25,15 @@ from steelyard.nodes.seam import KAFKA, REMOTING
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from steelyard.live.accepting import Listening
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
     """Bounds of one driver's links; bytes and milliseconds."""
 
     accepted_max: int = 10_000
-    """Most accepted connections; more are closed at once."""
+    """Most descriptors of accepted connections: one each, two once files were sent on it; see `live/accepting.py`."""
     write_high: int = 1024 * 1024
     """Unsent bytes at which an accepted link is no longer read."""
     read_max: int = 16 * 1024 * 1024
@@ -89,6 +91,7 @@ class LinkOwner(Protocol):
     """Bytes kept by all links for frames that have not ended."""
 
     def link_opened(self, wire: Wire) -> None: ...
+    def takes_second_descriptor(self, wire: Wire) -> bool: ...
     def link_read(self, wire: Wire, data: bytes) -> None: ...
     def take_read(self) -> None: ...
     def link_received(self, wire: Wire, messages: Sequence[object]) -> None: ...
@@ -115,8 +118,12 @@ class Wire(asyncio.Protocol):
         "dialect",
         "dialed",
         "encode",
+        "has_second_descriptor",
         "hung",
+        "ip",
+        "is_silent",
         "link",
+        "listening",
         "message_bytes",
         "out",
         "out_bytes",
@@ -125,9 +132,23 @@ class Wire(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, owner: LinkOwner, spoken: Dialect, dialed_address: str | None) -> None:
+    def __init__(
+        self,
+        owner: LinkOwner,
+        spoken: Dialect,
+        dialed_address: str | None,
+        listening: Listening | None = None,
+    ) -> None:
         self._owner = owner
         self.dialed = dialed_address is not None
+        self.listening = listening
+        """Where it was accepted; None where it was dialed."""
+        self.ip = ""
+        """The peer's, where it was accepted."""
+        self.is_silent = False
+        """It was accepted and has not sent a whole message yet."""
+        self.has_second_descriptor = False
+        """Files are sent past its transport."""
         self.dialect = spoken.name
         self.decoder = spoken.dialing() if self.dialed else spoken.accepting()
         self.encode = spoken.write
@@ -153,6 +174,7 @@ class Wire(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=self._owner.limits.write_high)
         if not self.dialed:
             self.address = _peer(transport.get_extra_info("peername"))
+            self.ip = self.address.rpartition(":")[0]
         self.active_at = self._owner.clock()
         self._owner.link_opened(self)
 
@@ -274,16 +296,28 @@ class Wire(asyncio.Protocol):
             return True
         if all(isinstance(piece, bytes) for piece in out):
             return False
-        if self.transport.get_write_buffer_size() or self.transport.get_extra_info("ssl_object"):
+        if (
+            self.transport.get_write_buffer_size()
+            or self.transport.get_extra_info("ssl_object")
+            or not self._can_send()
+        ):
             out[:] = [piece if isinstance(piece, bytes) else piece.read() for piece in out]
             return False
         return True
 
+    def _can_send(self) -> bool:
+        """Whether there is a descriptor with which to send past the transport."""
+        if self._sending is None and self._owner.takes_second_descriptor(self):
+            loop = asyncio.get_running_loop()
+            try:
+                self._sending = Sending(self.transport, loop, self._sent, self.cut)
+            except OSError:
+                return False
+        return self._sending is not None
+
     def _send(self, pieces: list[Any]) -> None:
         sending = self._sending
-        if sending is None:
-            loop = asyncio.get_running_loop()
-            sending = self._sending = Sending(self.transport, loop, self._sent, self.cut)
+        assert sending is not None
         sending.send(pieces)
         if not self._paused and sending.left > self._owner.limits.write_high:
             self.pause_writing()

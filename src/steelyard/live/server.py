@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from steelyard.config import BrokerConfig, KafkaConfig, NameserverConfig, check
 from steelyard.errors import DamageError, OwnerError, SteelyardError, StorageError
+from steelyard.live.descriptors import connections_max, files_max, in_use, raise_limit
 from steelyard.live.driver import Driver
+from steelyard.live.links import LinkLimits
 from steelyard.live.listening import advertised, bind, check_address
 from steelyard.nodes.seam import KAFKA
 
@@ -66,9 +68,14 @@ async def serve_nameserver(
     check(config)
     if listener is None:
         listener = bind(host, port)
-    driver = Driver(NameserverNode(config), name="nameserver")
+    limits = LinkLimits(accepted_max=connections_max(raise_limit(), in_use(), 0))
+    driver = Driver(NameserverNode(config), name="nameserver", limits=limits)
     driver.start()
-    await driver.listen(listener)
+    await driver.listen(
+        listener,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+    )
     return Server(advertised(host, listener), driver)
 
 
@@ -107,11 +114,16 @@ async def serve_broker(
         address = advertise or advertised(host, listener)
         kafka = "" if kafka_port is None else kafka_advertise or advertised(host, listeners[1])
         settings = replace(config.kafka or KafkaConfig(), address=kafka) if kafka else None
+        limit = raise_limit()
+        files = files_max(limit)
+        limits = LinkLimits(accepted_max=connections_max(limit, in_use(), files))
         config = replace(config, address=address, kafka=settings)
-        store = Store(disk, config.store, identity_of(config))
+        store = Store(disk, config.store, identity_of(config), open_files_max=files)
         recovery = _opened(store, data)
         node = BrokerNode(config, store, random.Random(os.urandom(16)))
-        driver = Driver(node, name=config.name, prepare_flush=lambda: store.take_dirty().sync)
+        driver = Driver(
+            node, name=config.name, prepare_flush=lambda: store.take_dirty().sync, limits=limits
+        )
     except (OSError, SteelyardError) as error:
         for listener in listeners:
             listener.close()
@@ -123,9 +135,18 @@ async def serve_broker(
     for text in recovery.warnings():
         _log.warning("%s: data directory %s: %s", config.name, data, text)
     driver.start()
-    await driver.listen(listener)
-    if kafka:
-        await driver.listen(listeners[1], KAFKA)
+    await driver.listen(
+        listener,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+    )
+    if settings is not None:
+        await driver.listen(
+            listeners[1],
+            KAFKA,
+            connections_max=settings.max_connections,
+            connections_per_ip_max=settings.max_connections_per_ip,
+        )
     return Server(address, driver, kafka, Stop(), disk.close)
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 from typing import Protocol, assert_never
 
+from steelyard.errors import DescriptorsError
 from steelyard.nodes.seam import (
     Address,
     Answer,
@@ -41,6 +42,9 @@ from steelyard.sim.trace import Trace
 
 EVENTS_MAX = 2_000_000
 """A run that takes more steps than this runs away."""
+
+FLUSH_AGAIN_MS = 100
+"""After so long a flush is tried again that found no file descriptor."""
 
 FLUSH_MS_MAX = 15
 """An fsync takes 1..FLUSH_MS_MAX."""
@@ -292,6 +296,9 @@ class Process:
                 sync()
             except Killed as death:
                 self.die(str(death))
+            except DescriptorsError:  # as the live driver: the disk was not asked
+                self.world.after(FLUSH_AGAIN_MS, lambda: self._enter(done))
+                return
             for ticket in tickets:
                 self.deliver(Flushed(ticket))
             self._flushing = bool(self._tickets)

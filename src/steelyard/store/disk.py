@@ -6,7 +6,8 @@ One process at a time may use a data directory: a `Disk` whose folder others can
 is made, and raises StorageError when another process holds it. The store relies on that.
 
 Failures are `OSError` or `StorageError`; a full disk is `OSError` with ENOSPC or EDQUOT, or
-`DiskFullError`. A call that failed may have done part of its work: `Files` sees to the rest.
+`DiskFullError`; a process without a file descriptor left is `OSError` with EMFILE or ENFILE, from what opens
+something (`open`, `open_existing`, `list`, `sync_folder`), and passes. A call that failed may have done part of its work: `Files` sees to the rest.
 
 Threads: the store calls everything from one thread, but for `Unsynced.sync`, which calls `exists`,
 `open_existing`, `sync_folder`, and on files of its own `sync` and `close`, from another.

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import errno
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 import msgspec
 
-from steelyard.errors import DiskFullError, StorageError
+from steelyard.errors import DescriptorsError, DiskFullError, StorageError
 from steelyard.store.disk import Disk, File
 from steelyard.types import FileRange
 
+T = TypeVar("T")
+
 OPEN_FILES_MAX = 256
-"""Handles kept open. Half of them or more are left to connections under the usual limit of 1024."""
+"""Handles kept open, unless a lower limit of the process leaves fewer."""
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
 
 
 def storage_error(action: str, path: str, error: OSError) -> StorageError:
     """The error a caller of the store gets for what the disk said."""
     kind = DiskFullError if error.errno in FULL else StorageError
+    if error.errno in NO_DESCRIPTOR:
+        kind = DescriptorsError
     return kind(f"cannot {action} {path}: {error.strerror or error}")
 
 
@@ -35,7 +42,8 @@ class Unsynced(msgspec.Struct, frozen=True):
         """Bring them to the disk. May run in any thread: it opens handles of its own.
 
         What was deleted meanwhile is passed over. Raises StorageError when the disk refuses; then it
-        is not known what it has, and nothing that waits for this may be acknowledged.
+        is not known what it has, and nothing that waits for this may be acknowledged. DescriptorsError is no
+        such refusal: call it again, until it returns or says something else.
         """
         for path in self.paths:
             try:
@@ -181,14 +189,25 @@ class Files:
         if file is not None:
             self._open.move_to_end(path)
             return file
-        try:
-            file = self.disk.open(path)
-        except OSError as error:
-            raise storage_error("open", path, error) from error
+        file = self._with_descriptor("open", path, self.disk.open)
         self._open[path] = file
         if len(self._open) > self._open_max:
             self._open.popitem(last=False)[1].close()
         return file
+
+    def list(self, folder: str) -> list[str]:
+        """The names in a folder, sorted; none if it is missing."""
+        return self._with_descriptor("list", folder, self.disk.list)
+
+    def _with_descriptor(self, action: str, path: str, call: Callable[[str], T]) -> T:
+        """What `call` gives, which needs a descriptor. Where there is none, handles make room that were not used for long."""
+        while True:
+            try:
+                return call(path)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR or not self._open:
+                    raise storage_error(action, path, error) from error
+            self._open.popitem(last=False)[1].close()
 
     def _mend(self, path: str) -> None:
         position = self._torn.get(path)

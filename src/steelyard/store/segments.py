@@ -176,7 +176,7 @@ class Segments:
         The segments before the last one are taken as they are when their sizes fit what follows; from the
         first that does not on, all is cut.
         """
-        names = self._files.disk.list(self._folder)
+        names = self._files.list(self._folder)
         places = sorted(place for name in names if (place := _place(name, LOG_SUFFIX)))
         for name in names:
             place = _place(name, INDEX_SUFFIX)

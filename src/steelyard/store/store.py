@@ -31,7 +31,7 @@ from steelyard.config import StoreConfig
 from steelyard.errors import DamageError, StorageError
 from steelyard.store import clean_stop, identity
 from steelyard.store.disk import Disk
-from steelyard.store.files import Files, Unsynced, storage_error
+from steelyard.store.files import OPEN_FILES_MAX, Files, Unsynced, storage_error
 from steelyard.store.identity import Identity
 from steelyard.store.index import Buffers
 from steelyard.store.log import LOG_ID_MAX, Log
@@ -64,14 +64,21 @@ class _Entry(msgspec.Struct, frozen=True):
 class Store:
     """See the module's text. Call `open` first."""
 
-    def __init__(self, disk: Disk, config: StoreConfig, owner: Identity | None = None) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        config: StoreConfig,
+        owner: Identity | None = None,
+        *,
+        open_files_max: int = OPEN_FILES_MAX,
+    ) -> None:
         """`owner`: the broker whose data directory it must be, or becomes; None takes any."""
         self._disk = disk
         self._owner = owner
         self._flush_rows = config.index_flush_rows
         usual_config = usual(config)
         self._config_of: Callable[[str], LogConfig] = lambda topic: usual_config
-        self._files = Files(disk)
+        self._files = Files(disk, open_files_max)
         self._buffers = Buffers(BUFFERED_ROWS_MAX)
         self._tables: dict[str, Table] = {}
         self._topics: dict[str, dict[int, Log]] = {}
@@ -293,7 +300,7 @@ class Store:
         for log in logs:
             log.delete()
         folder = logs[0].folder.rpartition("/")[0]
-        if not self._disk.list(folder):
+        if not self._files.list(folder):
             self._files.remove(folder)
         self.table("logs").put_many([(str(log.log_id), None) for log in logs])
         starts = self._starts()
