@@ -48,7 +48,7 @@ class Driver:
     def restart(self) -> None:
         """A new node on what the disk holds, as after a kill."""
         self.store = Store(self.disk, self.config.store, identity_of(self.config))
-        self.store.open(self.now)
+        self.recovery = self.store.open(self.now)
         self.node = BrokerNode(self.config, self.store, random.Random(1))
         self.timers.clear()
         self.flushes.clear()
