@@ -8,6 +8,8 @@ broker/filter/ConsumerFilterManager.java.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from steelyard.errors import ProtocolError
@@ -22,6 +24,7 @@ SQL92 = "SQL92"
 EXPRESSION_CHARACTERS_MAX = 64 * 1024
 """Longest expression taken."""
 _CHARACTERS_PER_EFFORT = 10
+_CACHED_CHARACTERS_MAX = 256
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -55,10 +58,20 @@ def parse_tags(expression: str | None) -> frozenset[int] | None:
         return None
     if len(expression) > EXPRESSION_CHARACTERS_MAX:
         raise ProtocolError(f"a tag expression of {len(expression)} characters is too long")
+    if len(expression) <= _CACHED_CHARACTERS_MAX:
+        return _short_tags(expression)
+    return _tags(expression)
+
+
+def _tags(expression: str) -> frozenset[int]:
     tags = {tag for part in expression.split("||") if (tag := part.strip())}
     if not tags:
         raise ProtocolError(f"no tag in the expression {expression!r}")
     return frozenset(tag_code(tag) for tag in tags)
+
+
+_short_tags = lru_cache(maxsize=1_000)(_tags)
+"""Heartbeats and pulls bring the same expressions again and again."""
 
 
 def parse(expression: str | None, expression_type: str | None) -> Filter:

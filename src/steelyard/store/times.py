@@ -42,7 +42,7 @@ class Times:
 
     def first_at(self, timestamp: int, start: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first entry from `start` on with this timestamp or a later one, None without one."""
-        self._extend()
+        self.extend()
         for block in self._blocks:
             if block.largest >= timestamp and block.next_offset > start:
                 for offset, found in self._walk(max(block.first, start), block.next_offset):
@@ -52,7 +52,7 @@ class Times:
 
     def largest(self, start: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first entry from `start` on with the largest timestamp; None without an entry."""
-        self._extend()
+        self.extend()
         best: tuple[int, int] | None = None
         for block in self._blocks:
             if block.next_offset > start and (best is None or block.largest > best[1]):
@@ -61,12 +61,25 @@ class Times:
                         best = max(offset, start), found
         return best
 
-    def _extend(self) -> None:
-        """Take in the entries that came since the last time."""
+    @property
+    def is_complete(self) -> bool:
+        """Is every entry of the segment taken in?"""
+        segment = self._segment
+        begin = self._blocks[-1].next_offset if self._blocks else segment.base_offset
+        return begin >= segment.end[1]
+
+    def reaches(self, timestamp: int) -> bool:
+        """Is an entry that was taken in known to have this timestamp or a later one?"""
+        return any(block.largest >= timestamp for block in self._blocks)
+
+    def extend(self, runs_max: int | None = None) -> None:
+        """Take in the entries that came since the last time, at most `runs_max` runs of BLOCK_BYTES."""
         segment, blocks = self._segment, self._blocks
         offset = blocks[-1].next_offset if blocks else segment.base_offset
         end = segment.end[1]
-        while offset < end:
+        while offset < end and runs_max != 0:
+            if runs_max is not None:
+                runs_max -= 1
             extent = find_run(segment, offset, end, BLOCK_BYTES)
             if extent.kind == entries.RECORDS:
                 largest = segment.stored_at(extent.next_offset - 1)

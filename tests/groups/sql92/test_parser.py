@@ -154,8 +154,8 @@ def test_limits(text: str) -> None:
 
 
 def test_many_terms_are_no_depth() -> None:
-    terms = [f"(a = {number} and b in ('x'))" for number in range(1_500)]
-    assert parse(" or ".join(terms)).evaluate({"a": "1499", "b": "x"}) is True
+    terms = [f"(a = {number} and b in ('x'))" for number in range(500)]
+    assert parse(" or ".join(terms)).evaluate({"a": "499", "b": "x"}) is True
     deep = "(" * (DEPTH_MAX - 1) + "a is null" + ")" * (DEPTH_MAX - 1)
     assert parse(deep).evaluate({}) is True
 

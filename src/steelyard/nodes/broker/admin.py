@@ -26,6 +26,7 @@ from steelyard.nodes.broker.pull import Pulls
 from steelyard.nodes.broker.registration import Registration
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.store.store import Store
 from steelyard.types import MessageQueue
@@ -48,6 +49,10 @@ from steelyard.wire.remoting.command import VERSION, Command
 
 VERSION_NAME = "V4_9_8"
 """The name of `VERSION` in MQVersion."""
+
+
+STEP_QUEUES = 500
+"""Queues that are looked at in one step of some 4 ms."""
 
 
 class Admin:
@@ -160,18 +165,20 @@ class Admin:
             return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
         return reply(request, body=fastjson.write(config))
 
-    def topic_stats(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def topic_stats(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Steps[Command]:
         header = headers.read(headers.TopicRequestHeader, request.ext)
         config = self._topics.get(header.topic)
         if config is None:
             remark = f"topic[{header.topic}] not exist"
             return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
-        table = {
-            MessageQueue(header.topic, self._config.name, queue_id): self._reach(
-                header.topic, queue_id
-            )
-            for queue_id in range(max(config.read_queue_nums, config.write_queue_nums))
-        }
+        table = {}
+        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+            queue = MessageQueue(header.topic, self._config.name, queue_id)
+            table[queue] = self._reach(header.topic, queue_id)
+            if queue_id % STEP_QUEUES == STEP_QUEUES - 1:
+                yield
         return reply(request, body=fastjson.write(TopicStatsTable(table)))
 
     def _reach(self, topic: str, queue_id: int) -> TopicOffset:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from steelyard.errors import ConfigError
+from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Link
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
@@ -26,8 +27,8 @@ class Peer(msgspec.Struct, frozen=True, gc=False):
     host: bytes
 
 
-Handler = Callable[[Command, Peer, int, list[Effect]], Command | None]
-"""(request, who asks, now, effects to add to) -> the reply, or None where it comes later.
+Handler = Callable[[Command, Peer, int, list[Effect]], Command | Steps[Command] | None]
+"""(request, who asks, now, effects to add to) -> the reply, the work that ends with it, or None where it comes later.
 
 A handler may raise ProtocolError for a bad request and StorageError, both before it changed anything;
 `RemotingSide` turns them into replies. One-way requests are handled alike; their replies are dropped.

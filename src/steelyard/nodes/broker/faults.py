@@ -12,6 +12,17 @@ class Faults:
 
     def __init__(self) -> None:
         self._tell_at = 0
+        self._noted = ""
+
+    def note(self, text: str) -> None:
+        """Tell it after this event: for those who have no effects at hand."""
+        self._noted = text
+
+    def report(self, now: int, effects: list[Effect]) -> None:
+        """Called after each event."""
+        if self._noted:
+            text, self._noted = self._noted, ""
+            self.tell(text, now, effects)
 
     def tell(self, text: str, now: int, effects: list[Effect]) -> None:
         if now >= self._tell_at:

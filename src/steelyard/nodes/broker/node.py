@@ -302,7 +302,7 @@ class BrokerNode:
             self._write_ledger(now, effects)
         if self._kafka is not None:
             self._kafka.follow_up(now, effects)
-        self._pulls.crossing.passed.report(now, effects)
+        self._remoting.follow_up(now, effects)
         self._durability.follow_up(effects)
         if ledger.due_at is not None and self._ledger_at is None:
             self._ledger_at = ledger.due_at

@@ -21,6 +21,7 @@ from steelyard.nodes.broker.door import Peer, reply
 from steelyard.nodes.broker.offsets import Committed
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
 from steelyard.store.store import Store
@@ -45,6 +46,22 @@ TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
 
 
+STEP_QUEUES = 500
+"""Queues that are looked at in one step of some 4 ms."""
+
+
+class _Work:
+    """Counts the queues that were looked at."""
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    def is_step(self) -> bool:
+        """One more; whether that makes a step."""
+        self._done += 1
+        return self._done % STEP_QUEUES == 0
+
+
 class Progress:
     """The handlers of the codes above."""
 
@@ -66,20 +83,27 @@ class Progress:
 
     def consume_stats(
         self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command:
+    ) -> Steps[Command]:
         header = headers.read(headers.ConsumeStatsRequestHeader, request.ext)
         group = header.consumer_group
         topics = [header.topic] if header.topic else self._topics_of(group)
-        return reply(request, body=fastjson.write(self._stats(group, topics, now)))
+        stats = yield from self._stats(group, topics, now, _Work())
+        return reply(request, body=fastjson.write(stats))
 
-    def all_stats(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def all_stats(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Steps[Command]:
         listed = []
         total = 0
+        work = _Work()
         for group in self._committed.groups():
-            by_topic = [self._stats(group, [topic], now) for topic in self._topics_of(group)]
-            stats = tuple(item for item in by_topic if item.offset_table)
+            stats: list[ConsumeStats] = []
+            for topic in self._topics_of(group):
+                item = yield from self._stats(group, [topic], now, work)
+                if item.offset_table:
+                    stats.append(item)
             if stats:
-                listed.append({group: stats})
+                listed.append({group: tuple(stats)})
             total += sum(
                 offsets.broker_offset - offsets.consumer_offset
                 for item in stats
@@ -92,7 +116,7 @@ class Progress:
         read = {topic for topic, _ in self._committed.of_group(group)}
         return sorted(read | self._registry.subscriptions(group).keys())
 
-    def _stats(self, group: str, topics: list[str], now: int) -> ConsumeStats:
+    def _stats(self, group: str, topics: list[str], now: int, work: _Work) -> Steps[ConsumeStats]:
         """Offsets of the topics that are here; of those only that members subscribe to, where there are members."""
         offsets = self._committed.of_group(group)
         subscribed = self._registry.subscriptions(group)
@@ -106,6 +130,8 @@ class Progress:
             for queue_id in range(config.read_queue_nums):
                 queue = MessageQueue(topic, self._config.name, queue_id)
                 table[queue] = self._offsets(topic, queue_id, offsets.get((topic, queue_id), 0))
+                if work.is_step():
+                    yield
         return ConsumeStats(table, rate)
 
     def _offsets(self, topic: str, queue_id: int, offset: int) -> OffsetWrapper:
@@ -124,17 +150,21 @@ class Progress:
         )
         return reply(request, body=fastjson.write(GroupList(tuple(sorted(groups)))))
 
-    def time_spans(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def time_spans(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Steps[Command]:
         header = headers.read(headers.TopicGroupRequestHeader, request.ext)
         config = self._topics.get(header.topic)
         if config is None:
             remark = f"topic[{header.topic}] not exist"
             return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
-        spans = tuple(
-            self._span(header.group, header.topic, queue_id, now)
-            for queue_id in range(config.read_queue_nums)
-        )
-        return reply(request, body=fastjson.write(ConsumeTimeSpans(spans)))
+        spans = []
+        work = _Work()
+        for queue_id in range(config.read_queue_nums):
+            spans.append(self._span(header.group, header.topic, queue_id, now))
+            if work.is_step():
+                yield
+        return reply(request, body=fastjson.write(ConsumeTimeSpans(tuple(spans))))
 
     def _span(self, group: str, topic: str, queue_id: int, now: int) -> QueueTimeSpan:
         queue = MessageQueue(topic, self._config.name, queue_id)

@@ -8,6 +8,9 @@ nothing was acknowledged. An unknown code gets 3; once the broker is `stopping`,
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from functools import partial
+
 from steelyard.config import BrokerConfig
 from steelyard.errors import DiskFullError, MessageError, ProtocolError, StorageError
 from steelyard.groups.registry import Registry
@@ -35,7 +38,7 @@ from steelyard.nodes.broker.send import Sends
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.broker.topics import Topics
 from steelyard.nodes.broker.transactions import TRANSACTIONS_TIMER, Transactions
-from steelyard.nodes.broker.turns import Turns
+from steelyard.nodes.broker.turns import Steps, Turns
 from steelyard.nodes.broker.writer import Writer
 from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.store.store import Store
@@ -70,6 +73,7 @@ class RemotingSide:
         self._registration = registration
         self._durability = durability
         self._rng = rng
+        self._turns = turns
         self.stopping = False
         self._faults = Faults()
         self._peers: dict[Link, Peer] = {}
@@ -220,7 +224,7 @@ class RemotingSide:
         """A client asks."""
         peer = self._peers.get(link)
         handler = self.handlers.get(request.code)
-        answer: Command | None
+        answer: Command | Steps[Command] | None
         if peer is None:
             return  # its Closed was handled
         if handler is None:
@@ -231,17 +235,33 @@ class RemotingSide:
         else:
             try:
                 answer = handler(request, peer, now, effects)
-            except MessageError as error:
-                answer = reply(request, ResponseCode.MESSAGE_ILLEGAL, str(error))
-            except (ProtocolError, UnicodeEncodeError) as error:
-                answer = reply(request, ResponseCode.SYSTEM_ERROR, str(error))
-            except StorageError as error:
-                answer = self._storage_fault(request, error, now, effects)
-        if answer is not None and not request.flag & ONEWAY_FLAG:
-            if len(answer.body) > ANSWER_BYTES_MAX:
-                # RocketMQ's clients would close the connection, and all that goes on on it.
-                answer = reply(request, ResponseCode.SYSTEM_ERROR, too_large(len(answer.body)))
-            effects.append(Send(link, answer))
+            except (MessageError, ProtocolError, UnicodeEncodeError, StorageError) as error:
+                answer = self._refusal(request, error)
+        if isinstance(answer, Generator):
+            then = partial(self._answer, link, request)
+            if self._turns.run(link, self._guarded(request, answer), then, now, effects):
+                return
+            remark = "too many requests wait for their turn on this broker"
+            answer = reply(request, ResponseCode.SYSTEM_BUSY, remark)
+        if answer is not None:
+            self._answer(link, request, answer, now, effects)
+
+    def _guarded(self, request: Command, steps: Steps[Command]) -> Steps[Command]:
+        """The steps, and what is answered where they fail."""
+        try:
+            return (yield from steps)
+        except (ProtocolError, StorageError) as error:
+            return self._refusal(request, error)
+
+    def _answer(
+        self, link: Link, request: Command, answer: Command, now: int, effects: list[Effect]
+    ) -> None:
+        if request.flag & ONEWAY_FLAG:
+            return
+        if len(answer.body) > ANSWER_BYTES_MAX:
+            # RocketMQ's clients would close the connection, and all that goes on on it.
+            answer = reply(request, ResponseCode.SYSTEM_ERROR, too_large(len(answer.body)))
+        effects.append(Send(link, answer))
 
     def failed(self, link: Link, request: Command, effects: list[Effect]) -> None:
         """A bug ended the handling of a request (or of a response, which has no answer)."""
@@ -249,14 +269,21 @@ class RemotingSide:
             remark = "an internal error of the broker; its log has it"
             effects.append(Send(link, reply(request, ResponseCode.SYSTEM_ERROR, remark)))
 
-    def _storage_fault(
-        self, request: Command, error: StorageError, now: int, effects: list[Effect]
-    ) -> Command:
-        """Nothing was written, nothing is acknowledged. People hear of it, but not with every request."""
-        self._faults.tell(f"request {request.code} failed: {error}", now, effects)
-        full = isinstance(error, DiskFullError)
-        code = ResponseCode.SERVICE_NOT_AVAILABLE if full else ResponseCode.SYSTEM_ERROR
+    def _refusal(self, request: Command, error: Exception) -> Command:
+        """Nothing was written, nothing is acknowledged. People hear of what the disk refused, but not with every request."""
+        code = ResponseCode.SYSTEM_ERROR
+        if isinstance(error, MessageError):
+            code = ResponseCode.MESSAGE_ILLEGAL
+        elif isinstance(error, StorageError):
+            self._faults.note(f"request {request.code} failed: {error}")
+            if isinstance(error, DiskFullError):
+                code = ResponseCode.SERVICE_NOT_AVAILABLE
         return reply(request, code, str(error))
+
+    def follow_up(self, now: int, effects: list[Effect]) -> None:
+        """After each event: say what went wrong."""
+        self._faults.report(now, effects)
+        self.pulls.crossing.passed.report(now, effects)
 
     def answered(self, link: Link, response: Command, effects: list[Effect]) -> None:
         """A client answers what it was asked on behalf of another."""

@@ -12,9 +12,10 @@ a link that is closed takes its jobs with it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import TypeVar
 
-from steelyard.nodes.seam import Effect, Link, SetTimer
+from steelyard.nodes.seam import Effect, Hang, Link, SetTimer
 
 TURNS_TIMER = "turns"
 
@@ -30,7 +31,11 @@ WAITING_MAX = 20_000
 """Most jobs in all."""
 
 Turn = Callable[[int, list[Effect]], bool]
-"""(now, effects to add to) -> is the job done? Does about SLICE of work. Raises nothing."""
+"""(now, effects to add to) -> is the job done? Does about SLICE of work. What it raises is a bug, and ends the job."""
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work that ends a step, of about SLICE, with each `yield`, and returns its result. It may find the world changed after one."""
 
 
 class Effort:
@@ -66,20 +71,47 @@ class Turns:
             effects.append(SetTimer(TURNS_TIMER, now + INTERVAL_MS))
         return True
 
+    def run(
+        self,
+        link: Link,
+        steps: Steps[T],
+        then: Callable[[T, int, list[Effect]], None],
+        now: int,
+        effects: list[Effect],
+    ) -> bool:
+        """Take the first step at once and the others in turns; `then` gets the result. False where too many wait."""
+
+        def turn(now: int, effects: list[Effect]) -> bool:
+            try:
+                next(steps)
+            except StopIteration as end:
+                then(end.value, now, effects)
+                return True
+            return False
+
+        return turn(now, effects) or self.add(link, turn, now, effects)
+
     def due(self, now: int, effects: list[Effect]) -> None:
         """One slice of the job whose turn it is."""
         link = next(iter(self._links), None)
         if link is None:
             return
         jobs = self._links[link]
-        if jobs[0](now, effects):
-            jobs.popleft()
-            self._count -= 1
-            del self._links[link]
-            if jobs:
-                self._links[link] = jobs
-        if self._count:
-            effects.append(SetTimer(TURNS_TIMER, now + INTERVAL_MS))
+        is_done = True
+        try:
+            is_done = jobs[0](now, effects)
+        except Exception:
+            effects.append(Hang(link, "an internal error"))
+            raise
+        finally:
+            if is_done:
+                jobs.popleft()
+                self._count -= 1
+                del self._links[link]
+                if jobs:
+                    self._links[link] = jobs
+            if self._count:
+                effects.append(SetTimer(TURNS_TIMER, now + INTERVAL_MS))
 
     def closed(self, link: Link) -> None:
         """Nobody waits for these any more."""
@@ -88,3 +120,13 @@ class Turns:
     def check(self) -> None:
         assert self._count == sum(map(len, self._links.values())) <= WAITING_MAX
         assert all(0 < len(jobs) <= LINK_MAX for jobs in self._links.values())
+
+
+def finish(steps: Steps[T]) -> T:
+    """The result of work that is little, or cannot wait."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result

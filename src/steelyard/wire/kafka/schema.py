@@ -20,7 +20,7 @@ import collections.abc
 import struct
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -109,6 +109,9 @@ class Api(NamedTuple):
 
 M = TypeVar("M", bound=Message)
 
+_STEP_PIECES = 4_000
+"""Pieces that are written in one step, some 4 ms of work."""
+
 
 def read(
     kind: type[M],
@@ -155,6 +158,49 @@ def write(message: Message, version: int, *, flexible: bool) -> list[bytes]:
         name = type(message).__name__
         raise ProtocolError(f"{name} version {version} cannot be written: {error}") from None
     return out
+
+
+class WrittenParts(collections.abc.Sequence[Part]):
+    """Parts of a message that are written already: they have a number and bytes, and cannot be looked at."""
+
+    def __init__(self, count: int, data: bytes) -> None:
+        self._count = count
+        self.data = data
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        raise TypeError("these parts are written already")
+
+
+def written(message: M, version: int, *, flexible: bool) -> Generator[None, None, M]:
+    """The message with the parts in its arrays written, a bit before each `yield`: for answers that take long to write.
+
+    Raises ProtocolError as `write`, which makes of it what it would have made of `message`.
+    """
+    parts: dict[str, WrittenParts] = {}
+    for field in _fields(type(message), version, flexible):
+        items = getattr(message, field.name)
+        if isinstance(field.kind, Fixed | Sized) or not field.is_array or field.tag is not None:
+            continue
+        if not items:
+            continue
+        writer = _codec(field.kind, version, flexible).write
+        data: list[bytes] = []
+        out: list[bytes] = []
+        for item in items:
+            try:
+                writer(item, out)
+            except (struct.error, TypeError, AttributeError) as error:
+                name = f"{type(message).__name__} version {version}"
+                raise ProtocolError(f"{name} cannot be written: {error}") from None
+            if len(out) >= _STEP_PIECES:
+                data.append(b"".join(out))
+                out.clear()
+                yield
+        parts[field.name] = WrittenParts(len(items), b"".join((*data, *out)))
+    return msgspec.structs.replace(message, **parts)
 
 
 def has_field(kind: type[Message], name: str, version: int) -> bool:
@@ -392,6 +438,10 @@ class _Source:
         else:
             one = self._write_value(field._replace(nullable=False), "item", out)
             lines = [f"for item in {value}:", *[f"    {line}" for line in one]]
+            if not isinstance(field.kind, Fixed | Sized):
+                is_written = f"type({value}) is {self._name('written', WrittenParts)}"
+                copied = [f"if {is_written}:", f"    {out}.append({value}.data)", "else:"]
+                lines = [*copied, *[f"    {line}" for line in lines]]
         null = [f"if {value} is None:", f"    write_{self._compact}count({out}, -1)", "else:"]
         body = [f"write_{self._compact}count({out}, len({value}))", *lines]
         return [*null, *[f"    {line}" for line in body]] if field.nullable else body
@@ -441,4 +491,5 @@ __all__ = [
     "read",
     "read_prefix",
     "write",
+    "written",
 ]

@@ -7,7 +7,7 @@ Tables may have numbers or queues as keys; `dialect` says what that looks like a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -22,6 +22,8 @@ from steelyard.wire.remoting.dialect import loads
 __all__ = ["loads", "read", "write"]
 
 B = TypeVar("B", bound=Body)
+
+_SHORT = 255
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -64,6 +66,9 @@ def _write_value(parts: list[str], value: object, quote: str) -> None:
             f'{{"brokerName":{_text(value.broker_name)},"queueId":{value.queue_id},"topic":{_text(value.topic)}}}'
         )
     elif isinstance(value, msgspec.Struct):
+        if _is_standard(type(value)):
+            parts.append(msgspec.json.encode(value, order="sorted").decode())
+            return
         fields = [
             (f'"{wire_name}":', item)
             for name, wire_name in _fields(type(value))
@@ -105,6 +110,12 @@ def _key_text(key: object, quote: str) -> str:
 
 
 def _text(text: str) -> str:
+    return _short_text(text) if len(text) <= _SHORT else msgspec.json.encode(text).decode()
+
+
+@lru_cache(maxsize=1024)
+def _short_text(text: str) -> str:
+    """A table of a topic's queues names the topic and the broker in every key."""
     return msgspec.json.encode(text).decode()
 
 
@@ -121,12 +132,12 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
 
 
 @cache
-def _mentions_queue(kind: type[Body]) -> bool:
+def _mentions_queue(kind: type[msgspec.Struct]) -> bool:
     return inspect.NamedTupleType in _types_in(kind)
 
 
 @cache
-def _is_standard(kind: type[Body]) -> bool:
+def _is_standard(kind: type[msgspec.Struct]) -> bool:
     """Whether msgspec itself writes the bytes: no queue, no number as key, and nothing that may be None."""
     return _types_in(kind).isdisjoint((inspect.NamedTupleType, inspect.NoneType, _NumberKey))
 
@@ -136,7 +147,7 @@ class _NumberKey:
 
 
 @cache
-def _types_in(kind: type[Body]) -> frozenset[type]:
+def _types_in(kind: type[msgspec.Struct]) -> frozenset[type]:
     """The msgspec.inspect classes of everything that a body of this kind may hold."""
     found: set[type] = set()
     _collect(inspect.type_info(kind), found)

@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+import msgspec
 import pytest
 from tests.nodes.broker.driver import START, TOPIC, Driver
 
 from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.seam import KAFKA, Opened, Received
 from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.kafka.apis import APIS
-from steelyard.wire.kafka.frame import Reply, Request, RequestDecoder, encode
+from steelyard.wire.kafka.frame import (
+    Reply,
+    ReplyDecoder,
+    Request,
+    RequestDecoder,
+    encode,
+    read_reply,
+)
 from steelyard.wire.kafka.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -21,7 +30,7 @@ from steelyard.wire.kafka.messages.create_topics import (
     CreateTopicsResponse,
 )
 from steelyard.wire.kafka.records import Record, write_batch
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import Message, WrittenParts
 
 R = TypeVar("R", bound=Message)
 
@@ -44,7 +53,10 @@ class KafkaRig(Driver):
 
     def _carry(self, link: int, message: object) -> None:
         assert isinstance(message, Reply)
-        encode(message)
+        (raw,) = ReplyDecoder().feed(encode(message))
+        if any(type(each) is WrittenParts for each in msgspec.structs.astuple(message.message)):
+            read = read_reply(message.api, message.version, raw)
+            message = msgspec.structs.replace(message, message=read)
         assert message.correlation_id not in self.answers
         self.answers[message.correlation_id] = message
 
@@ -73,8 +85,11 @@ class KafkaRig(Driver):
         return reply.message
 
     def ask(self, message: Message, version: int, kind: type[R], *, link: int | None = None) -> R:
-        """Send a request that is answered at once."""
-        answer = self.answer_to(self.post(message, version, link=link), kind)
+        """Send a request that is answered at once, or in turns."""
+        correlation = self.post(message, version, link=link)
+        while correlation not in self.answers and TURNS_TIMER in self.timers:
+            self.advance(1)
+        answer = self.answer_to(correlation, kind)
         assert answer is not None, "no answer yet"
         return answer
 

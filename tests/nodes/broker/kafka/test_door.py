@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from steelyard.nodes.broker.door import Peer
 from steelyard.nodes.broker.kafka.door import UNANSWERED_MAX, Call, KafkaDoor
+from steelyard.nodes.broker.turns import Turns
 from steelyard.nodes.seam import Effect, Hang, Send, Tell
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Reply, Request
@@ -26,7 +27,7 @@ class Rig:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.effects: list[Effect] = []
-        self.door = KafkaDoor({HEARTBEAT.key: self.later, PRODUCE.key: self.never})
+        self.door = KafkaDoor({HEARTBEAT.key: self.later, PRODUCE.key: self.never}, Turns())
         self.door.opened(Peer(LINK, "127.0.0.1:1234", b""))
 
     def later(self, call: Call, now: int, effects: list[Effect]) -> Message | None:

@@ -16,6 +16,7 @@ from steelyard.nodes.broker.kafka.door import Call
 from steelyard.nodes.broker.kafka.kafka_topic import KafkaTopic
 from steelyard.nodes.broker.kafka.refusals import Refused
 from steelyard.nodes.broker.kafka.topic_settings import BOOLEAN, INT, LONG, STRING
+from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.describe_configs import (
@@ -38,6 +39,10 @@ DEFAULT_CONFIG = 5
 """Where a setting comes from. Source: DescribeConfigsResponse.ConfigSource."""
 
 
+STEP_RESOURCES = 100
+"""Resources that are described in one step of some 2 ms."""
+
+
 class Configs:
     """The handler of the key above."""
 
@@ -46,12 +51,15 @@ class Configs:
         self._cluster = cluster
         self._broker = _broker_settings(config, config.kafka)
 
-    def describe_configs(self, call: Call, now: int, effects: list[Effect]) -> Message:
+    def describe_configs(self, call: Call, now: int, effects: list[Effect]) -> Steps[Message]:
         message = call.message
         assert isinstance(message, DescribeConfigsRequest)
-        return DescribeConfigsResponse(
-            results=[self._described(resource, message) for resource in message.resources]
-        )
+        results = []
+        for number, resource in enumerate(message.resources, 1):
+            results.append(self._described(resource, message))
+            if number % STEP_RESOURCES == 0:
+                yield
+        return DescribeConfigsResponse(results=results)
 
     def _described(
         self, resource: DescribeConfigsResource, message: DescribeConfigsRequest

@@ -11,7 +11,8 @@ Source: core/kafka/server/KafkaApis.scala, network/SocketServer.scala.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 
 import msgspec
 
@@ -19,11 +20,12 @@ from steelyard.errors import ProtocolError
 from steelyard.groups.coordinator.group import Asker
 from steelyard.nodes.broker.door import Peer
 from steelyard.nodes.broker.kafka.versions import versions_reply
+from steelyard.nodes.broker.turns import Steps, Turns
 from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Reply, Request
-from steelyard.wire.kafka.schema import Message, has_field
+from steelyard.wire.kafka.schema import Message, has_field, written
 
 UNANSWERED_MAX = 10_000
 """Most requests of one link that wait for their answers; a link with more is closed."""
@@ -79,15 +81,40 @@ class Call:
         self._door.settled(self.peer.link, effects)
 
 
-Handler = Callable[[Call, int, list[Effect]], Message | None]
-"""(call, now, effects to add to) -> the answer, or None where it comes later through the call."""
+Prompt = Callable[[Call, int, list[Effect]], Message | None]
+"""A `Handler` that takes no steps."""
+
+Handler = Callable[[Call, int, list[Effect]], Message | Steps[Message] | None]
+"""(call, now, effects to add to) -> the answer, the work that ends with it, or None where it comes later through the call."""
+
+
+def _in_steps(call: Call, steps: Steps[Message]) -> Steps[Message]:
+    """An answer that was found in several steps is written in several, too."""
+    took_turns = False
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: Message = end.value
+            break
+        took_turns = True
+        yield
+    if not took_turns:
+        return answer
+    flexible = call.request.api.is_flexible(call.version)
+    return (yield from written(answer, call.version, flexible=flexible))
+
+
+def _answer(call: Call, answer: Message, now: int, effects: list[Effect]) -> None:
+    call.answer(answer, effects)
 
 
 class KafkaDoor:
     """See the module's text. `handlers`: by API key."""
 
-    def __init__(self, handlers: dict[int, Handler]) -> None:
+    def __init__(self, handlers: dict[int, Handler], turns: Turns) -> None:
         self._handlers = handlers
+        self._turns = turns
         self._peers: dict[Link, Peer] = {}
         self._slots: dict[Link, deque[_Slot]] = {}
 
@@ -125,7 +152,11 @@ class KafkaDoor:
         except ProtocolError as error:
             self._break(peer, f"{request.api.name}: {error}", effects)
             return
-        if answer is not None:
+        if isinstance(answer, Generator):
+            steps = _in_steps(call, answer)
+            if not self._turns.run(link, steps, partial(_answer, call), now, effects):
+                self._break(peer, "too many requests wait for their turn", effects)
+        elif answer is not None:
             call.answer(answer, effects)
 
     def failed(self, link: Link, request: Request, effects: list[Effect]) -> None:

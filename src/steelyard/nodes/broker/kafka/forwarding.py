@@ -10,7 +10,7 @@ from __future__ import annotations
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.door import Peer, reply
 from steelyard.nodes.broker.kafka.cluster import Cluster
-from steelyard.nodes.broker.kafka.door import Call, Handler
+from steelyard.nodes.broker.kafka.door import Call, Prompt
 from steelyard.nodes.broker.kafka.neighbours import FORWARD, Neighbours
 from steelyard.nodes.broker.registration import Errand, Purpose
 from steelyard.nodes.calls import Outcome
@@ -48,15 +48,15 @@ class Forwarding:
     def __init__(self, cluster: Cluster, neighbours: Neighbours) -> None:
         self._cluster = cluster
         self._neighbours = neighbours
-        self._handlers: dict[int, Handler] = {}
+        self._handlers: dict[int, Prompt] = {}
         self._serial = 0
-        self._under_way: dict[int, tuple[Call, Handler]] = {}
+        self._under_way: dict[int, tuple[Call, Prompt]] = {}
 
-    def serve(self, key: int, handler: Handler) -> None:
+    def serve(self, key: int, handler: Prompt) -> None:
         """Take such requests from other brokers."""
         self._handlers[key] = handler
 
-    def controlled(self, key: int, handler: Handler) -> Handler:
+    def controlled(self, key: int, handler: Prompt) -> Prompt:
         """A handler that has the controller do what `handler` does there."""
         self.serve(key, handler)
 
@@ -67,7 +67,7 @@ class Forwarding:
 
         return handle
 
-    def forward(self, call: Call, otherwise: Handler, now: int, effects: list[Effect]) -> bool:
+    def forward(self, call: Call, otherwise: Prompt, now: int, effects: list[Effect]) -> bool:
         """Bring a request to the controller; False where that is us, or where it was brought already.
 
         `otherwise` answers it where the controller does not.

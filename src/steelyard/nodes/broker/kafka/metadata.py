@@ -19,6 +19,7 @@ from steelyard.nodes.broker.kafka.door import Call
 from steelyard.nodes.broker.kafka.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.kafka_topic import KafkaTopic
 from steelyard.nodes.broker.kafka.topic_names import name_fault
+from steelyard.nodes.broker.turns import Steps, finish
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.describe_cluster import (
@@ -46,6 +47,11 @@ BROKERS = 1
 """The type of endpoints that DescribeCluster tells here; 2 are controllers."""
 
 
+STEP_TOPICS = 500
+STEP_PARTITIONS = 4_000
+"""Topics and partitions that are told in one step of some 4 ms."""
+
+
 class Metadata:
     """The handlers of the keys above."""
 
@@ -57,6 +63,25 @@ class Metadata:
         self._changes = changes
         self._forwarding = forwarding
         forwarding.serve(METADATA.key, self.metadata)
+
+    def metadata_in_steps(
+        self, call: Call, now: int, effects: list[Effect]
+    ) -> Message | Steps[Message] | None:
+        """As `metadata`; an answer that needs nobody else may take steps."""
+        message = call.message
+        assert isinstance(message, MetadataRequest)
+        wanted = message.topics
+        if wanted is None or (call.version == 0 and not wanted):
+            names = sorted(self._cluster.names())
+            wanted = [MetadataRequestTopic(NO_ID, name) for name in names]
+        elif (
+            len(wanted) < STEP_TOPICS
+            or message.allow_auto_topic_creation
+            or 10 <= call.version < 12
+            or self._missing(wanted)
+        ):
+            return self.metadata(call, now, effects)
+        return self._steps(message, wanted, {})
 
     def metadata(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         message = call.message
@@ -102,6 +127,22 @@ class Metadata:
     def _answer(
         self, message: MetadataRequest, wanted: Sequence[MetadataRequestTopic], faults: Faults
     ) -> MetadataResponse:
+        return finish(self._steps(message, wanted, faults))
+
+    def _steps(
+        self, message: MetadataRequest, wanted: Sequence[MetadataRequestTopic], faults: Faults
+    ) -> Steps[MetadataResponse]:
+        topics = []
+        work = 0
+        for topic in {(topic.topic_id, topic.name): topic for topic in wanted}.values():
+            told = self._topic(
+                topic, faults, operations=message.include_topic_authorized_operations
+            )
+            topics.append(told)
+            work += STEP_PARTITIONS // STEP_TOPICS + len(told.partitions)
+            if work > STEP_PARTITIONS:
+                work = 0
+                yield
         cluster = self._cluster
         operations = message.include_cluster_authorized_operations
         return MetadataResponse(
@@ -111,10 +152,7 @@ class Metadata:
             ],
             cluster_id=cluster.cluster_id,
             controller_id=cluster.controller.node_id,
-            topics=[
-                self._topic(topic, faults, operations=message.include_topic_authorized_operations)
-                for topic in {(topic.topic_id, topic.name): topic for topic in wanted}.values()
-            ],
+            topics=topics,
             cluster_authorized_operations=CLUSTER_OPERATIONS if operations else NOT_ASKED,
         )
 

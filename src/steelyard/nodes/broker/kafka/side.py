@@ -95,7 +95,7 @@ class KafkaSide:
         self._timed: list[Timed] = []
         self._timer_at: int | None = None
         self._handlers: dict[int, Handler] = {}
-        self.door = KafkaDoor(self._handlers)
+        self.door = KafkaDoor(self._handlers, turns)
         self.topology = Topology(config, self.cluster, store, calls, registration, delete, now)
         self._handlers.update(self.topology.handlers)
         self.remoting_handlers = dict(self.topology.remoting_handlers)
@@ -300,6 +300,7 @@ class KafkaSide:
         if self.cluster.is_ready and (self._early or self._waiting):
             self._serve_early(now, effects)
         self.topology.follow(now, effects)
+        self.faults.report(now, effects)
         self.markings.follow_up(now, effects)
         self.readers.follow()
         self.announcing.follow(now, effects)

@@ -11,7 +11,7 @@ from steelyard.nodes.broker.kafka.configs import Configs
 from steelyard.nodes.broker.kafka.coordinators import Coordinators
 from steelyard.nodes.broker.kafka.creating import Creating
 from steelyard.nodes.broker.kafka.deleting import Deleting
-from steelyard.nodes.broker.kafka.door import Handler
+from steelyard.nodes.broker.kafka.door import Handler, Prompt
 from steelyard.nodes.broker.kafka.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.log_dirs import LogDirs
 from steelyard.nodes.broker.kafka.metadata import Metadata
@@ -69,14 +69,14 @@ class Topology:
         altering = Altering(cluster, changes)
         log_dirs = LogDirs(store, cluster)
         self.handlers |= {
-            3: metadata.metadata,
+            3: metadata.metadata_in_steps,
             10: Coordinators(cluster, changes, forwarding).find,
             32: Configs(config, cluster).describe_configs,
             35: log_dirs.describe_log_dirs,
             46: log_dirs.list_partition_reassignments,
             60: metadata.describe_cluster,
         }
-        granted_by_the_controller: dict[int, Handler] = {
+        granted_by_the_controller: dict[int, Prompt] = {
             19: creating.create_topics,
             20: Deleting(cluster, changes).delete_topics,
             33: altering.alter_configs,

@@ -1,0 +1,233 @@
+"""Requests that take long are answered in turns, and others meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from tests.nodes.broker.driver import START, TOPIC
+from tests.nodes.broker.kafka.conftest import KafkaRig, batch
+
+from steelyard.nodes.broker.kafka import configs, list_offsets, metadata
+from steelyard.nodes.broker.turns import TURNS_TIMER
+from steelyard.nodes.seam import Closed
+from steelyard.wire.kafka.compression import Compression
+from steelyard.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from steelyard.wire.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from steelyard.wire.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from steelyard.wire.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from steelyard.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from steelyard.wire.kafka.records import Record, read_headers, read_records, write_batch
+from steelyard.wire.kafka.schema import Message
+from steelyard.wire.remoting.message import encode_record
+
+
+def turns_until_answered(rig: KafkaRig, correlation: int) -> int:
+    turns = 0
+    while correlation not in rig.answers:
+        assert TURNS_TIMER in rig.timers, "it waits for nothing"
+        rig.advance(1)
+        turns += 1
+    return turns
+
+
+def by_time(timestamp: int) -> ListOffsetsRequest:
+    part = ListOffsetsPartition(0, -1, timestamp)
+    return ListOffsetsRequest(-1, 0, [ListOffsetsTopic(TOPIC, [part])])
+
+
+def found(rig: KafkaRig, correlation: int) -> tuple[int, int]:
+    answer = rig.answer_to(correlation, ListOffsetsResponse)
+    assert answer is not None
+    part = answer.topics[0].partitions[0]
+    assert part.error_code == 0
+    return part.offset, part.timestamp
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "wanted"),
+    [
+        (START + 59_999, (59_999, START + 59_999)),
+        (START + 60_000, (-1, -1)),
+        (list_offsets.MAX_TIMESTAMP, (59_999, START + 59_999)),
+    ],
+)
+def test_a_time_in_a_large_batch_is_looked_for_in_turns(
+    rig: KafkaRig, timestamp: int, wanted: tuple[int, int]
+) -> None:
+    rig.create_topic()
+    log = rig.store.create_log(TOPIC, 0)
+    records = [Record(number, START + number, None, b"") for number in range(60_000)]
+    log.append_batch(write_batch(records, compression=Compression.ZSTD), 60_000, START)
+    correlation = rig.post(by_time(timestamp), 7)
+    other = rig.connect()
+    rig.ask(ApiVersionsRequest(), 0, ApiVersionsResponse, link=other)
+    if wanted[0] >= 0:
+        assert turns_until_answered(rig, correlation) > 3
+    assert found(rig, correlation) == wanted
+
+
+def test_the_times_of_a_log_are_learned_in_turns(
+    rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steelyard.store.times.BLOCK_BYTES", 1_000)
+    rig.create_topic()
+    log = rig.store.create_log(TOPIC, 0)
+    for number in range(300):
+        data = write_batch([Record(number, START + number, None, b"x")])
+        log.append_batch(data, 1, START)
+    correlation = rig.post(by_time(START + 299), 7)
+    assert turns_until_answered(rig, correlation) > 10
+    assert found(rig, correlation) == (299, START + 299)
+    # What was learned is kept.
+    correlation = rig.post(by_time(START + 298), 7)
+    assert found(rig, correlation) == (298, START + 298)
+
+
+def test_answers_of_a_link_keep_their_order(rig: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steelyard.store.times.BLOCK_BYTES", 1_000)
+    rig.create_topic()
+    log = rig.store.create_log(TOPIC, 0)
+    for number in range(300):
+        log.append_batch(write_batch([Record(number, START, None, b"x")]), 1, START)
+    first = rig.post(by_time(START), 7)
+    second = rig.post(ApiVersionsRequest(), 0)
+    assert not rig.answers.keys() & {first, second}
+    turns_until_answered(rig, second)
+    assert first in rig.answers
+
+
+def test_a_topic_that_is_deleted_between_two_steps(
+    rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steelyard.store.times.BLOCK_BYTES", 1_000)
+    rig.create_topic()
+    log = rig.store.create_log(TOPIC, 0)
+    for number in range(300):
+        log.append_batch(write_batch([Record(number, START, None, b"x")]), 1, START)
+    correlation = rig.post(by_time(START), 7)
+    rig.advance(3)
+    rig.store.delete_topic(TOPIC)
+    turns_until_answered(rig, correlation)
+    assert found(rig, correlation) == (-1, -1)
+
+
+def test_a_client_that_is_gone_gets_no_more_turns(
+    rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "STEP_PARTITIONS", 10)
+    for number in range(5):
+        rig.create_topic(f"t{number}", 20)
+    rig.post(MetadataRequest(None), 9)
+    rig.event(Closed(rig.link, "gone"))
+    rig.advance(100)
+    assert TURNS_TIMER not in rig.timers
+
+
+def in_one_and_in_many(
+    rig: KafkaRig, message: Message, version: int, kind: type[Message]
+) -> tuple[Message, Message]:
+    """The same answer, found in one step and in many."""
+    at_once = rig.answer_to(rig.post(message, version), kind)
+    assert at_once is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata, "STEP_PARTITIONS", 1)
+        patch.setattr(configs, "STEP_RESOURCES", 1)
+        correlation = rig.post(message, version)
+        assert turns_until_answered(rig, correlation) > 5
+    in_turns = rig.answer_to(correlation, kind)
+    assert in_turns is not None
+    return at_once, in_turns
+
+
+def test_metadata_in_steps(rig: KafkaRig) -> None:
+    for number in range(8):
+        rig.create_topic(f"t{number}", 2)
+    one, many = in_one_and_in_many(rig, MetadataRequest(None), 9, MetadataResponse)
+    assert isinstance(one, MetadataResponse)
+    assert isinstance(many, MetadataResponse)
+    assert [topic.name for topic in many.topics] == [topic.name for topic in one.topics]
+    assert [len(topic.partitions) for topic in many.topics] == [
+        len(topic.partitions) for topic in one.topics
+    ]
+
+
+def test_configs_in_steps(rig: KafkaRig) -> None:
+    rig.create_topic()
+    asked = DescribeConfigsRequest([DescribeConfigsResource(2, TOPIC, None)] * 8)
+    one, many = in_one_and_in_many(rig, asked, 4, DescribeConfigsResponse)
+    assert isinstance(one, DescribeConfigsResponse)
+    assert isinstance(many, DescribeConfigsResponse)
+    assert [len(result.configs) for result in many.results] == [
+        len(result.configs) for result in one.results
+    ]
+
+
+def test_a_fetch_that_has_much_to_convert_waits_for_its_turn(rig: KafkaRig) -> None:
+    rig.create_topic(partitions=2)
+    for queue_id in range(2):
+        log = rig.store.create_log(TOPIC, queue_id)
+        for _ in range(1_000):
+            entry = encode_record(
+                topic=TOPIC,
+                queue_id=queue_id,
+                flag=0,
+                queue_offset=log.max_offset,
+                physical_offset=log.next_address,
+                sys_flag=0,
+                born_timestamp=START,
+                born_host=bytes(8),
+                store_timestamp=START,
+                store_host=bytes(8),
+                reconsume_times=0,
+                prepared_transaction_offset=0,
+                body=b"x",
+                properties=b"",
+            )
+            log.append(entry, 0, START)
+    rig.event(Closed(rig.link, "gone"))
+    rig.link = rig.connect()
+    offsets = [0, 0]
+    for _ in range(100):
+        if offsets == [1_000, 1_000]:
+            break
+        order = sorted(
+            range(2), key=lambda index: offsets[index]
+        )  # as clients do: who had least comes first
+        parts = [
+            FetchPartition(n, fetch_offset=offsets[n], partition_max_bytes=1 << 20) for n in order
+        ]
+        request = FetchRequest(
+            max_wait_ms=0, max_bytes=1 << 20, topics=[FetchTopic(TOPIC, partitions=parts)]
+        )
+        correlation = rig.post(request, 11)
+        if correlation not in rig.answers:
+            assert turns_until_answered(rig, correlation) == 1
+        answer = rig.answer_to(correlation, FetchResponse)
+        assert answer is not None
+        for part in answer.responses[0].partitions:
+            for at, _header in read_headers(part.records or b""):
+                records = read_records(part.records or b"", at)
+                assert records[0].offset == offsets[part.partition_index]
+                assert len(records) < 500
+                offsets[part.partition_index] = records[-1].offset + 1
+    assert offsets == [1_000, 1_000]
+
+
+def test_a_small_batch_is_looked_into_at_once(rig: KafkaRig) -> None:
+    rig.create_topic()
+    log = rig.store.create_log(TOPIC, 0)
+    log.append_batch(batch(b"a", b"b", b"c"), 3, START)
+    assert found(rig, rig.post(by_time(START + 2), 7)) == (2, START + 2)
