@@ -381,3 +381,45 @@ def test_a_bad_number_of_restarts(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr == "steelyard: restarts max is -1; it must be 0 to 1000000\n"
+
+
+# -- doubles ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"--name": "broker-a"}, "the broker name broker-a is in use by the broker at {address}"),
+        ({"--node-id": "1"}, "the Kafka node id 1 is in use by the broker broker-a at {address}"),
+        ({"--kafka-advertise": "{kafka}"}, "the Kafka address {kafka} is in use by the broker"),
+        ({"--advertise": "{address}"}, "the address {address} is in use by the broker broker-a"),
+    ],
+    ids=["name", "node id", "Kafka address", "address"],
+)
+def test_a_double_is_refused_in_one_line_and_the_running_broker_goes_on(
+    cluster: Up, tmp_path: Path, options: dict[str, str], words: str
+) -> None:
+    places = {"address": cluster.ready["brokers"]["broker-a"], "kafka": cluster.kafka}
+    chosen = {"--name": "double", "--node-id": "9", "--port": "0", "--kafka-port": "0"} | options
+    command = [*COMMAND, "broker", "--data", str(tmp_path), "--nameserver", cluster.nameserver]
+    for name, value in chosen.items():
+        command += [name, value.format(**places)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"steelyard: {words.format(**places)}")
+    assert done.stderr.endswith("or stop the other\n")
+    assert done.stderr.count("\n") == 1
+    listing = [*COMMAND, "admin", "clusterList", "-n", cluster.nameserver]
+    listed = subprocess.run(listing, capture_output=True, text=True, timeout=60).stdout
+    rows = [line.split()[1:4] for line in listed.splitlines()[1:]]
+    assert rows == [["broker-a", "0", places["address"]]]
+    with Producer("producers", cluster.nameserver) as producer:
+        assert producer.send(Message("Doubled", b"x")).queue.broker_name == "broker-a"
+    assert not cluster.lines
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    with up(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+        assert running.stop() == 0

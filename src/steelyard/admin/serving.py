@@ -11,10 +11,11 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from steelyard.errors import SteelyardError
+from steelyard.errors import ConfigError, SteelyardError
 from steelyard.live.restarts import RESTARTS_MAX, RestartPolicy
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Coroutine
 
     from steelyard.live.server import Server
@@ -225,6 +226,7 @@ async def _serve_broker(options: argparse.Namespace) -> int:
     from steelyard.config import BrokerConfig, kafka_config, store_config
     from steelyard.live.server import serve_broker, stop_signals, until_stopped
     from steelyard.live.settings import nameserver_addresses
+    from steelyard.nodes.broker.joining import AwaitRefusal
 
     stop = stop_signals()
     nameservers = nameserver_addresses(options.nameserver)
@@ -247,15 +249,17 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         kafka_port=options.kafka_port,
         kafka_advertise=options.kafka_advertise,
     )
-    waits = [
+    refusal = server.driver.ask(AwaitRefusal())
+    waits: list[asyncio.Future[object]] = [
         asyncio.ensure_future(_known(server, config.name, nameservers)),
         asyncio.ensure_future(stop.wait()),
     ]
     done, _ = await asyncio.wait(
-        waits, timeout=REGISTER_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        [*waits, refusal], timeout=REGISTER_SECONDS, return_when=asyncio.FIRST_COMPLETED
     )
     for wait in waits:
         wait.cancel()
+    await _stop_refused(server, refusal)
     if not done:
         print(
             f"steelyard: {config.name} is not registered with {';'.join(nameservers)} yet",
@@ -263,12 +267,22 @@ async def _serve_broker(options: argparse.Namespace) -> int:
         )
     if options.supervised:
         _report(address=server.address, kafka=server.kafka)
-        code = await until_stopped(server.driver, stop, _end_of_input())
+        code = await until_stopped(server.driver, stop, refusal, _end_of_input())
     else:
         _say_ready(options, "broker", server)
-        code = await until_stopped(server.driver, stop)
+        code = await until_stopped(server.driver, stop, refusal)
+    await _stop_refused(server, refusal)
     await server.stop()
     return code
+
+
+async def _stop_refused(server: Server, refusal: asyncio.Future[object]) -> None:
+    """Where another broker has what is ours: stop, and raise the ConfigError that says so."""
+    if refusal.done() and not refusal.cancelled():
+        error = refusal.exception()
+        if isinstance(error, ConfigError):
+            await server.stop()
+            raise error
 
 
 def _names(text: str) -> tuple[str, ...]:

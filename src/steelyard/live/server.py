@@ -193,16 +193,13 @@ def stop_signals() -> asyncio.Event:
     return stop
 
 
-async def until_stopped(
-    driver: Driver, stop: asyncio.Event, also: Awaitable[object] | None = None
-) -> int:
-    """Wait for `stop`, `also`, or the node's failure; the exit code that this means."""
+async def until_stopped(driver: Driver, stop: asyncio.Event, *also: Awaitable[object]) -> int:
+    """Wait for `stop`, one of `also`, or the node's failure; the exit code that this means."""
     waits: list[asyncio.Future[object]] = [
         asyncio.ensure_future(stop.wait()),
         asyncio.ensure_future(asyncio.wait([driver.failed])),
     ]
-    if also is not None:
-        waits.append(asyncio.ensure_future(also))
+    waits += map(asyncio.ensure_future, also)
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()

@@ -36,6 +36,8 @@ class Nameserver:
         self.code = 0
 
     def __call__(self, request: Command) -> Command | None:
+        if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            return Command(1, flag=RESPONSE_FLAG, remark="who is registered is not told")
         self.told.append(request)
         return None if self.silent else Command(self.code, flag=RESPONSE_FLAG, remark="no")
 

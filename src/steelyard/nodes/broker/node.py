@@ -12,6 +12,7 @@ door. It keeps what both share, begins and ends it, and hands events to whom the
 - `Asked(Stop)`: the ledger is closed, the nameservers are told (2 s at most), the store is closed, then `Answer(None)`.
   From then on requests get 14.
 - `Asked(KafkaReady)`: answered when the Kafka door has found the other brokers.
+- `Asked(AwaitRefusal)`: answered with an error when another broker has our name, node id or address (`joining`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from steelyard.groups.ledger import LEDGER_TOPIC
 from steelyard.groups.registry import Registry
 from steelyard.nodes.broker.door import Peer, host_of
 from steelyard.nodes.broker.durability import FLUSH_TIMER, Durability
+from steelyard.nodes.broker.joining import IDENTIFY, JOINING_TIMER, AwaitRefusal, Joining
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
 from steelyard.nodes.broker.ledger import Ledger
 from steelyard.nodes.broker.offsets import Committed
@@ -109,6 +111,7 @@ class BrokerNode:
         self._topics = Topics(config, store.table("topics"), now)
         self._registration = Registration(config, self._topics, self._calls)
         self._retention = Retention(config.store, store, self._topics)
+        self._joining = Joining(config, self._calls, self._registration, now)
         remoting = self._remoting = RemotingSide(
             config,
             store,
@@ -144,12 +147,13 @@ class BrokerNode:
             )
             remoting.handlers |= self._kafka.remoting_handlers
             self._pulls.crossing.visible = self._kafka.producers
+        remoting.handlers[IDENTIFY] = self._joining.identify
         effects: list[Effect] = self._durability.start(now)
         effects.append(SetTimer(CLIENTS_TIMER, now + config.client_scan_interval_ms))
         self._retention.start(now, effects)
         remoting.start(now, effects)
         self._ledger.started(now)
-        self._registration.begin(now, effects)
+        self._joining.look(now, effects)
         self._follow_up(now, effects)
         return effects
 
@@ -202,11 +206,14 @@ class BrokerNode:
     def _ended(self, outcomes: list[Outcome[Purpose]], now: int, effects: list[Effect]) -> None:
         for outcome in outcomes:
             if isinstance(outcome.purpose, Errand):
+                if self._stop_call is not None or self._joining.ended(outcome, now, effects):
+                    continue
                 assert self._kafka is not None
-                if self._stop_call is None:
-                    self._kafka.ended(outcome, now, effects)
+                self._kafka.ended(outcome, now, effects)
             else:
                 self._registration.ended(outcome, now, effects)
+                if isinstance(outcome.reply, Command):
+                    self._joining.registered(now, effects)
         if self._stop_call is not None and not self._stopped and self._registration.idle:
             self._finish(effects)
 
@@ -240,6 +247,8 @@ class BrokerNode:
             case Asked(call_id, call):
                 if isinstance(call, Stop):
                     self._stop(call_id, now, effects)
+                elif isinstance(call, AwaitRefusal):
+                    self._joining.await_refusal(call_id, effects)
                 else:
                     assert isinstance(call, KafkaReady)
                     assert self._kafka is not None
@@ -268,6 +277,8 @@ class BrokerNode:
             self._turns.due(now, effects)
         elif key == LEDGER_TIMER:
             self._ledger_at = None
+        elif key == JOINING_TIMER:
+            self._joining.look(now, effects)
         elif key == REGISTER_TIMER:
             self._registration.begin(now, effects)
         elif key == CALLS_TIMER:
@@ -301,6 +312,7 @@ class BrokerNode:
         if ledger.urgent or (ledger.due_at is not None and ledger.due_at <= now):
             self._write_ledger(now, effects)
         if self._kafka is not None:
+            self._kafka.topology.may_look = self._joining.may_serve
             self._kafka.follow_up(now, effects)
         self._remoting.follow_up(now, effects)
         self._durability.follow_up(effects)
@@ -360,6 +372,7 @@ class BrokerNode:
         self._turns.check()
         self._pulls.crossing.check()
         self._registration.check()
+        self._joining.check()
         self._remoting.check()
         assert self._remoting.stopping == (self._stop_call is not None)
         if self._stopped:

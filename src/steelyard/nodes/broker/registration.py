@@ -57,12 +57,19 @@ class Registration:
         self._covered: list[tuple[Link, Command]] = []
         self._waiting: list[tuple[Link, Command]] = []
         self._stopping = False
+        self._is_open = False
+        """This broker may register: see `joining`."""
 
     # -- rounds ----------------------------------------------------------------------------------
 
+    def open(self, now: int, effects: list[Effect]) -> None:
+        """Nobody has what is this broker's: register, for the first time."""
+        self._is_open = True
+        self.begin(now, effects)
+
     def begin(self, now: int, effects: list[Effect]) -> None:
         """Tell all nameservers, or do so once more after the round under way."""
-        if self._stopping or not self._config.nameservers:
+        if self._stopping or not self._is_open or not self._config.nameservers:
             return
         if self._pending:
             self._again = True
@@ -162,7 +169,7 @@ class Registration:
         )
         request = Command(int(RequestCode.UNREGISTER_BROKER), ext=headers.write(header))
         for address in self._calls.linked():
-            if address not in self._config.nameservers:
+            if address not in self._config.nameservers or not self._is_open:
                 continue
             self._pending += 1
             effects += self._calls.call(address, request, UNREGISTER, now, STOP_TIMEOUT_MS)

@@ -14,6 +14,7 @@ from steelyard.nodes.nameserver import NameserverNode
 from steelyard.nodes.seam import (
     KAFKA,
     REMOTING,
+    Answer,
     Closed,
     Dial,
     DropTimer,
@@ -87,6 +88,8 @@ class Brokers:
         self.processes: dict[str, Process] = {}
         self.disks: dict[str, MemoryDisk] = {}
         self.told: list[Tell] = []
+        self.answers: list[Answer] = []
+        """To what was asked of nodes."""
         self.replies: dict[int, Reply | Command] = {}
         self.links = 0
         self.serial = 0
@@ -107,14 +110,24 @@ class Brokers:
         node = NameserverNode(NameserverConfig())
         self._run("nameserver", Process(node, {NAMESERVER: REMOTING}))
 
-    def start(self, name: str, node_id: int | None = None) -> None:
-        disk = self.disks.setdefault(name, MemoryDisk())
+    def start(
+        self,
+        name: str,
+        node_id: int | None = None,
+        *,
+        place: str = "",
+        remoting: str = "",
+        kafka: str = "",
+    ) -> None:
+        """`place`: its host, and what the rig knows it by; its name unless given. `remoting`, `kafka`: its addresses."""
+        place = place or name
+        disk = self.disks.setdefault(place, MemoryDisk())
         config = BrokerConfig(
             name=name,
-            address=f"{name}:10911",
+            address=remoting or f"{place}:10911",
             nameservers=(NAMESERVER,),
             kafka=KafkaConfig(
-                address=f"{name}:9092",
+                address=kafka or f"{place}:9092",
                 node_id=node_id or ord(name[-1]) - ord("a") + 1,
                 brokers=tuple(dict.fromkeys((*self.listed, name))) if self.listed else (),
                 **self.kafka,  # type: ignore[arg-type]
@@ -123,8 +136,8 @@ class Brokers:
         store = Store(disk, config.store, identity_of(config))
         store.open(self.now)
         node = BrokerNode(config, store, random.Random(name))
-        addresses = {config.address: REMOTING, f"{name}:9092": KAFKA}
-        self._run(name, Process(node, addresses))
+        addresses = {config.address: REMOTING, f"{place}:9092": KAFKA}
+        self._run(place, Process(node, addresses))
 
     def _run(self, name: str, process: Process) -> None:
         self.processes[name] = process
@@ -158,6 +171,8 @@ class Brokers:
                     self.arriving.append((process, Flushed(ticket)))
                 case Tell():
                     self.told.append(effect)
+                case Answer():
+                    self.answers.append(effect)
                 case _:
                     raise AssertionError(f"not expected here: {effect}")
 

@@ -30,7 +30,7 @@ from steelyard.nodes.broker.kafka.neighbours import NEWS, BrokerEntry, Neighbour
 from steelyard.nodes.broker.kafka.surveys import TOPICS_MAX, Answers, Surveys
 from steelyard.nodes.broker.registration import Errand, Purpose, Registration
 from steelyard.nodes.calls import Outcome
-from steelyard.nodes.seam import Effect, Tell
+from steelyard.nodes.seam import Effect
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ClusterInfo, KVTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -97,7 +97,6 @@ class NameService:
         """The other brokers are asked about some of those."""
         self._settled: dict[str, tuple[str, KafkaTopic]] = {}
         """What the last round found and left nothing to do about."""
-        self._told_ids: set[int] = set()
         self.next_at: int | None = now if config.nameservers else None
 
     # -- rounds ----------------------------------------------------------------------------------
@@ -204,7 +203,6 @@ class NameService:
         mine = msgspec.json.encode(cluster.entry).decode()
         if entries.get(cluster.me.name) != mine:
             self._put_entry(mine, now, effects)
-        ids = {cluster.node_id: cluster.me.name}
         for name, text in sorted(entries.items()):
             try:
                 entry = read_body(text.encode(), BrokerEntry)
@@ -213,19 +211,8 @@ class NameService:
             if name == cluster.me.name or entry.name != name:
                 continue
             cluster.meet(entry, live=name in live)
-            if name in live and ids.setdefault(entry.node_id, name) != name:
-                self._tell_clash(entry, ids[entry.node_id], effects)
         for name in sorted(cluster.brokers.keys() - entries.keys()):
             cluster.meet(cluster.brokers[name].entry, live=name in live)
-
-    def _tell_clash(self, entry: BrokerEntry, other: str, effects: list[Effect]) -> None:
-        if entry.node_id not in self._told_ids:
-            self._told_ids.add(entry.node_id)
-            text = (
-                f"{entry.name} and {other} both have node id {entry.node_id}: Kafka clients will"
-                " mistake one for the other; give each its own (--node-id)"
-            )
-            effects.append(Tell("ERROR", text))
 
     def _put_entry(self, value: str, now: int, effects: list[Effect]) -> None:
         header = headers.KVConfigHeader(

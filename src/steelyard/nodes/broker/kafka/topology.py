@@ -58,6 +58,8 @@ class Topology:
             NEWS: self._changes.take_news,
             SURVEY: self._surveys.requested,
         }
+        self.may_look = False
+        """This broker may put itself among the others: see `nodes/broker/joining`."""
         self.handlers: dict[int, Handler] = {}
         self._add_handlers(config, store)
 
@@ -88,7 +90,7 @@ class Topology:
 
     @property
     def next_at(self) -> int | None:
-        return self._name_service.next_at
+        return self._name_service.next_at if self.may_look else None
 
     def due(self, now: int, effects: list[Effect]) -> None:
         self._name_service.due(now, effects)
