@@ -1,10 +1,10 @@
-"""Whether this broker may join its cluster: nobody else may use its name, its node id or its addresses (9005).
+"""Whether this broker may join its cluster: nobody else may use its name, its node id or its addresses (9007).
 
 Apache's nameservers let the last broker that registers under a name have it; the other goes on unheard. Here a
 broker looks before it registers, and once more afterwards:
 
 1. It asks every nameserver who is registered (106) and, with a Kafka port, which node ids and Kafka addresses
-   they have (219). Whoever is listed with something that is ours is asked itself who it is (9005): a listing may
+   they have (219). Whoever is listed with something that is ours is asked itself who it is (9007): a listing may
    be of a broker that was killed. Nobody there: the listing is old. It accepts connections but does not answer,
    or does not know the request (Apache's brokers): it is there.
 2. Without a rival it registers. A second later it looks again, until it finds itself listed: then it has joined.
@@ -33,7 +33,7 @@ from steelyard.errors import (
     RemotingError,
 )
 from steelyard.nodes.broker.door import Peer, reply
-from steelyard.nodes.broker.kafka.neighbours import BrokerEntry, read_body
+from steelyard.nodes.broker.kafka.neighbours import IDENTIFY, BrokerEntry, read_body
 from steelyard.nodes.broker.registration import Errand, Purpose, Registration
 from steelyard.nodes.calls import Calls, Outcome
 from steelyard.nodes.seam import Answer, Effect, SetTimer, Tell
@@ -41,9 +41,6 @@ from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ClusterInfo, KVTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
-
-IDENTIFY = 9005
-"""Body: the `Identity` of the broker that asks. Answer: that of the broker that is asked."""
 
 JOINING_TIMER = "joining"
 
@@ -60,7 +57,7 @@ MASTER_ID = 0
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who a broker is. `node_id` and `kafka` (its Kafka address): -1 and empty without a Kafka port.
+    """Who a broker is: body of 9007 and of its answer. `node_id` and `kafka` (its Kafka address): -1 and empty without a Kafka port.
 
     `started_at`: milliseconds since the epoch by its own clock. `joined`: it stays, whoever else is there.
     """
@@ -314,7 +311,7 @@ class Joining:
             self._waiting.append(call_id)
 
     def identify(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        """9005. Raises ProtocolError."""
+        """9007. Raises ProtocolError."""
         other = read_body(request.body, Identity)
         if (
             not self._me.joined

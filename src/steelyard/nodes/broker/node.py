@@ -27,8 +27,9 @@ from steelyard.groups.ledger import LEDGER_TOPIC
 from steelyard.groups.registry import Registry
 from steelyard.nodes.broker.door import Peer, host_of
 from steelyard.nodes.broker.durability import FLUSH_TIMER, Durability
-from steelyard.nodes.broker.joining import IDENTIFY, JOINING_TIMER, AwaitRefusal, Joining
+from steelyard.nodes.broker.joining import JOINING_TIMER, AwaitRefusal, Joining
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
+from steelyard.nodes.broker.kafka.neighbours import IDENTIFY
 from steelyard.nodes.broker.ledger import Ledger
 from steelyard.nodes.broker.offsets import Committed
 from steelyard.nodes.broker.registration import (
@@ -147,6 +148,7 @@ class BrokerNode:
             )
             remoting.handlers |= self._kafka.remoting_handlers
             self._pulls.crossing.visible = self._kafka.producers
+        assert IDENTIFY not in remoting.handlers
         remoting.handlers[IDENTIFY] = self._joining.identify
         effects: list[Effect] = self._durability.start(now)
         effects.append(SetTimer(CLIENTS_TIMER, now + config.client_scan_interval_ms))

@@ -7,13 +7,13 @@ import pytest
 from tests.nodes.broker.kafka.brokers import Brokers
 
 from steelyard.nodes.broker.joining import (
-    IDENTIFY,
     LOOK_AGAIN_MS,
     SUSPECTS_MAX,
     AwaitRefusal,
     Identity,
     clash,
 )
+from steelyard.nodes.broker.kafka.neighbours import IDENTIFY
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.seam import Answer, Asked
 from steelyard.routes.table import MASTER_ID
@@ -119,7 +119,7 @@ def test_a_broker_that_accepts_connections_and_does_not_answer_is_there() -> Non
 
 
 def test_a_broker_that_does_not_know_the_question_is_there() -> None:
-    """As Apache's: 9005 is answered with `not supported`."""
+    """As Apache's: 9007 is answered with `not supported`."""
     brokers = Brokers("broker-a")
     brokers.advance(LOOK_AGAIN_MS)
     del node(brokers, "broker-a")._remoting.handlers[IDENTIFY]
@@ -185,7 +185,7 @@ def test_a_double_that_started_without_a_nameserver_stops_when_there_is_one() ->
 
 
 def test_a_claim_stops_nobody_who_has_joined() -> None:
-    """Anybody may send 9005: it changes nothing."""
+    """Anybody may send 9007: it changes nothing."""
     brokers = Brokers("broker-a")
     brokers.advance(LOOK_AGAIN_MS)
     claim = Identity("broker-a", "DefaultCluster", "broker-x:10911", 1, "broker-x:9092", 0)

@@ -5,10 +5,10 @@
 | 9001 | to the controller: a Kafka client's request that only it may grant (`forwarding`) | the frame of the answer |
 | 9002 | to the controller: topics of mine whose queues are no partitions yet (`changes`) | when they are |
 | 9003 | here I am, and these topics are new, changed or gone (`changes`) | when that is taken in |
-| 9005 | who are you (`nodes/broker/joining`) | the same of the other |
 | 9004 | who reads which of your partitions, in groups that I coordinate (`announcing`) | QUERY_NOT_FOUND: tell me of all groups |
 | 9005 | what do you know of these topics (`surveys`) | the attributes of those that are known, and which were deleted |
 | 9006 | what do you keep of groups or transactions that I coordinate now (`handover`) | that |
+| 9007 | I am this broker; who are you (`nodes/broker/joining`) | the same of the other |
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ NEWS = 9003
 READERS = 9004
 SURVEY = 9005
 HANDOVER = 9006
+IDENTIFY = 9007
 
 TIMEOUT_MS = 5_000
 
