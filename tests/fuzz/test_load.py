@@ -1,4 +1,4 @@
-"""The kill storm and the long load, for seconds: that they work, and that they notice."""
+"""The kill storm, hostile requests and the long load, for seconds: that they work, and that they notice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.fuzz import load, soak, storm
+from tests.fuzz import hostile, load, soak, storm
 
 
 @pytest.mark.timeout(400)
@@ -26,6 +26,12 @@ def test_a_short_soak_tells_latencies(
     monkeypatch.setattr(soak, "GROWTH_DESCRIPTORS_MAX", 1_000)
     assert soak.soak(6, seed=1) == 0, capsys.readouterr().out
     assert "p99.9" in capsys.readouterr().out
+
+
+@pytest.mark.timeout(400)
+def test_hostile_requests_harm_nobody_else(capsys: pytest.CaptureFixture[str]) -> None:
+    assert hostile.hostile(8, seed=1) == 0, capsys.readouterr().out
+    assert "attacks: " in capsys.readouterr().out
 
 
 @pytest.mark.timeout(400)
