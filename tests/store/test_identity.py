@@ -10,7 +10,7 @@ from steelyard.store import clean_stop, identity
 from steelyard.store.disk import Disk
 from steelyard.store.files import Files
 from steelyard.store.identity import Identity
-from steelyard.store.memory import Killed, MemoryDisk
+from steelyard.store.memory import Killed, MemoryDisk, MemoryFile
 from steelyard.store.store import Store
 
 ME = Identity("cluster", "id-of-cluster", "broker-a", 1)
@@ -152,3 +152,38 @@ def test_a_damaged_word_of_a_clean_stop_is_none() -> None:
         disk.files["clean-stop"].data[place] ^= 4
         assert clean_stop.read(Files(disk)) is None
         open_as(disk, ME)
+
+
+def test_what_a_failed_write_left_is_cut_before_a_clean_stop_says_where_files_end() -> None:
+    class Stubborn(MemoryDisk):
+        """Cannot cut a file, for a while."""
+
+        works = True
+
+        def open(self, path: str) -> MemoryFile:
+            file = super().open(path)
+            truncate = type(file).truncate
+
+            def cut(size: int) -> None:
+                if not self.works:
+                    raise OSError(5, "input/output error")
+                truncate(file, size)
+
+            file.truncate = cut  # type: ignore[method-assign]
+            return file
+
+    for mended in (True, False):
+        disk = Stubborn()
+        store = open_as(disk, ME)
+        store.table("offsets").put("a", b"1")
+        disk.works = False
+        disk.room_bytes = 5
+        with pytest.raises(StorageError):
+            store.table("offsets").put("b", b"2")
+        disk.room_bytes = None
+        disk.works = mended
+        store.close()
+        assert disk.exists("clean-stop") == mended
+        recovered = Store(disk.copy(), SMALL, ME)
+        assert recovered.open(NOW).bytes_cut == (0 if mended else 5)
+        assert dict(recovered.table("offsets").items()) == {"a": b"1"}

@@ -215,6 +215,13 @@ class Files:
             self.truncate(path, position)
             del self._torn[path]
 
+    def mend(self) -> bool:
+        """Undo every write that failed half-way and could not be undone then; False where one still cannot be."""
+        with suppress(StorageError):
+            for path in list(self._torn):
+                self._mend(path)
+        return not self._torn
+
     # -- all files -------------------------------------------------------------------------------
 
     def dirty(self) -> bool:

@@ -176,8 +176,10 @@ class Store:
     def close(self) -> None:
         """`flush`, then close the files. A closed store stays closed."""
         if self._is_open:
+            is_whole = self._files.mend()
             self.flush()
-            clean_stop.write(self._files, self._ends())
+            if is_whole:
+                clean_stop.write(self._files, self._ends())
             self._files.close()
             self._is_open = False
 
