@@ -18,6 +18,7 @@ from steelyard import (
     MessageError,
     MessageQueue,
     MessageView,
+    SteelyardError,
     TransactionState,
     aio,
 )
@@ -198,3 +199,34 @@ def test_a_requester_that_is_gone_gets_no_reply(nameservers: str) -> None:
                 await producer.reply(requests[0], b"!")
 
     run(main())
+
+
+def test_a_dead_nameserver_is_logged_once_not_with_every_send(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with aio.Producer("p", "127.0.0.1:1") as producer:
+            for _ in range(300):
+                with pytest.raises(SteelyardError, match="cannot connect"):
+                    await producer.send("AioDead", b"x")
+
+    with caplog.at_level(logging.INFO, "steelyard"):
+        run(main())
+    # Once, and once more for every half minute that this takes on a busy machine.
+    assert 1 <= len(caplog.records) <= 4
+    assert "cannot connect to 127.0.0.1:1" in caplog.records[0].getMessage()
+
+
+def test_a_dead_kafka_broker_is_not_logged_with_every_poll(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with aio.KafkaConsumer(
+            "AioDead", bootstrap_servers="127.0.0.1:1", group_id="g"
+        ) as consumer:
+            for _ in range(300):
+                assert await consumer.poll(timeout_ms=1) == []
+
+    with caplog.at_level(logging.INFO, "steelyard"):
+        run(main())
+    assert len(caplog.records) < 5, [record.getMessage() for record in caplog.records][:10]

@@ -3,8 +3,15 @@ from __future__ import annotations
 import pytest
 from tests.nodes.consumer.conftest import queues, reply, rng
 
-from steelyard.errors import CallTimeoutError, ProtocolError, RouteError
+from steelyard.errors import (
+    CallTimeoutError,
+    ConnectError,
+    ProtocolError,
+    RemotingError,
+    RouteError,
+)
 from steelyard.nodes.route_cache import (
+    COMPLAINT_MS,
     QUEUES_MAX,
     RouteAsked,
     RouteCache,
@@ -12,7 +19,9 @@ from steelyard.nodes.route_cache import (
     RoutePace,
     read_route,
 )
+from steelyard.nodes.seam import Tell
 from steelyard.wire.remoting.bodies import BrokerData, QueueData, TopicRouteData
+from steelyard.wire.remoting.command import Command
 
 TWO = TopicRouteData(
     (QueueData("b", 2, 1, 6), QueueData("a", 1, 2, 6)),
@@ -72,11 +81,11 @@ def test_a_question_is_asked_once_and_its_answer_kept() -> None:
     assert asked == RouteAsked("T", "T", "n:1")
     assert subject.want("T") == []
     assert subject.asking
-    assert subject.answered(asked, reply(body=TWO)) == RouteNews(done="T", changed=True)
+    assert subject.answered(asked, reply(body=TWO), 0) == RouteNews(done="T", changed=True)
     assert not subject.asking
     assert subject.want("T") == []
     (again,) = subject.refresh()
-    assert subject.answered(again, reply(body=TWO)) == RouteNews(done="T")
+    assert subject.answered(again, reply(body=TWO), 0) == RouteNews(done="T")
     assert subject.masters() == ["a:1", "b:1"]
 
 
@@ -85,16 +94,16 @@ def test_one_nameserver_is_asked_until_it_fails_then_the_next() -> None:
     (asked,) = subject.want("T")
     error = CallTimeoutError("late")
     order = [asked.nameserver]
-    news = subject.answered(asked, error)
+    news = subject.answered(asked, error, 0)
     while news.again:
-        assert news.complaint == "late"
+        assert [tell.text for tell in news.tell] == ["late"]
         order.append(news.again[0].nameserver)
-        news = subject.answered(news.again[0], error)
+        news = subject.answered(news.again[0], error, 0)
     assert sorted(order) == ["n:1", "n:2", "n:3"]
     assert (news.done, news.error) == ("T", error)
     (later,) = subject.want("T")
     assert later.nameserver == order[0]
-    subject.answered(later, reply(body=TWO))
+    subject.answered(later, reply(body=TWO), 0)
     assert subject.refresh()[0].nameserver == order[0]
     subject.check()
 
@@ -103,8 +112,8 @@ def test_a_late_failure_does_not_move_on_twice() -> None:
     """Two questions failed at one nameserver: the next one gets both, and stays."""
     subject = cache("n:1", "n:2", "n:3")
     (one,), (two,) = subject.want("T"), subject.want("U")
-    following = subject.answered(one, CallTimeoutError("late")).again[0].nameserver
-    assert subject.answered(two, CallTimeoutError("late")).again[0].nameserver == following
+    following = subject.answered(one, CallTimeoutError("late"), 0).again[0].nameserver
+    assert subject.answered(two, CallTimeoutError("late"), 0).again[0].nameserver == following
     assert subject.want("V")[0].nameserver == following
 
 
@@ -112,19 +121,19 @@ def test_a_late_failure_does_not_move_on_twice() -> None:
 def test_a_nameserver_that_talks_nonsense_has_failed(answer: object) -> None:
     subject = cache("n:1")
     (asked,) = subject.want("T")
-    news = subject.answered(asked, answer)  # type: ignore[arg-type]
+    news = subject.answered(asked, answer, 0)  # type: ignore[arg-type]
     assert news.done == "T"
     assert isinstance(news.error, RouteError)
-    assert "n:1" in news.complaint
+    assert "n:1" in news.tell[0].text
 
 
 def test_an_unknown_topic_borrows_the_default_topics_brokers() -> None:
     subject = cache("n:1", default="TBW102")
     (asked,) = subject.want("T")
-    (again,) = subject.answered(asked, reply(17)).again
+    (again,) = subject.answered(asked, reply(17), 0).again
     assert again == RouteAsked("T", "TBW102", "n:1")
     data = TopicRouteData((QueueData("a", 8, 2, 7),), TWO.broker_datas)
-    assert subject.answered(again, reply(body=data)).changed
+    assert subject.answered(again, reply(body=data), 0).changed
     route = subject.route("T")
     assert route is not None
     assert route.publish == queues("T", "a", 0, 1, 2, 3)
@@ -132,9 +141,9 @@ def test_an_unknown_topic_borrows_the_default_topics_brokers() -> None:
 
 def test_a_route_stays_when_the_nameserver_forgets_it() -> None:
     subject = cache("n:1")
-    subject.answered(subject.want("T")[0], reply(body=TWO))
+    subject.answered(subject.want("T")[0], reply(body=TWO), 0)
     before = subject.route("T")
-    news = subject.answered(subject.refresh()[0], reply(17))
+    news = subject.answered(subject.refresh()[0], reply(17), 0)
     assert news == RouteNews(done="T")
     assert subject.route("T") == before
 
@@ -142,7 +151,7 @@ def test_a_route_stays_when_the_nameserver_forgets_it() -> None:
 def test_no_route_and_none_wanted() -> None:
     subject = cache("n:1")
     (asked,) = subject.want("T")
-    news = subject.answered(asked, reply(17))
+    news = subject.answered(asked, reply(17), 0)
     assert isinstance(news.error, RouteError)
     assert [item.topic for item in subject.missing()] == ["T"]
     subject.forget("T")
@@ -162,3 +171,25 @@ def test_the_pace_quickens_in_a_hurry_and_slows_down_again() -> None:
         now = following
     a_minute_of_restarts = [1_000] + 31 * [2_000]
     assert waits[:38] == [*a_minute_of_restarts, 4_000, 8_000, 16_000, 30_000, 30_000, 30_000]
+
+
+def test_a_nameserver_that_fails_is_told_once_and_then_every_half_minute() -> None:
+    """1. It fails 10,000 times within a second. 2. It fails again half a minute later. 3. It answers, and fails again."""
+    subject = cache("n:1")
+    told: list[Tell] = []
+
+    def ask(answer: Command | RemotingError, now: int) -> None:
+        (asked,) = subject.renew("T")
+        told.extend(subject.answered(asked, answer, now).tell)
+
+    refused = ConnectError("cannot connect to n:1: Connection refused")
+    for number in range(10_000):
+        ask(refused, number // 10)
+    assert told == [Tell("WARNING", str(refused))]
+    ask(refused, COMPLAINT_MS)
+    assert told.pop().text == f"{refused}; it failed 10000 times since the last word of this"
+    ask(reply(body=TWO), COMPLAINT_MS + 1)
+    assert told.pop() == Tell("INFO", "nameserver n:1 answers again")
+    ask(reply(17), COMPLAINT_MS + 1)
+    ask(refused, COMPLAINT_MS + 2)
+    assert told == [Tell("WARNING", str(refused))] * 2

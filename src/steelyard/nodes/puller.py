@@ -160,8 +160,8 @@ class PullerNode:
     def _route_answered(
         self, asked: RouteAsked, reply: Command | RemotingError, now: int
     ) -> list[Effect]:
-        news = self._peers.routes.answered(asked, reply)
-        effects: list[Effect] = [Tell("WARNING", news.complaint)] if news.complaint else []
+        news = self._peers.routes.answered(asked, reply, now)
+        effects: list[Effect] = [*news.tell]
         effects += self._peers.ask_routes(news.again, now)
         if self._stop is not None or not news.done:
             return effects

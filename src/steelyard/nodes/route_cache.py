@@ -3,6 +3,8 @@
 - One nameserver is asked for everything until it fails; then the next one, each once per question.
 - The answer 17 (TOPIC_NOT_EXIST) makes a producer ask for its default topic instead, from whose
   brokers the new topic borrows queues until it exists.
+- People are told when a nameserver begins to fail, every COMPLAINT_MS while it does, and when it answers again; not
+  with every question, for a client may ask thousands of times a second.
 - A route once known stays when a later question fails: a client with an old route still works.
 Source: client/impl/factory/MQClientInstance.java `updateTopicRouteInfoFromNameServer`,
 `topicRouteData2TopicPublishInfo`, `topicRouteData2TopicSubscribeInfo`, `findBrokerAddressInSubscribe`.
@@ -16,7 +18,7 @@ from types import MappingProxyType
 import msgspec
 
 from steelyard.errors import ProtocolError, RemotingError, RouteError, SteelyardError
-from steelyard.nodes.seam import Address
+from steelyard.nodes.seam import Address, Tell
 from steelyard.types import MessageQueue, Random
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import QueueData, TopicRouteData
@@ -34,6 +36,10 @@ POLL_SOON_MS = 500
 
 POLL_EAGER_MS = 2_000
 POLL_EAGER_FOR_MS = 60_000
+
+
+COMPLAINT_MS = 30_000
+"""How often people hear of a nameserver that goes on failing."""
 
 
 class RoutePace:
@@ -98,8 +104,15 @@ class RouteNews(msgspec.Struct, frozen=True):
     changed: bool = False
     again: tuple[RouteAsked, ...] = ()
     error: SteelyardError | None = None
-    complaint: str = ""
-    """For people: what a nameserver did wrong."""
+    tell: tuple[Tell, ...] = ()
+    """For people: a nameserver fails, or answers again."""
+
+
+class _Trouble(msgspec.Struct):
+    """Of a nameserver that fails: when people are told again, and how often it failed since they were."""
+
+    tell_at: int
+    failures: int = 0
 
 
 def question(asked: RouteAsked) -> Command:
@@ -125,6 +138,7 @@ class RouteCache:
         self._default_topic_queues = default_topic_queues
         self._routes: dict[str, Route | None] = {}
         self._asking: set[str] = set()
+        self._troubles: dict[Address, _Trouble] = {}
 
     def want(self, topic: str) -> list[RouteAsked]:
         """Know this topic from now on. Questions, if there is no route and none is asked for."""
@@ -156,46 +170,78 @@ class RouteCache:
         nameserver = self._nameservers[self._current]
         return [RouteAsked(topic, topic, nameserver) for topic in fresh]
 
-    def answered(self, asked: RouteAsked, reply: Command | RemotingError) -> RouteNews:
+    def answered(self, asked: RouteAsked, reply: Command | RemotingError, now: int) -> RouteNews:
         """Take the outcome of a question in."""
         if isinstance(reply, RemotingError):
-            return self._failed(asked, reply, str(reply))
+            return self._failed(asked, reply, str(reply), now)
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
             if self._default_topic and asked.asked_topic != self._default_topic:
                 again = msgspec.structs.replace(asked, asked_topic=self._default_topic)
-                return RouteNews(again=(again,))
-            return self._end(asked.topic, None, RouteError(f"no route for topic {asked.topic}"))
+                return RouteNews(again=(again,), tell=self._well(asked.nameserver))
+            error = RouteError(f"no route for topic {asked.topic}")
+            return self._end(asked.topic, None, error, self._well(asked.nameserver))
         if reply.code != ResponseCode.SUCCESS:
             text = f"code {reply.code} from nameserver {asked.nameserver}: {reply.remark}"
-            return self._failed(asked, RouteError(text), text)
+            return self._failed(asked, RouteError(text), text, now)
         try:
             data = fastjson.read(TopicRouteData, reply.body)
+            if (
+                not data.broker_datas
+            ):  # RouteInfoManager.pickupTopicRouteData: then the topic is not there
+                raise ProtocolError(f"route of {asked.topic} without brokers")
             borrowed = None if asked.asked_topic == asked.topic else self._default_topic_queues
             route = read_route(asked.topic, data, borrowed)
         except ProtocolError as error:
-            return self._failed(asked, RouteError(str(error)), f"{asked.nameserver}: {error}")
-        return self._end(asked.topic, route, None)
+            text = f"{asked.nameserver}: {error}"
+            return self._failed(asked, RouteError(str(error)), text, now)
+        return self._end(asked.topic, route, None, self._well(asked.nameserver))
 
-    def _failed(self, asked: RouteAsked, error: SteelyardError, complaint: str) -> RouteNews:
+    def _failed(
+        self, asked: RouteAsked, error: SteelyardError, complaint: str, now: int
+    ) -> RouteNews:
+        tell = self._ill(asked.nameserver, complaint, now)
         if asked.nameserver == self._nameservers[self._current]:
             self._current = (self._current + 1) % len(self._nameservers)
         tried = asked.tried + 1
         if tried >= len(self._nameservers):
-            news = self._end(asked.topic, None, error)
-            return msgspec.structs.replace(news, complaint=complaint)
+            return self._end(asked.topic, None, error, tell)
         position = (self._nameservers.index(asked.nameserver) + 1) % len(self._nameservers)
         again = RouteAsked(asked.topic, asked.topic, self._nameservers[position], tried)
-        return RouteNews(again=(again,), complaint=complaint)
+        return RouteNews(again=(again,), tell=tell)
 
-    def _end(self, topic: str, route: Route | None, error: SteelyardError | None) -> RouteNews:
+    def _ill(self, nameserver: Address, complaint: str, now: int) -> tuple[Tell, ...]:
+        trouble = self._troubles.get(nameserver)
+        if trouble is None:
+            self._troubles[nameserver] = _Trouble(now + COMPLAINT_MS)
+            return (Tell("WARNING", complaint),)
+        trouble.failures += 1
+        if now < trouble.tell_at:
+            return ()
+        trouble.tell_at = now + COMPLAINT_MS
+        failures, trouble.failures = trouble.failures, 0
+        text = f"{complaint}; it failed {failures} times since the last word of this"
+        return (Tell("WARNING", text),)
+
+    def _well(self, nameserver: Address) -> tuple[Tell, ...]:
+        if self._troubles.pop(nameserver, None) is None:
+            return ()
+        return (Tell("INFO", f"nameserver {nameserver} answers again"),)
+
+    def _end(
+        self,
+        topic: str,
+        route: Route | None,
+        error: SteelyardError | None,
+        tell: tuple[Tell, ...],
+    ) -> RouteNews:
         self._asking.discard(topic)
         if topic not in self._routes:
-            return RouteNews(done=topic)
+            return RouteNews(done=topic, tell=tell)
         known = self._routes[topic]
         if route is None:
-            return RouteNews(done=topic, error=None if known is not None else error)
+            return RouteNews(done=topic, error=None if known is not None else error, tell=tell)
         self._routes[topic] = route
-        return RouteNews(done=topic, changed=route != known)
+        return RouteNews(done=topic, changed=route != known, tell=tell)
 
     def route(self, topic: str) -> Route | None:
         return self._routes.get(topic)

@@ -15,7 +15,7 @@ from steelyard.config import ProducerConfig
 from steelyard.errors import RemotingError
 from steelyard.nodes.calls import Calls, Outcome
 from steelyard.nodes.route_cache import RouteAsked, RouteCache, RouteNews, RoutePace, question
-from steelyard.nodes.seam import Address, Closed, Effect, Opened, Refused, SetTimer, Tell
+from steelyard.nodes.seam import Address, Closed, Effect, Opened, Refused, SetTimer
 from steelyard.types import MessageQueue, Random
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.acl import signer_of
@@ -93,10 +93,9 @@ class Peers:
         self, asked: RouteAsked, reply: Command | RemotingError, now: int
     ) -> tuple[RouteNews, list[Effect]]:
         """Take an answer in. Whoever waits for the route of `news.done` goes on after the effects."""
-        news = self.routes.answered(asked, reply)
+        news = self.routes.answered(asked, reply, now)
         effects = self.ask_routes(news.again, now)
-        if news.complaint:
-            effects.append(Tell("WARNING", news.complaint))
+        effects += news.tell
         if news.done:
             strangers = [a for a in self.routes.masters() if a not in self._greeted]
             effects += self._greet(strangers, now)
