@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from steelyard.config import KafkaConfig
+from steelyard.errors import StorageError
 from steelyard.store.tables import Table
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -259,6 +260,39 @@ class Transactions:
         elif left == found.partitions:
             return
         self._put(msgspec.structs.replace(found, partitions=left, state=state, updated_at=now))
+
+    # -- ids that change their coordinator ---------------------------------------------------------
+
+    def offered(
+        self, concerns: Callable[[str], bool], ids_max: int
+    ) -> tuple[tuple[Transaction, ...], bool]:
+        """Some ids, to be handed to their new coordinator, by id; and whether more follow: those decided are ended here first."""
+        found = [each for _, each in sorted(self._all.items()) if concerns(each.transactional_id)]
+        free = [each for each in found if each.state not in _PREPARED]
+        return tuple(free[:ids_max]), len(free) < len(found)
+
+    def take(self, moved: Transaction) -> None:
+        """Take an id over, unless what is known here came later or is not over. Raises StorageError."""
+        known = self._all.get(moved.transactional_id)
+        if known is None:
+            if len(self._all) >= TRANSACTIONS_MAX:
+                raise StorageError(f"more than {TRANSACTIONS_MAX} transactional ids")
+        elif known.state in (ONGOING, *_PREPARED) or known.updated_at >= moved.updated_at:
+            if moved.state == ONGOING:
+                self._void(moved)
+            return
+        self._put(moved)
+
+    def _void(self, moved: Transaction) -> None:
+        """A transaction of a producer that another one has taken the place of: what it wrote does not count."""
+        self._mark(self._fenced(msgspec.structs.replace(moved, state=PREPARE_ABORT)))
+
+    def gave(self, transactional_id: str) -> None:
+        """The new coordinator has an id: forget it. Raises StorageError."""
+        found = self._all.get(transactional_id)
+        if found is not None and found.state not in _PREPARED:
+            self._table.delete(transactional_id)
+            del self._all[transactional_id]
 
     # -- time --------------------------------------------------------------------------------------
 

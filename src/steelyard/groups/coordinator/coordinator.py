@@ -20,6 +20,7 @@ from steelyard.groups.coordinator.joining import Join, Joining
 from steelyard.groups.coordinator.leaving import Leaving
 from steelyard.groups.coordinator.listing import Listing
 from steelyard.groups.coordinator.members import Room
+from steelyard.groups.coordinator.moving import Moving
 from steelyard.groups.coordinator.offsets import Offsets
 from steelyard.groups.coordinator.overview import Overview, overview
 from steelyard.groups.coordinator.rebalances import Rebalances
@@ -50,7 +51,8 @@ OVERSIZE = "oversize"
 class Coordinator:
     """See the module's text.
 
-    `commits`, `fetches`, `listing`: the requests about offsets and about all groups, which are answered at once.
+    `commits`, `fetches`, `listing`: the requests about offsets and about all groups, which are answered at once. `moving`:
+    groups that change their coordinator.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Coordinator:
         self._leaving = Leaving(rebalances)
         self._expiry = Expiry(config.offsets_retention_minutes, groups, self.offsets)
         self.commits = Committing(config, groups, self.offsets, topics, self._new_group)
+        self.moving = Moving(groups, self.offsets, self._new_group)
         self.fetches = Fetching(groups, self.offsets, topics)
         self.listing = Listing(groups, self.offsets)
         self._load(now)

@@ -78,6 +78,18 @@ class Offsets:
         """All committed offsets of a group."""
         return self._groups.get(group, {})
 
+    def history(self, group: str) -> list[tuple[TopicPartition, CommittedOffset, int | None]]:
+        """All offsets of a group in the order in which they came, those of open transactions with their producer ids."""
+        found: list[tuple[TopicPartition, CommittedOffset, int | None]] = [
+            (partition, offset, None) for partition, offset in self.of_group(group).items()
+        ]
+        for partition, producers in self._unstable.get(group, {}).items():
+            found += [
+                (partition, self._pending[producer][group][partition], producer)
+                for producer in sorted(producers)
+            ]
+        return sorted(found, key=lambda each: each[1].sequence)
+
     def groups(self) -> Iterator[str]:
         """Every group with an offset, committed or pending; do not change anything while iterating."""
         yield from self._groups

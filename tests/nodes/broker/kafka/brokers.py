@@ -135,7 +135,7 @@ class Brokers:
         )
         store = Store(disk, config.store, identity_of(config))
         store.open(self.now)
-        node = BrokerNode(config, store, random.Random(name))
+        node = BrokerNode(config, store, random.Random(f"{place} {self.now}"))
         addresses = {config.address: REMOTING, f"{place}:9092": KAFKA}
         self._run(place, Process(node, addresses))
 

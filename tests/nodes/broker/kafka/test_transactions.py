@@ -66,10 +66,13 @@ READ_COMMITTED = 1
 
 
 class Client:
-    """One transactional producer, and a reader of what it wrote."""
+    """One transactional producer, and a reader of what it wrote. `asked`: the broker that tells them who is who."""
 
-    def __init__(self, brokers: Brokers, transactional_id: str = "tx") -> None:
+    def __init__(
+        self, brokers: Brokers, transactional_id: str = "tx", asked: str = "broker-a"
+    ) -> None:
         self.brokers = brokers
+        self.asked = asked
         self.transactional_id = transactional_id
         self.coordinator = self.coordinator_of(transactional_id, 1)
         self.producer_id, self.epoch = -1, -1
@@ -77,7 +80,7 @@ class Client:
 
     def coordinator_of(self, key: str, key_type: int) -> str:
         request = FindCoordinatorRequest(key, key_type)
-        found = self.brokers.ask("broker-a", request, 3, FindCoordinatorResponse)
+        found = self.brokers.ask(self.asked, request, 3, FindCoordinatorResponse)
         assert found.error_code == 0
         return NAMES[found.node_id]
 
@@ -108,7 +111,7 @@ class Client:
             attributes=TRANSACTIONAL,
         )
         request = producing(TOPIC, partition, data, self.transactional_id)
-        broker = NAMES[self.brokers.leaders("broker-a", TOPIC)[partition]]
+        broker = NAMES[self.brokers.leaders(self.asked, TOPIC)[partition]]
         answer = self.brokers.ask(broker, request, 9, ProduceResponse)
         self.sequences[partition] = sequence + 1
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
@@ -128,7 +131,7 @@ class Client:
         request = FetchRequest(
             max_wait_ms=0, min_bytes=0, isolation_level=READ_COMMITTED, topics=[wanted]
         )
-        broker = broker or NAMES[self.brokers.leaders("broker-a", TOPIC)[partition]]
+        broker = broker or NAMES[self.brokers.leaders(self.asked, TOPIC)[partition]]
         answer = self.brokers.ask(broker, request, 11, FetchResponse)
         return answer.responses[0].partitions[0]
 

@@ -132,7 +132,9 @@ class Changes:
         """Make topics, or give known ones a new layout or new settings."""
         if not self._cluster.is_controller:
             then(_not_controller([topic.name for topic in topics]), now, effects)
-        elif any(topic.name in self._claimed for topic in topics):
+            return
+        topics = [self._dated(topic, now) for topic in topics]
+        if any(topic.name in self._claimed for topic in topics):
             if len(self._waiting) < WAITING_MAX:
                 self._waiting.append((topics, then))
             else:
@@ -141,6 +143,12 @@ class Changes:
                 then(faults, now, effects)
         else:
             self._claim(topics, then, now, effects)
+
+    def _dated(self, topic: KafkaTopic, now: int) -> KafkaTopic:
+        """A new topic with the time at which it is made; those that are laid out alike by all brokers have none."""
+        if topic.created_at or topic.is_fixed or self._cluster.topic(topic.name) is not None:
+            return topic
+        return replace(topic, created_at=now)
 
     def _claim(
         self, topics: Sequence[KafkaTopic], then: Then, now: int, effects: list[Effect]

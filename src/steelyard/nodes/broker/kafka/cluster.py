@@ -260,6 +260,19 @@ class Cluster:
             for broker, _ in (layout.leaders()[coordinator_partition(key, layout.partitions)],)
         )
 
+    def awaits_any(self, topic: str) -> bool:
+        """Some broker has not handed over what it kept for this one under a layout of a topic that does not hold any more."""
+        known = self._known.get(topic)
+        return (
+            known is not None
+            and self.me.name in known.layout.queues()
+            and any(
+                self.awaits_from(topic, layout, broker)
+                for layout in known.merged
+                for broker in layout.queues()
+            )
+        )
+
     def awaits_from(self, topic: str, layout: Layout, broker: str) -> bool:
         """A broker has not handed over what it kept under a layout that does not hold any more."""
         return (

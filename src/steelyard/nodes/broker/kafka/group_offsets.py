@@ -114,6 +114,11 @@ class GroupOffsets:
             )
         )
 
+    @property
+    def is_loading(self) -> bool:
+        """Offsets of transactions may still come from another broker: none of them can be ended now."""
+        return self._cluster.awaits_any(OFFSETS_TOPIC)
+
     def end_transaction(
         self,
         producer_id: int,

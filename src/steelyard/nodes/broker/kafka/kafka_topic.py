@@ -83,10 +83,12 @@ def topic_of(
     """The other way round, None where the attributes are not ours or make no sense. Wrong settings are left out."""
     created = attributes.get(CREATED_ATTRIBUTE, "0")
     merged = attributes.get(MERGED_ATTRIBUTE, "")
+    if merged.count(";") >= MERGED_MAX:
+        return None
     try:
         layout = layouts.read(attributes.get(LAYOUT_ATTRIBUTE, ""))
         topic_id = base64.urlsafe_b64decode(attributes.get(ID_ATTRIBUTE, "") + "==")
-        others = tuple(map(layouts.read, merged.split(";", MERGED_MAX))) if merged else ()
+        others = tuple(map(layouts.read, merged.split(";"))) if merged else ()
     except (ProtocolError, ValueError):
         return None
     if not layout.extents or len(topic_id) != 16:

@@ -31,11 +31,12 @@ from steelyard.nodes.broker.kafka.fetch_holds import Holds
 from steelyard.nodes.broker.kafka.fetch_sessions import Sessions
 from steelyard.nodes.broker.kafka.group_offsets import GroupOffsets
 from steelyard.nodes.broker.kafka.groups import GroupRequests
+from steelyard.nodes.broker.kafka.handover import Handover
 from steelyard.nodes.broker.kafka.leader_epochs import LeaderEpochs
 from steelyard.nodes.broker.kafka.list_offsets import ListOffsets
 from steelyard.nodes.broker.kafka.markers import Markers
 from steelyard.nodes.broker.kafka.marking import Markings
-from steelyard.nodes.broker.kafka.neighbours import READERS, Neighbours
+from steelyard.nodes.broker.kafka.neighbours import HANDOVER, READERS, Neighbours
 from steelyard.nodes.broker.kafka.notes import Notes
 from steelyard.nodes.broker.kafka.partitions import Partitions
 from steelyard.nodes.broker.kafka.produce import Produce
@@ -111,7 +112,7 @@ class KafkaSide:
         self._timed.append(self.announcing)
         self._add_groups(config.kafka, store, durability, ledger, rng, now)
         self._add_data(config, config.kafka, store, topics, writer, durability, turns, rng, now)
-        self._add_transactions(config.kafka, store, durability, now)
+        self._add_transactions(config.kafka, store, durability, Neighbours(calls), now)
         self.cluster.deleted.append(self._topic_deleted)
 
     def _add_data(
@@ -197,7 +198,12 @@ class KafkaSide:
         self._handlers[69] = calls.describe
 
     def _add_transactions(
-        self, config: KafkaConfig, store: Store, durability: Durability, now: int
+        self,
+        config: KafkaConfig,
+        store: Store,
+        durability: Durability,
+        neighbours: Neighbours,
+        now: int,
     ) -> None:
         table = store.table("kafka_transactions")
         transactions = Transactions(config, table, self.producer_ids.next_producer_id, now)
@@ -214,6 +220,10 @@ class KafkaSide:
             transactions, self.cluster, self.markers.write, offsets.end, durability, self.faults
         )
         self._timed.append(self.markings)
+        moving = self.coordinator.moving
+        self.handover = Handover(self.cluster, moving, transactions, neighbours, self.faults)
+        self.remoting_handlers[HANDOVER] = self.handover.requested
+        self._timed.append(self.handover)
         self._handlers[22] = requests.init_producer_id
         self._handlers[24] = requests.add_partitions
         self._handlers[25] = requests.add_offsets
@@ -256,8 +266,10 @@ class KafkaSide:
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         """A call to a nameserver or to another broker ended."""
-        if not self.announcing.ended(outcome, now, effects):
-            self.topology.ended(outcome, now, effects)
+        for part in (self.announcing, self.handover):
+            if part.ended(outcome, now, effects):
+                return
+        self.topology.ended(outcome, now, effects)
 
     def _topic_deleted(self, topic: str, now: int, effects: list[Effect]) -> None:
         try:
@@ -303,6 +315,7 @@ class KafkaSide:
         self.faults.report(now, effects)
         self.markings.follow_up(now, effects)
         self.readers.follow()
+        self.handover.follow(now)
         self.announcing.follow(now, effects)
         timer_at = self._timer_at
         for part in self._timed:

@@ -59,6 +59,8 @@ class TxnOffsets:
         """The producer's transaction is over, as far as the groups of this partition are concerned."""
         if not self._is_current(producer_id, epoch):
             return ErrorCode.INVALID_PRODUCER_EPOCH
+        if self._offsets.is_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         try:
             self._offsets.end_transaction(
                 producer_id, offsets_partition, now, effects, committed=commit
