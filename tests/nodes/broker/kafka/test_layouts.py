@@ -9,8 +9,12 @@ import pytest
 from tests.nodes.broker.kafka.brokers import Brokers
 from tests.nodes.broker.kafka.requests import committing
 
+from steelyard.config import StoreConfig
+from steelyard.nodes.broker.kafka.catalogue import Catalogue
 from steelyard.nodes.broker.kafka.membership import SETTLE_MS
 from steelyard.nodes.broker.kafka.neighbours import NEWS, SURVEY
+from steelyard.store.memory import MemoryDisk
+from steelyard.store.store import Store
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.delete_topics import (
     DeleteTopicsRequest,
@@ -131,6 +135,9 @@ def test_nothing_is_decided_while_one_of_the_brokers_is_missing(down: str, kind:
         assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert answer.error_message is not None
     assert down in answer.error_message
+    told = [tell.text for tell in brokers.told if "no coordinator yet" in tell.text]
+    assert len(told) == 1, "once a minute"
+    assert down in told[0]
     brokers.start(down)
     brokers.advance(4_000)
     assert poll(brokers, "g", kind) is not None
@@ -181,15 +188,7 @@ def test_queues_of_a_broker_alone_get_their_numbers_when_enough_are_there() -> N
     brokers = Brokers(A, B)
     brokers.kill(A)
     brokers.advance(4_000)
-    ext = {
-        "topic": "queues",
-        "defaultTopic": "TBW102",
-        "readQueueNums": "2",
-        "writeQueueNums": "2",
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-    }
-    assert brokers.command(B, 17, ext).code == 0
+    _create_queues(brokers, B, "queues", 2)
     brokers.advance(10_000)
     assert brokers.leaders(B, "queues") == []
     brokers.start(A)
@@ -256,6 +255,79 @@ def test_a_topic_that_was_deleted_while_a_broker_was_away_stays_deleted() -> Non
     assert brokers.command(C, RequestCode.GET_TOPIC_CONFIG, {"topic": "t"}).code != 0
 
 
+def test_a_topic_that_its_brokers_deleted_through_the_rocketmq_door_is_forgotten_by_the_others() -> (
+    None
+):
+    brokers = Brokers(A, B, C)
+    brokers.create(A, "t", 1)
+    (leader,) = brokers.leaders(A, "t")
+    brokers.command(NAMES[leader], RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "t"})
+    brokers.advance(15_000)
+    assert [brokers.leaders(name, "t") for name in (A, B, C)] == [[], [], []]
+
+
+def test_what_groups_committed_for_a_topic_outlives_a_nameserver_that_forgot_it() -> None:
+    """The broker with the topic's only partition is down meanwhile; that does not mean that the topic is deleted."""
+    brokers = Brokers(A, B, C)
+    brokers.create(A, "orders", 1)
+    (leader,) = brokers.leaders(A, "orders")
+    group = next(g for g in map(str, range(99)) if poll(brokers, g) not in (NAMES[leader], None))
+    coordinator = poll(brokers, group)
+    assert coordinator is not None
+    assert commit(brokers, coordinator, group, 7) == ErrorCode.NONE
+    brokers.kill(NAMES[leader])
+    brokers.kill("nameserver")
+    brokers.start_nameserver()
+    brokers.advance(60_000)
+    assert committed(brokers, coordinator, group) == 7
+
+
+def test_more_topics_than_a_survey_takes_get_their_numbers_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("steelyard.nodes.broker.kafka.changes.TOPICS_MAX", 2)
+    brokers = Brokers(A, B)
+    brokers.lost = lambda command: command.code == SURVEY
+    names = [f"t{number}" for number in range(5)]
+    for name in names:
+        _create_queues(brokers, A, name, 1)
+    brokers.lost = lambda command: False
+    brokers.advance(20_000)
+    assert [brokers.leaders(B, name) for name in names] == [[1]] * 5
+
+
+def test_a_survey_of_too_many_topics_is_refused() -> None:
+    brokers = Brokers(A)
+    entry = {"name": B, "node_id": 2, "address": f"{B}:9092", "remoting": f"{B}:10911"}
+    body = json.dumps({"broker": entry, "topics": {f"t{n}": "" for n in range(1_001)}}).encode()
+    answer = brokers.command(A, SURVEY, {}, body)
+    assert answer.code != 0
+    assert "at most 1000" in answer.remark
+
+
+def test_so_many_changes_of_one_topic_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steelyard.nodes.broker.kafka.changes.WAITING_MAX", 2)
+    brokers = Brokers(A, B)
+    brokers.late = lambda command: command.code == SURVEY
+    asked = [brokers.post(A, _wish("t"), 12) for _ in range(5)]
+    refused = [number for number in asked if number in brokers.replies]
+    assert refused == asked[3:]
+    brokers.release()
+    for number in asked[:3]:
+        assert brokers.answer(number, MetadataResponse).topics[0].error_code == 0
+
+
+def test_the_oldest_deleted_topics_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steelyard.nodes.broker.kafka.catalogue.DELETED_MAX", 2)
+    store = Store(MemoryDisk(), StoreConfig())
+    store.open(0)
+    catalogue = Catalogue(store)
+    ids = [bytes([number]) * 16 for number in range(3)]
+    for topic_id in ids:
+        catalogue.bury(topic_id, whole=True)
+    assert [catalogue.is_deleted(topic_id) for topic_id in ids] == [False, True, True]
+
+
 # -- which brokers there are -------------------------------------------------------------------------
 
 
@@ -320,15 +392,7 @@ def test_a_folder_of_the_version_before_keeps_its_layout() -> None:
     """It has the layout among the attributes of its own topics only."""
     brokers = Brokers(listed=())
     brokers.start(A)
-    ext = {
-        "topic": "__consumer_offsets",
-        "defaultTopic": "TBW102",
-        "readQueueNums": "50",
-        "writeQueueNums": "50",
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-    }
-    assert brokers.command(A, RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+    _create_queues(brokers, A, "__consumer_offsets", 50)
     config = json.loads(
         brokers.command(A, RequestCode.GET_TOPIC_CONFIG, {"topic": "__consumer_offsets"}).body
     )
@@ -414,3 +478,16 @@ def _pester(brokers: Brokers, keys: list[str]) -> None:
 
 def _wish(topic: str) -> MetadataRequest:
     return MetadataRequest([MetadataRequestTopic(name=topic)], True)
+
+
+def _create_queues(brokers: Brokers, name: str, topic: str, queues: int) -> None:
+    """Through the RocketMQ door."""
+    ext = {
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "readQueueNums": str(queues),
+        "writeQueueNums": str(queues),
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+    }
+    assert brokers.command(name, RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0

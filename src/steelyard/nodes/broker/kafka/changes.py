@@ -406,6 +406,9 @@ class Changes:
 
     def follow(self, now: int, effects: list[Effect]) -> None:
         """After each event: make partitions of the queues that came through the RocketMQ door, and forget what went there."""
+        if self._cluster.disk_fault:
+            fault, self._cluster.disk_fault = self._cluster.disk_fault, ""
+            self._tell_fault(f"a fact of the cluster is not on this disk: {fault}", effects)
         if not (self._cluster.gone or self._cluster.wanted):
             return
         gone, self._cluster.gone = self._cluster.gone, []

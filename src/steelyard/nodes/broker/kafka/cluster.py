@@ -127,7 +127,7 @@ class Cluster:
         self.gone: list[str] = []
         """Topics that were deleted through the RocketMQ door."""
         self.disk_fault = ""
-        """Why the disk did not take a fact of the cluster; it is tried again."""
+        """Why the disk did not take a fact of the cluster; empty again when that was told."""
         self._load()
 
     def _load(self) -> None:
@@ -319,6 +319,7 @@ class Cluster:
             self.brokers[entry.name] = broker
             self.brokers_version += 1
             self._places.clear()
+        if entry.name != self.me.name:
             self._keep(partial(self.catalogue.keep_broker, entry))
 
     def _keep(self, put: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from steelyard.nodes.broker.kafka.cluster import Broker, Cluster
 from steelyard.nodes.broker.kafka.door import Call
 from steelyard.nodes.broker.kafka.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.kafka_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from steelyard.nodes.seam import Effect
+from steelyard.nodes.seam import Effect, Tell
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.find_coordinator import (
     FIND_COORDINATOR,
@@ -28,6 +28,9 @@ BATCH_VERSION = 4
 
 _DOWN = "The coordinator is down."
 
+TELL_INTERVAL_MS = 60_000
+"""How often people are told that there are no coordinators yet."""
+
 _TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 """By type of key."""
 
@@ -39,6 +42,8 @@ class Coordinators:
         self._cluster = cluster
         self._changes = changes
         self._forwarding = forwarding
+        self._tell_from: dict[str, int] = {}
+        """By topic, from when on people are told again that it is not laid out."""
         forwarding.serve(FIND_COORDINATOR.key, self.find)
 
     def find(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
@@ -51,11 +56,25 @@ class Coordinators:
             return None
 
         def then(faults: Faults, now: int, effects: list[Effect]) -> None:
-            reason = faults[topic][1] if topic in faults else _DOWN
+            reason = _DOWN
+            if topic in faults:
+                reason = faults[topic][1]
+                self._tell(topic, reason, now, effects)
             call.answer(self._answer(message, call.version, reason), effects)
 
         self._changes.put([self._changes.plans.new_topic(topic)], then, now, effects)
         return None
+
+    def _tell(self, topic: str, reason: str, now: int, effects: list[Effect]) -> None:
+        if now < self._tell_from.get(topic, now):
+            return
+        self._tell_from[topic] = now + TELL_INTERVAL_MS
+        what = "groups" if topic == OFFSETS_TOPIC else "transactions"
+        text = (
+            f"{what} have no coordinator yet, clients wait. {reason}. Start what is missing; brokers that are gone for good"
+            " are left out of the others' --kafka-brokers"
+        )
+        effects.append(Tell("WARNING", text))
 
     def _as_known(self, call: Call, now: int, effects: list[Effect]) -> Message:
         """The answer with what this broker knows."""
