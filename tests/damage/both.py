@@ -9,10 +9,18 @@ from tests.nodes.broker.driver import START
 
 from steelyard.config import BrokerConfig, KafkaConfig, StoreConfig
 from steelyard.nodes.broker.node import Stop
+from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.seam import KAFKA, Asked, Opened, Received
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.kafka.apis import APIS
-from steelyard.wire.kafka.frame import Reply, Request, RequestDecoder, encode
+from steelyard.wire.kafka.frame import (
+    Reply,
+    ReplyDecoder,
+    Request,
+    RequestDecoder,
+    encode,
+    read_reply,
+)
 from steelyard.wire.kafka.schema import Message
 
 R = TypeVar("R", bound=Message)
@@ -31,7 +39,7 @@ class BothRig(Rig):
     def __init__(
         self, disk: MemoryDisk | None = None, config: BrokerConfig = SMALL, now: int = START
     ) -> None:
-        self.replies: dict[int, Reply] = {}
+        self.replies: dict[int, Message] = {}
         self.correlation = 0
         super().__init__(config, disk, now=now)
 
@@ -50,13 +58,13 @@ class BothRig(Rig):
 
     def _carry(self, link: int, message: object) -> None:
         if isinstance(message, Reply):
-            encode(message)
-            self.replies[message.correlation_id] = message
+            (raw,) = ReplyDecoder().feed(encode(message))
+            self.replies[message.correlation_id] = read_reply(message.api, message.version, raw)
         else:
             super()._carry(link, message)
 
     def kafka(self, message: Message, version: int, kind: type[R]) -> R:
-        """Send a request of Kafka's that is answered within 10 ms."""
+        """Send a request of Kafka's that is answered within 10 ms, or in turns."""
         api = next(api for api in APIS.values() if api.request is type(message))
         self.correlation += 1
         frame = encode(Request(api, version, self.correlation, "client", message))
@@ -64,7 +72,9 @@ class BothRig(Rig):
         self.event(Received(self.kafka_link, request))
         if self.correlation not in self.replies:
             self.advance(10)  # a rebalance begins with a timer
+        while self.correlation not in self.replies and TURNS_TIMER in self.timers:
+            self.advance(1)
         reply = self.replies.pop(self.correlation, None)
         assert reply is not None, "no answer yet"
-        assert isinstance(reply.message, kind)
-        return reply.message
+        assert isinstance(reply, kind)
+        return reply
