@@ -32,6 +32,7 @@ from steelyard.sim.disk import Mount, SimFile
 from steelyard.sim.network import Weather
 from steelyard.sim.run import run
 from steelyard.sim.scenario import Fault, Scenario, load
+from steelyard.store import files
 from steelyard.store.store import Store
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.codes import RequestCode
@@ -360,3 +361,14 @@ def test_a_node_that_raises() -> None:
     found = failure(SLOW, Parts(broker=Fragile))
     assert "a node raised" in found
     assert "planted" in found
+
+
+def test_a_store_that_takes_a_missing_descriptor_for_a_failed_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scenario = load((FOLDER / "descriptors.toml").read_text())
+    assert run(scenario).failure is None
+    monkeypatch.setattr(files, "NO_DESCRIPTOR", frozenset())
+    found = run(scenario).failure
+    assert found is not None
+    assert "Too many open files" in found

@@ -1,5 +1,6 @@
 """The simulated disk: what outlives a process, what outlives a machine."""
 
+import errno
 from random import Random
 
 import pytest
@@ -102,3 +103,19 @@ def test_truncate_cuts_and_fills_with_zeros() -> None:
     file.truncate(4)
     assert file.read(0, 9) == b"12\0\0"
     file.close()
+
+
+def test_without_descriptors_nothing_is_opened_and_what_is_open_goes_on() -> None:
+    disk = SimDisk(Random(1))
+    mount = disk.remount()
+    file = mount.open("a/b")
+    disk.exhausted = True
+    for call in (mount.open, mount.open_existing, mount.list, mount.sync_folder):
+        with pytest.raises(OSError, match="Too many open files") as raised:
+            call("a")
+        assert raised.value.errno == errno.EMFILE
+    file.write(0, b"hello")
+    file.sync()
+    mount.rename("a/b", "a/c")
+    disk.exhausted = False
+    assert mount.list("a") == ["c"]

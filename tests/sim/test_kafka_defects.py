@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from steelyard.groups.coordinator.classic import ClassicGroup
+from steelyard.groups.coordinator.offsets import Offsets
 from steelyard.groups.member.pulse import Pulse
 from steelyard.nodes.kafka_consumer.contract import OffsetAndMetadata
 from steelyard.nodes.kafka_consumer.held import Holdings
@@ -15,6 +16,7 @@ from steelyard.nodes.kafka_consumer.lookups import Lookups
 from steelyard.nodes.kafka_consumer.membership import Membership
 from steelyard.sim.run import run
 from steelyard.sim.scenario import Fault, Scenario
+from steelyard.store.tables import Table
 from steelyard.types import TopicPartition
 
 CALM = Scenario(
@@ -116,3 +118,34 @@ def test_a_member_that_finds_its_coordinator_and_gives_it_up_at_once(
     assert run(stalled).failure is None
     monkeypatch.setattr(Pulse, "coordinator_found", lambda self, now: None)
     assert "Kafka group" in failure(stalled)
+
+
+RESTARTS = (
+    Fault(kind="restart_cluster", at_ms=12_000, for_ms=6_000),
+    Fault(kind="kill_member", target="kafka-0", at_ms=15_000, for_ms=1_000),
+    Fault(kind="restart_cluster", at_ms=36_000, for_ms=6_000, count=1),
+)
+"""A member is killed while nobody is there: the group shares out anew, and asks for its offsets."""
+
+
+def test_coordinators_that_forget_offsets_with_the_whole_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    restarted = replace(
+        CALM,
+        brokers=2,
+        messages=200,
+        faults=RESTARTS,
+        duplicates_max=-1,
+        kafka_session_timeout_ms=6_000,
+    )
+    assert run(restarted).failure is None
+
+    def forgetful(self: Offsets, table: Table) -> None:
+        table.put_many([(key, None) for key, _ in list(table.items())])
+        sound(self, table)
+
+    sound = Offsets.__init__
+    monkeypatch.setattr(Offsets, "__init__", forgetful)
+    found = (run(replace(restarted, seed=seed)).failure or "" for seed in range(8))
+    assert any("is lost" in text for text in found)

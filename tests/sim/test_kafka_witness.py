@@ -170,3 +170,25 @@ def test_every_partition_is_one_queue() -> None:
     twins.reads("a", P1, 0)
     with pytest.raises(Violation, match="are both"):
         twins.witness.compare({(Q0, 0): 0})
+
+
+def test_what_the_coordinator_acknowledged_is_where_the_next_owner_begins() -> None:
+    rig = Rig()
+    rig.has("a", 1, P0, P1)
+    for partition in (P0, P1):
+        rig.reads("a", partition, 0, 1, 2)
+    rig.witness.committed(P0, 1, "a")
+    rig.witness.answered("a", well=True)
+    rig.witness.committed(P0, 3, "a")
+    rig.witness.committed(P1, 3, "a")
+    rig.witness.answered("a", well=False)  # nobody knows whether it was stored
+    rig.witness.taken("a", [P0, P1])
+    rig.has("b", 2, P1)
+    rig.reads("b", P1, 0)
+    for start in (1, 3):
+        rig.has("b", 2, P0)
+        rig.reads("b", P0, start)
+        rig.witness.taken("b", [P0])
+    rig.has("b", 2, P0)
+    with pytest.raises(Violation, match=r"begins at 0 of .*: offset 1 is lost"):
+        rig.reads("b", P0, 0)

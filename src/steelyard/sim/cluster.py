@@ -16,7 +16,7 @@ from steelyard.config import (
     ProducerConfig,
     StoreConfig,
 )
-from steelyard.errors import DiskFullError
+from steelyard.errors import DescriptorsError, DiskFullError
 from steelyard.nodes.admin import AdminNode
 from steelyard.nodes.broker.identity import identity_of
 from steelyard.nodes.broker.node import BrokerNode
@@ -51,7 +51,7 @@ NAMESERVER_PORT = 9876
 BROKER_PORT = 10911
 KAFKA_PORT = 9092
 RETRY_RECOVERY_MS = 5_000
-"""A broker that could not start (disk full) is started again after this."""
+"""A broker that could not start (disk full, no file descriptors) is started again after this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +224,7 @@ class Cluster:
         try:
             self._run(seat, BROKER_PORT, build, take_dirty, config.kafka)
             self._compare_logs(seat)
-        except DiskFullError as error:
+        except (DiskFullError, DescriptorsError) as error:
             seat.process.die(f"could not start: {error}")
             self.world.after(RETRY_RECOVERY_MS, lambda: self.start(seat))
 

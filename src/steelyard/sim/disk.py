@@ -6,6 +6,7 @@
   through, then `Killed` rises through the node as a SIGKILL would: nothing after it happens.
 - `lose_power()` forgets what is not on the platter, except that the kernel may have written back a
   prefix of a file's unsynced growth, and the first few of the unsynced folder operations.
+- With `exhausted` nothing is opened (EMFILE), files that are open go on.
 - `room` bytes are left; of a write beyond them a prefix may get through before DiskFullError.
 
 Left out: unsynced overwrites surviving in part (our files only grow or are replaced), bit rot.
@@ -13,6 +14,7 @@ Left out: unsynced overwrites surviving in part (our files only grow or are repl
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from random import Random
 
@@ -45,6 +47,7 @@ class SimDisk:
         self._generation = 0
         self._writes_until_kill: int | None = None
         self.room: int | None = None
+        self.exhausted = False
         self.writes = 0
         self.torn = 0
 
@@ -97,6 +100,10 @@ class SimDisk:
     def _check(self, generation: int) -> None:
         if generation != self._generation:
             raise Killed("a dead process touched the disk")
+
+    def _need_descriptor(self) -> None:
+        if self.exhausted:
+            raise OSError(errno.EMFILE, "Too many open files")
 
     def _change(self, operation: Callable[[dict[str, _Inode]], None]) -> None:
         operation(self._names)
@@ -177,6 +184,7 @@ class Mount:
     def open(self, path: str) -> SimFile:
         disk = self._disk
         disk._check(self._generation)
+        disk._need_descriptor()
         if path not in disk._names:
             inode = _Inode()
 
@@ -188,11 +196,13 @@ class Mount:
 
     def open_existing(self, path: str) -> SimFile | None:
         self._disk._check(self._generation)
+        self._disk._need_descriptor()
         return self.open(path) if path in self._disk._names else None
 
     def list(self, folder: str) -> list[str]:
         """Names directly in `folder` (files, and folders that hold something), sorted."""
         self._disk._check(self._generation)
+        self._disk._need_descriptor()
         prefix = f"{folder}/" if folder else ""
         inside = [path[len(prefix) :] for path in self._disk._names if path.startswith(prefix)]
         return sorted({path.split("/", 1)[0] for path in inside})
@@ -244,6 +254,7 @@ class Mount:
         """All folder operations so far are on the platter (of every folder: one journal)."""
         disk = self._disk
         disk._check(self._generation)
+        disk._need_descriptor()
         for operation in disk._journal:
             operation(disk._platter)
         disk._journal.clear()

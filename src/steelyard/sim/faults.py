@@ -50,6 +50,8 @@ class Fates:
             "slow": self._slow,
             "disk_full": self._disk_full,
             "freeze": self._freeze,
+            "restart_cluster": self._restart_cluster,
+            "descriptors": self._descriptors,
         }
         for fault in scenario.faults:
             self._world.at(EPOCH + fault.at_ms, partial(self._happen, fault))
@@ -155,6 +157,36 @@ class Fates:
             return False
         seat.process.die("killed")
         self._later(fault, lambda: self._cluster.start(seat))
+        return True
+
+    def _restart_cluster(self, fault: Fault) -> bool:
+        """All servers go in the first third of the time, and come back in the last: in between nobody is there."""
+        cluster, rng = self._cluster, self._rng
+        seats = [seat for seat in [*cluster.nameservers, *cluster.brokers] if seat.process.alive]
+        rng.shuffle(seats)
+        at_once = rng.random() < 0.5
+        for seat in seats:
+            down_ms = 0 if at_once else rng.randrange(fault.for_ms // 3 + 1)
+            up_ms = 2 * fault.for_ms // 3 + rng.randrange(fault.for_ms // 3 + 1)
+            back = partial(self._world.at, self._world.now + up_ms, partial(cluster.start, seat))
+            self._world.after(down_ms, partial(self._take_down, seat, back, clean=fault.count == 1))
+        self.healed_at = max(self.healed_at, self._world.now + STOP_MS_MAX + fault.for_ms)
+        return bool(seats)
+
+    def _take_down(self, seat: Seat, then: Callable[[], None], *, clean: bool) -> None:
+        """End a server: a broker cleanly if so wanted, a nameserver has nothing to end."""
+        if clean and seat in self._cluster.brokers and seat.process.alive:
+            self._stop(seat, lambda done: seat.process.ask(StopBroker(), done), then)
+        else:
+            seat.process.die("killed")
+            then()
+
+    def _descriptors(self, fault: Fault) -> bool:
+        seat = self._target(fault, self._cluster.brokers)
+        if seat is None:
+            return False
+        seat.host.exhaust(exhausted=True)
+        self._later(fault, lambda: seat.host.exhaust(exhausted=False))
         return True
 
     def _disk_full(self, fault: Fault) -> bool:
@@ -286,6 +318,7 @@ class Fates:
         cluster.network.oneway_dropped_of_100 = 0
         for seat in cluster.seats:
             seat.host.disk.room = None
+            seat.host.exhaust(exhausted=False)
             if seat.wanted:
                 seat.host.up = True
                 cluster.start(seat)

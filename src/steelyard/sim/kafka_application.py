@@ -129,7 +129,11 @@ class KafkaApplication:
         if self._scenario.kafka_auto_commit:
             self._poll()
         else:
-            self._process.ask(Commit(), lambda result: self._poll())
+            self._process.ask(Commit(), self._committed)
+
+    def _committed(self, result: object) -> None:
+        self._witness.answered(self._who, well=result is None)
+        self._poll()
 
     # -- what it is told ---------------------------------------------------------------------------
 
@@ -144,7 +148,7 @@ class KafkaApplication:
             case Revoked(partitions):
                 self._witness.taken(self._who, partitions)
                 if not self._scenario.kafka_auto_commit:
-                    process.ask(Commit(), done)
+                    process.ask(Commit(), partial(self._committed_last, done))
                     return
             case Lost(partitions):
                 self._witness.taken(self._who, partitions)
@@ -153,6 +157,10 @@ class KafkaApplication:
         self._world.after(
             self._rng.randrange(self._scenario.process_ms_max + 1), partial(done, None)
         )
+
+    def _committed_last(self, then: Callable[[object], None], result: object) -> None:
+        self._witness.answered(self._who, well=result is None)
+        then(result)
 
     def _sends(self, process: Process, link: Link, message: object) -> None:
         match message:

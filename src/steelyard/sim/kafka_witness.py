@@ -7,7 +7,9 @@ Safety, at every moment, `who` being one run of a member:
 - no partition is told to a member while another of the same generation has it; where nothing fails (`planned`), of no
   matter which generation. A member has what it was told until it is told otherwise or dies. One that the group
   has gone on without may believe in more for a while: it has not synchronized in the generation of its successor;
-- an offset that is committed is not above what applications have finished.
+- an offset that is committed is not above what applications have finished;
+- what the coordinator has acknowledged of a partition is not forgotten: whoever owns it next begins at an offset that was
+  committed. (Not at the latest one in any case: a commit that was under way on a link that is gone may come last.)
 
 Liveness: `unfinished`, asked after the faults; a partition is one RocketMQ queue: `compare`.
 """
@@ -53,6 +55,11 @@ class KafkaWitness:
         self._ends: dict[TopicPartition, int] = {}
         """One past the highest offset that came."""
         self._finished: set[int] = set()
+        self._offered: dict[TopicPartition, set[int]] = {}
+        """All offsets that members sent to the coordinator."""
+        self._unanswered: dict[str, dict[TopicPartition, int]] = {}
+        self._kept: dict[TopicPartition, int] = {}
+        """Of each partition the offset that the coordinator acknowledged last."""
         self.deliveries = 0
         self.duplicates = 0
         """Deliveries of a position after its first."""
@@ -122,6 +129,9 @@ class KafkaWitness:
             floor = self.floor(partition).offset
             if offset > floor:
                 raise Violation(f"{who} begins at {offset} of {partition}, {floor} is not finished")
+            if partition in self._kept and offset not in self._offered[partition]:
+                kept = self._kept[partition]
+                raise Violation(f"{who} begins at {offset} of {partition}: offset {kept} is lost")
         elif offset != expected:
             raise Violation(f"{who} gets {offset} of {partition}, {expected} is next")
         held[partition] = offset + 1
@@ -149,6 +159,14 @@ class KafkaWitness:
         floor = self.floor(partition).offset
         if offset > floor:
             raise Violation(f"{who} commits {offset} of {partition}, but {floor} is not finished")
+        self._offered.setdefault(partition, set()).add(offset)
+        self._unanswered.setdefault(who, {})[partition] = offset
+
+    def answered(self, who: str, *, well: bool) -> None:
+        """The call in which `who` committed has ended; `well`: the coordinator has what was sent."""
+        offsets = self._unanswered.pop(who, {})
+        if well:
+            self._kept.update(offsets)
 
     # -- what the judge asks -----------------------------------------------------------------------
 

@@ -8,6 +8,7 @@
 - A broken connection loses what was under way, a suffix in each direction; the ends learn it at
   different times. That is how RocketMQ's one-way requests vanish. `drop_oneway` makes them vanish
   without a break as well, as a full send buffer of a real client does.
+- A host without file descriptors neither dials nor accepts.
 - A killed process's kernel ends its connections; a machine without power is silent until it is back
   and then resets whatever still talks to it.
 """
@@ -212,7 +213,9 @@ class TcpNetwork:
             self.passes(process.host, host) and self.passes(host, process.host)
         ):
             self._refuse(process, address, "timed out", CONNECT_TIMEOUT_MS)
-        elif listener is None:
+        elif process.host.exhausted:
+            self._refuse(process, address, "too many open files", 0)
+        elif listener is None or listener.host.exhausted:
             self._refuse(process, address, "connection refused", self._delay())
         else:
             assert dialect is spoken, f"{process.name} speaks {dialect.name} to {address}"

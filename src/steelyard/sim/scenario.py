@@ -33,6 +33,9 @@ FaultKind = Literal[
     "slow",  # up to count ms more delay for for_ms
     "disk_full",  # the broker's disk takes count bytes more, for for_ms
     "freeze",  # the application of a Kafka member does not poll for for_ms
+    "restart_cluster",  # all nameservers and brokers are down at once, and back in any order by for_ms later: killed, or
+    # with count = 1 stopped cleanly; what nameservers knew is lost
+    "descriptors",  # the broker's process has no file descriptor left for for_ms: no new connection, no file is opened
 ]
 
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)

@@ -30,11 +30,20 @@ THEMES: dict[str, tuple[FaultKind, ...]] = {
 }
 """Some seeds have many faults of few kinds: what hides behind one seldom shows behind two of the same."""
 
+RESTART_SHARE = 0.12
+"""Of the seeds have a restart of the whole cluster, or two."""
+
+DESCRIPTORS_SHARE = 0.12
+"""Of the seeds have brokers without file descriptors for a while."""
+
 KAFKA_SHARE = 0.3
 """Of the seeds have a Kafka group."""
 
 CHECK_EVERY = 4
 """Checking every node after each event takes 40 % of a run; a broken invariant seldom mends itself."""
+
+_APART: tuple[FaultKind, ...] = ("freeze", "restart_cluster", "descriptors")
+"""Drawn by themselves, not among the others."""
 
 _SHORT_MS = (500, 10_000)
 _LONG_MS = (2_000, 60_000)
@@ -93,8 +102,26 @@ def draw(seed: int) -> Scenario:
         disk_watermark=apart.random() < 0.3,
     )
     until_ms = max(20_000, messages * interval_ms)
-    faults = _faults(rng, theme, flush, until_ms)
-    return _with_kafka(replace(scenario, faults=faults), until_ms)
+    faults = [*_faults(rng, theme, flush, until_ms), *_late_kinds(seed, until_ms)]
+    faults.sort(key=lambda fault: fault.at_ms)
+    return _with_kafka(replace(scenario, faults=tuple(faults)), until_ms)
+
+
+def _late_kinds(seed: int, until_ms: int) -> list[Fault]:
+    """Faults of kinds that came later, each drawn apart: seeds without them are what they were."""
+    faults = []
+    rng = Random(f"swarm {seed}, restarts of the cluster")
+    if rng.random() < RESTART_SHARE:
+        for _ in range(rng.choice((1, 1, 2))):
+            at_ms, for_ms = rng.randrange(FIRST_FAULT_MS, until_ms), rng.randrange(1_000, 20_000)
+            kind: FaultKind = "restart_cluster"
+            faults.append(Fault(kind=kind, at_ms=at_ms, for_ms=for_ms, count=rng.randrange(2)))
+    rng = Random(f"swarm {seed}, descriptors")
+    if rng.random() < DESCRIPTORS_SHARE:
+        for _ in range(rng.choice((1, 2, 3))):
+            at_ms = rng.randrange(FIRST_FAULT_MS, until_ms)
+            faults.append(Fault(kind="descriptors", at_ms=at_ms, for_ms=rng.randrange(*_SHORT_MS)))
+    return faults
 
 
 def _with_kafka(scenario: Scenario, until_ms: int) -> Scenario:
@@ -149,7 +176,7 @@ def _faults(rng: Random, theme: str, flush: str, until_ms: int) -> tuple[Fault, 
     if theme:
         kinds, count = list(THEMES[theme]), rng.randrange(4, FAULTS_MAX + 1)
     else:
-        kinds = [kind for kind in FAULT_KINDS if kind != "freeze" and rng.random() < 0.4]
+        kinds = [kind for kind in FAULT_KINDS if kind not in _APART and rng.random() < 0.4]
         count = rng.randrange(1, FAULTS_MAX + 1)
     if flush == "async":
         kinds = [kind for kind in kinds if kind != "power_broker"]
@@ -182,7 +209,6 @@ def _fault(rng: Random, kind: FaultKind, at_ms: int) -> Fault:
         "drop_oneway": (rng.choice((short, long)), rng.choice((50, 100))),
         "slow": (short, rng.choice((200, 1_000, 4_000))),
         "disk_full": (short, rng.choice((0, 300, 3_000))),
-        "freeze": (0, 0),  # `_kafka_fault` draws these
     }[kind]
     again = rng.choice((0, 0, 1, 3, 12)) if kind == "kill_broker" else 0
     return Fault(kind=kind, at_ms=at_ms, for_ms=for_ms, count=count, again=again)

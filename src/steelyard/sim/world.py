@@ -106,6 +106,12 @@ class Host:
         self.clock = clock
         self.disk = disk
         self.up = True
+        self.exhausted = False
+        """Its process has no file descriptor left: it can neither accept nor dial."""
+
+    def exhaust(self, *, exhausted: bool) -> None:
+        """Take all file descriptors that are left, or give them back. What is open stays open."""
+        self.exhausted = self.disk.exhausted = exhausted
 
 
 class Network(Protocol):

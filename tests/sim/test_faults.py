@@ -1,0 +1,71 @@
+"""What faults do to the servers of a cluster, as the trace tells it."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from steelyard.sim.run import Outcome, run
+from steelyard.sim.scenario import Fault, Scenario
+
+SERVERS = ("nameserver-0", "nameserver-1", "broker-a", "broker-b")
+CLUSTER = Scenario(nameservers=2, brokers=2, messages=60, settle_ms=120_000)
+
+
+def life(outcome: Outcome, name: str) -> list[tuple[float, str]]:
+    """When a server started and died (s), and how."""
+    words = [line.split(None, 2) for line in outcome.lines]
+    return [
+        (float(at), what.partition(" at ")[0])
+        for at, who, what in words
+        if who == name and what.startswith(("starts", "dies"))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_restart_of_the_cluster_leaves_nobody_who_remembers(seed: int) -> None:
+    fault = Fault(kind="restart_cluster", at_ms=12_000, for_ms=6_000)
+    outcome = run(replace(CLUSTER, seed=seed, faults=(fault,)), readable=True)
+    assert outcome.failure is None
+    assert outcome.counts["fault restart_cluster"] == 1
+    downs, ups = [], []
+    for server in SERVERS:
+        _, (down, how), (up, again), *_ = life(outcome, server)
+        assert (how, again) == ("dies: killed", "starts")
+        downs.append(down)
+        ups.append(up)
+    assert 12 <= min(downs) <= max(downs) <= 14
+    assert 16 <= min(ups) <= max(ups) <= 18
+
+
+def test_with_a_count_brokers_are_stopped_cleanly() -> None:
+    fault = Fault(kind="restart_cluster", at_ms=12_000, for_ms=6_000, count=1)
+    outcome = run(replace(CLUSTER, faults=(fault,)), readable=True)
+    assert outcome.failure is None
+    for broker in ("broker-a", "broker-b"):
+        assert [how for _, how in life(outcome, broker)][1] == "dies: stopped"
+
+
+def test_without_descriptors_a_broker_goes_on_with_what_it_has() -> None:
+    faults = (
+        Fault(kind="descriptors", at_ms=8_000, for_ms=6_000, target="broker-a"),
+        Fault(kind="break_links", at_ms=9_000, count=20),
+    )
+    scenario = replace(CLUSTER, seed=1, segment_bytes=2_000, body_bytes_max=1_000, faults=faults)
+    outcome = run(scenario, readable=True)
+    assert outcome.failure is None
+    assert [how for _, how in life(outcome, "broker-a")][:2] == ["starts", "dies: stopped"]
+    text = "\n".join(outcome.lines)
+    assert "Too many open files" in text
+    assert "Refused(address='10.0.0.11:10911', reason='connection refused')" in text
+
+
+def test_a_broker_that_finds_no_descriptor_at_its_start_is_started_again() -> None:
+    faults = (
+        Fault(kind="descriptors", at_ms=8_000, for_ms=6_000, target="broker-a"),
+        Fault(kind="kill_broker", at_ms=9_000, for_ms=1_000, target="broker-a"),
+    )
+    outcome = run(replace(CLUSTER, seed=1, faults=faults), readable=True)
+    assert outcome.failure is None
+    assert [how for _, how in life(outcome, "broker-a")][2:5:2] == ["starts", "starts"]
+    assert any("could not start: " in line for line in outcome.lines)
