@@ -192,6 +192,37 @@ def test_a_reply_that_cannot_be_encoded_costs_its_link_and_nothing_after_it(
     assert "Send(link=2" in caplog.records[0].getMessage()
 
 
+class Broken:
+    def feed(self, data: bytes) -> list[object]:
+        raise IndexError("a bug of a decoder")
+
+
+def test_a_bug_in_a_decoder_costs_its_link_and_not_what_others_sent_meanwhile(
+    run_scenario: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(bench: Any) -> None:
+        node = bench.node()
+        address = await bench.serve(node)
+        peers = [await bench.connect(address) for _ in range(3)]
+        await bench.until(lambda: len(node.events) == 3)
+        driver = bench.drivers[0]
+        driver._links[2].decoder = Broken()
+        for link in (1, 2, 3):  # read in one pass
+            driver.link_read(driver._links[link], encode(Command(1, opaque=link)))
+        assert await read_to_end(peers[1][0]) == b""
+        for number in (0, 2):
+            async with asyncio.timeout(10):
+                data = await peers[number][0].read(65536)
+            assert Decoder().feed(data) == [Command(1, opaque=number + 1)]
+        assert not driver.failed.done()
+        for _, writer in peers:
+            writer.close()
+
+    with caplog.at_level(logging.ERROR, "steelyard"):
+        run_scenario(scenario)
+    assert "a bug of a decoder" in caplog.records[0].getMessage()
+
+
 # -- when the node has to stop ---------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ A node that raises has a bug. What the driver guarantees then:
   link is cut, all calls get a ClosedError that names the cause, and `failed` is done. After a check that took long,
   the next one waits twenty times as long and serves all errors until then, so that nobody can keep a broker busy by
   provoking errors.
+- Bytes that a decoder fails on cost their link; the node has not seen them.
 - Partial changes that `check` does not see stay. An effect that fails (a reply that cannot be encoded) costs its link;
   the effects after it are made true.
 - `live/failures.py` says what is logged. A node that cannot start, and a flush that failed, stop it at once.
@@ -477,6 +478,12 @@ class Driver:
     def link_broken(self, wire: Wire, error: ProtocolError) -> None:
         self._log.warning("%s broke the protocol: %s", wire.address, error)
         wire.cut(f"broke the protocol: {error}")
+
+    def link_failed(self, wire: Wire, error: Exception) -> None:
+        """A bug met the bytes of a link; the node has not seen them."""
+        what = f"what {wire.address} sent could not be decoded; its connection is closed"
+        self._failures.report(what, error, self.clock())
+        wire.cut("an internal error")
 
     def link_closed(self, wire: Wire, reason: str) -> None:
         if self._links.pop(wire.link, None) is None:

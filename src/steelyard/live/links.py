@@ -98,6 +98,7 @@ class LinkOwner(Protocol):
     def link_resumed(self, wire: Wire, messages: Sequence[object]) -> None: ...
     def link_closed(self, wire: Wire, reason: str) -> None: ...
     def link_broken(self, wire: Wire, error: ProtocolError) -> None: ...
+    def link_failed(self, wire: Wire, error: Exception) -> None: ...
     def clock(self) -> int: ...
 
 
@@ -189,6 +190,11 @@ class Wire(asyncio.Protocol):
             messages = self.decoder.feed(data)
         except ProtocolError as error:
             self._owner.link_broken(self, error)
+            return
+        except (
+            Exception
+        ) as error:  # a bug of the decoder: the other links of this pass must not pay for it
+            self._owner.link_failed(self, error)
             return
         if messages:
             message_bytes = (self._unfinished + len(data)) // len(messages)
