@@ -288,6 +288,8 @@ class Rig:
         self.out_of_order = False
         self.nonsense: dict[str, bytes] = {}
         """What comes instead of an answer, behind its correlation id."""
+        self.spoil: Callable[[bytes], bytes] | None = None
+        """What becomes of the bytes of an answer, its correlation id first, on their way."""
         self._numbers = count(100)
         self._calls = 0
         self._timers: dict[object, int] = {}
@@ -357,7 +359,11 @@ class Rig:
         elif answer is not None:
             reply = frame.encode(Reply(request.api, version, request.correlation_id, answer))
             number = request.correlation_id + 7 * self.out_of_order
-            self._events.append(Received(link, RawReply(number, reply[4:])))
+            data = reply[4:]
+            if self.spoil is not None:
+                data = self.spoil(data)
+                number = int.from_bytes(data[:4].ljust(4, b"\0"), "big", signed=True)
+            self._events.append(Received(link, RawReply(number, data)))
 
     def finish_hook(self) -> None:
         self._events.append(Handled(self._tickets.pop(0), None))

@@ -384,3 +384,19 @@ def test_stop_commits_and_leaves(rig: Rig) -> None:
     assert rig.cluster.names("Heartbeat")[-2:] == ["OffsetCommit", "LeaveGroup"]
     assert rig.cluster.offsets[T0] == 1
     assert rig.links == {}
+
+
+def test_a_coordinator_that_was_refused_is_looked_for_again_once_the_application_knows() -> None:
+    """1. FindCoordinator is answered with an error that is no matter of time. 2. One poll raises it. 3. The brokers
+    answer as they should: further polls read, without a new subscription."""
+    rig = Rig()
+    rig.cluster.fill(T0, b"1")
+    rig.cluster.errors["FindCoordinator"] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
+    rig.ask(contract.Subscribe(("t",)))
+    with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):
+        rig.poll()
+    assert len(rig.cluster.requests("FindCoordinator")) == 1, "nobody asks before somebody knows"
+    found: list[bytes | None] = []
+    for _ in range(50):
+        found += rig.poll(1_000)
+    assert found == [b"1"]

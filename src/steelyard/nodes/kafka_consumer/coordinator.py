@@ -41,7 +41,7 @@ class CoordinatorSearch:
         self.address: Address | None = None
         self.wanted = False
         self.refused: KafkaError | None = None
-        """Why there will be none."""
+        """Why there is none, as the brokers say; nobody looks until `search_again`."""
         self._config = config
         self._calls = calls
         self._metadata = metadata
@@ -64,6 +64,12 @@ class CoordinatorSearch:
         if self.address is not None:
             self.address = None
             self._retry_at = now + self._backoff.next_ms()
+
+    def search_again(self, now: int) -> None:
+        """The application has heard why there is none (AbstractCoordinator: fatalFindCoordinatorException, which is
+        raised once): things may have changed, so look again, but not at once."""
+        self.refused = None
+        self._retry_at = now + self._backoff.next_ms()
 
     def act(self, now: int, out: list[Effect]) -> None:
         due = self.due

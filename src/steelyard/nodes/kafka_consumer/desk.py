@@ -211,7 +211,7 @@ class Desk:
             return
         result: object
         try:
-            self._raise_failure()
+            self._raise_failure(now)
             result = self._holdings.take(polling.records_max)
         except SteelyardError as error:
             result = error
@@ -222,9 +222,10 @@ class Desk:
         self._membership.poll_ended(now, out)
         out.append(Answer(polling.call_id, result))
 
-    def _raise_failure(self) -> None:
-        if self._membership.failed is not None:
-            raise self._membership.failed
+    def _raise_failure(self, now: int) -> None:
+        error = self._membership.take_failure(now)
+        if error is not None:
+            raise error
         for topic in sorted(self._metadata.errors):
             code = self._metadata.errors[topic]
             raise KafkaError(code, f"topic {topic!r}: {code_name(code)}")

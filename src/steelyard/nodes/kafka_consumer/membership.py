@@ -223,6 +223,14 @@ class Membership:
         elif isinstance(reply, JoinGroupResponse | SyncGroupResponse | HeartbeatResponse):
             self._tell(events.Answered(purpose.turn, reply), now, out)
 
+    def take_failure(self, now: int) -> KafkaError | None:
+        """Why the member cannot go on, for the application. One that the brokers may take back is tried anew after it."""
+        error = self.failed
+        if error is not None and error is self._coordinator.refused:
+            self.failed = None
+            self._coordinator.search_again(now)
+        return error
+
     def handled(self, ticket: int) -> None:
         """The application is done with a hook."""
         if self._change is not None and self._change.ticket == ticket:
