@@ -7,19 +7,25 @@ import logging
 import os
 import resource
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from steelyard.config import BrokerConfig, NameserverConfig, kafka_config
 from steelyard.errors import ConfigError, DescriptorsError
 from steelyard.live.accepting import SILENT_MS, TELL_MS
 from steelyard.live.descriptors import connections_max, files_max, in_use
 from steelyard.live.disk import SPARES, LiveDisk
 from steelyard.live.links import LinkLimits
 from steelyard.live.listening import bind
+from steelyard.live.loops import run
+from steelyard.live.server import serve_broker, serve_nameserver
 from steelyard.nodes.seam import Effect, Event, Flush, Flushed
 from steelyard.store.files import Files
 from steelyard.wire.remoting.command import Command
@@ -67,6 +73,16 @@ def test_a_limit_that_leaves_no_connections_is_refused() -> None:
         ConfigError, match=r"may open 64 files.*leaves 20 connections.*by 12 or more"
     ):
         connections_max(64, 20, 16)
+
+
+def test_a_server_raises_its_soft_limit_to_the_hard_one() -> None:
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (256, 700));"
+        "from steelyard.live.descriptors import raise_limit;"
+        "print(raise_limit(), resource.getrlimit(resource.RLIMIT_NOFILE), raise_limit())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "700 (700, 700) 700"
 
 
 # -- connections -----------------------------------------------------------------------------------
@@ -128,6 +144,36 @@ def test_connections_above_a_bound_are_closed_logged_and_counted(
         run_scenario(scenario)
     (record,) = caplog.records
     assert "1 connections closed for lack of room" in record.getMessage()
+
+
+@pytest.mark.parametrize("name", ["max_connections", "max_connections_per_ip"])
+def test_servers_have_the_bounds_of_their_configuration(tmp_path: Path, name: str) -> None:
+    """Of one connection to each listener: those of the others do not count."""
+
+    async def main() -> None:
+        nameserver = await serve_nameserver(port=0, config=NameserverConfig(**{name: 1}))
+        config = BrokerConfig(
+            nameservers=(nameserver.address,),
+            kafka=kafka_config([f"{name.replace('_', '.')}=1"]),
+        )
+        config = replace(config, **{name: 2})  # type: ignore[arg-type]  # a number
+        broker = await serve_broker(str(tmp_path), port=0, config=config, kafka_port=0)
+        for address, bound in ((broker.address, 2), (broker.kafka, 1)):
+            host, _, port = address.rpartition(":")
+            peers = [await asyncio.open_connection(host, int(port)) for _ in range(bound)]
+            for _, writer in peers:
+                writer.write(
+                    b"\0\0\0\x0e\0\x12\0\0\0\0\0\x01\0\x04test"
+                )  # ApiVersions, or half a frame
+            extra = await asyncio.open_connection(host, int(port))
+            assert await dropped(extra[0])
+            for _, writer in (*peers, extra):
+                writer.close()
+        assert broker.driver.accepting.refused == 2
+        await broker.stop()
+        await nameserver.stop()
+
+    run(main())
 
 
 def test_who_says_nothing_makes_room_for_who_does(

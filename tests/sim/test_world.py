@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from steelyard.errors import DescriptorsError
 from steelyard.nodes.seam import (
     Answer,
     Asked,
@@ -112,6 +113,30 @@ def test_flushes_are_shared_and_cover_what_was_written_before_they_began() -> No
     assert (taken, synced) == ([0, 1], [0, 1])
     tickets = [event.ticket for _, event in diary.heard if isinstance(event, Flushed)]
     assert tickets == [1, 2, 3]
+
+
+def test_a_flush_without_a_descriptor_is_tried_again_and_acknowledges_nothing_meanwhile() -> None:
+    tries: list[int] = []
+
+    def take_dirty() -> Callable[[], None]:
+        def sync() -> None:
+            tries.append(world.now)
+            if len(tries) < 4:
+                raise DescriptorsError("cannot sync logs/0: Too many open files")
+
+        return sync
+
+    world, process, diary = start(take_dirty=take_dirty)
+    ask(process, Flush(1), Flush(2))
+    world.run(world.now + 250)
+    assert len(tries) == 3
+    assert not [event for _, event in diary.heard if isinstance(event, Flushed)]
+    world.run(world.now + 250)
+    assert [event for _, event in diary.heard if isinstance(event, Flushed)] == [
+        Flushed(1),
+        Flushed(2),
+    ]
+    assert len(tries) == 4
 
 
 def test_a_process_that_is_killed_in_a_flush_hears_nothing_more() -> None:
