@@ -16,7 +16,12 @@ from steelyard.store.log import Log
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.records import Record, write_batch
 from steelyard.wire.remoting import fastjson
-from steelyard.wire.remoting.bodies import KVTable
+from steelyard.wire.remoting.bodies import (
+    ConsumerData,
+    HeartbeatData,
+    KVTable,
+    SubscriptionData,
+)
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.frame import encode
 from steelyard.wire.remoting.message import decode_records
@@ -280,3 +285,19 @@ def test_an_effort_is_spent(rig: Rig) -> None:
     crossing = module.Crossing(bytes(8))
     assert crossing.read(log, 99_000, 32, 1 << 30, ALL, 1 << 40, effort) is None
     assert -1_000 < effort.left <= 0
+
+
+# -- heartbeats --------------------------------------------------------------------------------------
+
+
+def test_a_heartbeat_has_a_bounded_number_of_subscriptions(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("steelyard.nodes.broker.clients.HEARTBEAT_SUBSCRIPTIONS_MAX", 6)
+    topics = tuple(SubscriptionData(f"t{number}", "*") for number in range(3))
+    for count, code in ((2, ResponseCode.SUCCESS), (3, ResponseCode.SYSTEM_ERROR)):
+        consumers = tuple(
+            ConsumerData(f"g{number}", subscription_data_set=topics) for number in range(count)
+        )
+        body = HeartbeatData("c", (), consumers)
+        assert rig.ask(rig.connect(), RequestCode.HEART_BEAT, body=body).code == code

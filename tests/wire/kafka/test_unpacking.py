@@ -50,6 +50,22 @@ def all_of(found: Unpacking) -> list[Record | None]:
     return records
 
 
+@pytest.mark.parametrize("compression", EVERY)
+def test_segments_make_no_difference(
+    compression: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records of all sizes, larger than a segment too; each is read whole."""
+    monkeypatch.setattr(module, "SEGMENT_BYTES", 500)
+    monkeypatch.setattr("steelyard.wire.kafka.compression.PIECE_BYTES", 300)
+    values = [bytes([number % 251]) * (number * 37 % 1_700) for number in range(400)]
+    batch = batch_of(*values, compression=compression)
+    found = unpacking(batch)
+    assert tuple(all_of(found)) == read_records(batch)
+    assert found.times(0, 400) == [(number, 5) for number in range(400)]
+    assert found.times(100, 250) == found.times(0, 400)[100:250]
+    assert sum(map(found.size_of, range(400))) == len(decompress(batch[HEADER_BYTES:], compression))
+
+
 @given(
     st.lists(
         st.tuples(

@@ -46,6 +46,8 @@ from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
 CLIENT_ID_CHARACTERS_MAX = 255
 SUBSCRIPTIONS_MAX = 1_000
 """Most topics of one member."""
+HEARTBEAT_SUBSCRIPTIONS_MAX = 10_000
+"""Most topics of all members in one heartbeat, some 40 ms of work."""
 
 
 class Clients:
@@ -208,6 +210,11 @@ def _check_heartbeat(body: HeartbeatData) -> None:
     """Raise ProtocolError before anything is changed."""
     if not 0 < len(body.client_id) <= CLIENT_ID_CHARACTERS_MAX:
         raise ProtocolError(f"a client id has 1 to {CLIENT_ID_CHARACTERS_MAX} characters")
+    total = sum(len(data.subscription_data_set) for data in body.consumer_data_set)
+    if total > HEARTBEAT_SUBSCRIPTIONS_MAX:
+        raise ProtocolError(
+            f"a heartbeat with {total} subscriptions; {HEARTBEAT_SUBSCRIPTIONS_MAX} are allowed"
+        )
     for producer in body.producer_data_set:
         check_group(producer.group_name)
     for data in body.consumer_data_set:

@@ -11,7 +11,7 @@ PLAIN_BYTES_MAX is left out, and `fault` says why. The same batch always ends at
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 
 from steelyard.errors import ProtocolError
 from steelyard.wire.kafka.compression import PIECE_BYTES, PLAIN_BYTES_MAX, Compression, pieces
@@ -34,6 +34,8 @@ HEADERS_MAX = 10_000
 READ_BYTES = 32 * 1024
 """What `records` reads at a time, some 10 ms where it is nothing but headers."""
 
+SEGMENT_BYTES = 1024 * 1024
+
 _PLACES = 256
 """Places that are looked for between two looks at the effort."""
 _PLACE_BYTES = 4
@@ -47,9 +49,12 @@ class Unpacking:
         self.header = header
         self.fault = ""
         """Why there are fewer records than the header says; empty while that is not known."""
-        self._plain = bytearray()
+        self._segments = [bytearray()]
+        """What is unpacked, in segments that begin with a record: what grows far is copied as it grows."""
+        self._bases = [0]
+        """Where each segment begins."""
         self._end = 0
-        """Where in `_plain` the next record begins."""
+        """Where the next record begins."""
         self._starts = array("I")
         self._packed_bytes = len(batch)
         self._is_open = True
@@ -67,9 +72,14 @@ class Unpacking:
     @property
     def size(self) -> int:
         """About what this takes in memory; a decompressor that is not done keeps as much again."""
-        unpacker = len(self._plain) if self._is_open else 0
+        plain = self._plain_bytes
+        unpacker = plain if self._is_open else 0
         places = len(self._starts) * _PLACE_BYTES
-        return _OVERHEAD_BYTES + self._packed_bytes + len(self._plain) + unpacker + places
+        return _OVERHEAD_BYTES + self._packed_bytes + plain + unpacker + places
+
+    @property
+    def _plain_bytes(self) -> int:
+        return self._bases[-1] + len(self._segments[-1])
 
     def reach(self, count: int, effort: int) -> int:
         """Find the places of the first `count` records; what is left of the effort, nothing or less for no time left.
@@ -101,12 +111,13 @@ class Unpacking:
         starts = self._starts
         assert 0 <= first < stop <= len(starts)
         base = starts[first]
+        segment, origin, stop = self._segment_at(first, stop)
         end = starts[stop] if stop < len(starts) else self._end
         if end - base > READ_BYTES:
             stop = max(first + 1, bisect_right(starts, base + READ_BYTES, first, stop) - 1)
             end = starts[stop] if stop < len(starts) else self._end
-        with memoryview(self._plain) as view:
-            data = bytes(view[base:end])
+        with memoryview(segment) as view:
+            data = bytes(view[base - origin : end - origin])
         found: list[Record | None] = []
         for start in starts[first:stop]:
             try:
@@ -121,17 +132,28 @@ class Unpacking:
         A record that does not say it has the timestamp -1, which no record is found by.
         """
         found: list[tuple[int, int]] = []
-        for number, start in enumerate(self._starts[first:stop], first):
-            try:
-                found.append(read_times(self._plain, start, self.header))
-            except (ProtocolError, IndexError):
-                found.append((self.header.base_offset + number, -1))
+        while first < stop:
+            segment, origin, end = self._segment_at(first, stop)
+            for number, start in enumerate(self._starts[first:end], first):
+                try:
+                    found.append(read_times(segment, start - origin, self.header))
+                except (ProtocolError, IndexError):
+                    found.append((self.header.base_offset + number, -1))
+            first = end
         return found
+
+    def _segment_at(self, first: int, stop: int) -> tuple[bytearray, int, int]:
+        """The segment that holds a record, where it begins, and `stop`, or the first record after it where that is less."""
+        number = bisect_right(self._bases, self._starts[first]) - 1
+        if number + 1 < len(self._bases):
+            stop = bisect_left(self._starts, self._bases[number + 1], first, stop)
+        return self._segments[number], self._bases[number], stop
 
     def _find(self, count: int) -> bool:
         """Find up to `count` more places; whether more must be unpacked to find another."""
-        plain, starts = self._plain, self._starts
-        at, size = self._end, len(self._plain)
+        plain, starts = self._segments[-1], self._starts
+        base, size = self._bases[-1], len(plain)
+        at = self._end - base
         try:
             for _ in range(count):
                 body = plain[at]
@@ -145,8 +167,9 @@ class Unpacking:
                     return False
                 if after + length > size:
                     return True
-                starts.append(at)
-                at = self._end = after + length
+                starts.append(base + at)
+                at = after + length
+                self._end = base + at
         except IndexError:
             return True
         except ProtocolError as error:
@@ -163,11 +186,17 @@ class Unpacking:
         if piece is None:
             self._stop(f"the data ends after {self.reached} of {self.header.count} records")
             return 0
-        room = PLAIN_BYTES_MAX - len(self._plain)
-        if len(piece) > room:
+        if len(piece) > PLAIN_BYTES_MAX - self._plain_bytes:
             self._stop(f"the records grow beyond {PLAIN_BYTES_MAX} bytes")
             return PIECE_EFFORT
-        self._plain += piece
+        segment, whole = self._segments[-1], self._end - self._bases[-1]
+        if whole >= SEGMENT_BYTES:
+            rest = segment[whole:]
+            del segment[whole:]
+            segment = rest
+            self._segments.append(rest)
+            self._bases.append(self._end)
+        segment += piece
         if self.header.compression == Compression.NONE:
             return 1
         return PIECE_EFFORT * max(1, len(piece) // PIECE_BYTES)

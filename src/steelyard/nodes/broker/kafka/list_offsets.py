@@ -244,7 +244,7 @@ def _times(batch: Unpacking) -> Iterator[list[Found] | None]:
         ]
         if some:
             yield some
-            effort -= len(some)
+            effort -= 2 * len(some)
         elif batch.fault:
             return
         index = batch.reached
