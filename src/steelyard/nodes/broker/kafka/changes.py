@@ -154,6 +154,7 @@ class Changes:
         self, topics: Sequence[KafkaTopic], then: Then, now: int, effects: list[Effect]
     ) -> None:
         """Ask the others about those whose partitions are given out, where enough of them are there."""
+        topics = [topic for topic in topics if topic != self._cluster.topic(topic.name)]
         there = {broker.name for broker in self._cluster.live_brokers()}
         faults: dict[str, tuple[ErrorCode, str]] = {}
         numbering = [topic.name for topic in topics if self._is_numbered(topic)]

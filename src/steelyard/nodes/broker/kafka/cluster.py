@@ -134,9 +134,10 @@ class Cluster:
         """What the disk has. A version before this one kept topics in the attributes of their queues only."""
         for entry in self.catalogue.brokers():
             self.meet(entry, live=False)
-        found = [*self.catalogue.topics()]
-        found += [(name, config.attributes) for name, config in self._topics.all().items()]
-        for name, attributes in found:
+        kept = dict(self.catalogue.topics())
+        own = {name: config.attributes for name, config in self._topics.all().items()}
+        other = [(name, own[name]) for name in own if own[name] != kept.get(name)]
+        for name, attributes in (*kept.items(), *other):
             topic = topic_of(name, attributes, self.readers) if self.is_visible(name) else None
             if topic is None or not self.is_free(topic):
                 continue
