@@ -328,6 +328,22 @@ def test_the_oldest_deleted_topics_are_forgotten(monkeypatch: pytest.MonkeyPatch
     assert [catalogue.is_deleted(topic_id) for topic_id in ids] == [False, True, True]
 
 
+def test_a_full_disk_is_named_once_when_it_does_not_take_what_is_known_of_others() -> None:
+    brokers = Brokers(listed=(A, B))
+    brokers.start(A)
+    brokers.disks[A].room_bytes = 0
+    brokers.start(B)
+    brokers.advance(10_000)
+    (text,) = {text for text in errors(brokers) if "fact of the cluster" in text}
+    assert errors(brokers).count(text) == 1
+    brokers.disks[A].room_bytes = None
+    brokers.advance(4_000)
+    brokers.kill(A)
+    store = Store(brokers.disks[A], StoreConfig())
+    store.open(brokers.now)
+    assert [entry.name for entry in Catalogue(store).brokers()] == [B]
+
+
 # -- which brokers there are -------------------------------------------------------------------------
 
 
