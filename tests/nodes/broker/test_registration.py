@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 
+import pytest
 from tests.nodes.broker.conftest import Rig, send_ext
 from tests.nodes.broker.driver import START, TOPIC
 
@@ -114,6 +115,20 @@ def test_whoever_makes_a_topic_is_answered_when_the_nameservers_know() -> None:
     assert rig.reply_to(link, again)
     assert server.codes() == [REGISTER] * 3
     assert b"Other" in server.told[-1].body
+
+
+@pytest.mark.parametrize("addresses", [(), ("n1:1",)])
+def test_with_sync_flush_whoever_makes_a_topic_is_answered_when_the_disk_has_it(
+    addresses: tuple[str, ...],
+) -> None:
+    servers = {address: Nameserver() for address in addresses}
+    rig = Rig(BrokerConfig(flush="sync", nameservers=addresses), nameservers=servers)
+    link = rig.connect()
+    rig.disk_answers = False
+    opaque = rig.post(link, RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE)
+    assert rig.reply_to(link, opaque) is None
+    rig.answer_flushes()
+    assert rig.reply_to(link, opaque)
 
 
 def answer_of(rig: Rig) -> Received:

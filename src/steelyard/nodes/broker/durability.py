@@ -76,6 +76,20 @@ class Durability:
         self._begin(effects)
         return None
 
+    def answer(self, call: Call, answer: Message, effects: list[Effect]) -> None:
+        """Answer a Kafka client's call, at once or when the disk has what was written."""
+        prompt = self.acknowledge_call(call, answer, effects)
+        if prompt is not None:
+            call.answer(prompt, effects)
+
+    def send(self, link: Link, answer: Command, effects: list[Effect]) -> None:
+        """Send a reply, at once or when the disk has what was written."""
+        if self._sync and len(self._waiting) < WAITING_MAX:
+            self._waiting.append((link, answer))
+            self._begin(effects)
+        else:
+            effects.append(Send(link, answer))
+
     def wrote(self, log: Log, offset: int) -> bool:
         """The log was appended to, from `offset` on. True when that may be read at once."""
         if self._sync:

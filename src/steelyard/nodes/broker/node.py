@@ -110,7 +110,7 @@ class BrokerNode:
             # What a killed process wrote may not be on the disk, but will be read.
             store.take_dirty().sync()
         self._topics = Topics(config, store.table("topics"), now)
-        self._registration = Registration(config, self._topics, self._calls)
+        self._registration = Registration(config, self._topics, self._calls, self._durability)
         self._retention = Retention(config.store, store, self._topics)
         self._joining = Joining(config, self._calls, self._registration, now)
         remoting = self._remoting = RemotingSide(

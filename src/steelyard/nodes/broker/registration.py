@@ -15,9 +15,10 @@ import msgspec
 
 from steelyard.config import BrokerConfig
 from steelyard.nodes.broker.door import Peer
+from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.topics import Topics
 from steelyard.nodes.calls import Calls, Outcome
-from steelyard.nodes.seam import Effect, Link, Send, SetTimer, Tell
+from steelyard.nodes.seam import Effect, Link, SetTimer, Tell
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import RegisterBrokerBody, TopicConfigTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -45,8 +46,11 @@ Purpose = str | Errand
 class Registration:
     """See the module's text. `calls` is the node's: its outcomes come back through `ended`."""
 
-    def __init__(self, config: BrokerConfig, topics: Topics, calls: Calls[Purpose]) -> None:
+    def __init__(
+        self, config: BrokerConfig, topics: Topics, calls: Calls[Purpose], durability: Durability
+    ) -> None:
         self._config = config
+        self._durability = durability
         self._topics = topics
         self._calls = calls
         self._pending = 0
@@ -89,9 +93,9 @@ class Registration:
     def answer_when_known(
         self, request: Command, answer: Command, peer: Peer, effects: list[Effect]
     ) -> Command | None:
-        """After `changed`: the reply to give at once, None where it waits for the nameservers."""
+        """After `changed`: the reply to give at once, None where it waits for the nameservers, or (flush=sync) for the disk."""
         if not self._pending or is_oneway(request) or len(self._waiting) >= WAITING_MAX:
-            return answer
+            return self._durability.acknowledge(request, answer, peer, effects)
         if self._again:
             self._waiting.append((peer.link, answer))
         else:
@@ -135,7 +139,8 @@ class Registration:
             self._round_over(now, effects)
 
     def _round_over(self, now: int, effects: list[Effect]) -> None:
-        effects.extend(Send(link, answer) for link, answer in self._covered)
+        for link, answer in self._covered:
+            self._durability.send(link, answer, effects)
         self._covered = []
         if self._stopping:
             return
@@ -159,7 +164,8 @@ class Registration:
     def stop(self, now: int, effects: list[Effect]) -> None:
         """Leave all nameservers; `idle` tells when they have heard it."""
         self._stopping = True
-        effects.extend(Send(link, answer) for link, answer in (*self._covered, *self._waiting))
+        for link, answer in (*self._covered, *self._waiting):
+            self._durability.send(link, answer, effects)
         self._covered, self._waiting = [], []
         header = headers.BrokerIdentityHeader(
             broker_name=self._config.name,

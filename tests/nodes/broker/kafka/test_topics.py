@@ -8,6 +8,7 @@ import pytest
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.requests import producing
 
+from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.create_partitions import (
@@ -39,7 +40,7 @@ from steelyard.wire.kafka.messages.metadata import (
 from steelyard.wire.kafka.messages.produce import (
     ProduceResponse,
 )
-from steelyard.wire.kafka.schema import NO_ID
+from steelyard.wire.kafka.schema import NO_ID, Message
 
 E = ErrorCode
 
@@ -297,3 +298,24 @@ def test_a_topic_named_twice_is_not_deleted(rig: KafkaRig) -> None:
     results = delete(rig, DeleteTopicState("there"), DeleteTopicState(None, topic_id))
     assert [result.error_code for result in results] == [E.INVALID_REQUEST] * 2
     assert partitions(rig, "there") == 1
+
+
+def test_with_sync_flush_topics_are_on_the_disk_before_clients_hear_of_them() -> None:
+    rig = KafkaRig(BrokerConfig(kafka=KafkaConfig(), flush="sync"))
+    rig.create_topic("there")
+    rig.disk_answers = False
+    requests: list[tuple[Message, int]] = [
+        (CreateTopicsRequest([CreatableTopic("new", 1, 1)], 1000), 7),
+        (MetadataRequest([MetadataRequestTopic(name="made-when-asked-for")]), 9),
+        (CreatePartitionsRequest([CreatePartitionsTopic("there", 3, None)]), 3),
+        (DeleteTopicsRequest([DeleteTopicState("there")]), 6),
+    ]
+    waits = []
+    for message, version in requests:
+        number = rig.post(message, version, link=rig.connect())
+        waits.append(number not in rig.answers)
+        rig.disk_answers = True
+        rig.answer_flushes()
+        assert number in rig.answers
+        rig.disk_answers = False
+    assert waits == [True] * len(requests)

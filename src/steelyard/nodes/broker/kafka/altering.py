@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from steelyard.errors import ConfigError
+from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.configs import BROKER, TOPIC
@@ -65,7 +66,8 @@ class _Result(msgspec.Struct, frozen=True):
 class Altering:
     """The handlers of the keys above."""
 
-    def __init__(self, cluster: Cluster, changes: Changes) -> None:
+    def __init__(self, cluster: Cluster, changes: Changes, durability: Durability) -> None:
+        self._durability = durability
         self._cluster = cluster
         self._changes = changes
 
@@ -84,7 +86,7 @@ class Altering:
                 AlterConfigsResourceResponse(each.code, each.text, each.resource_type, each.name)
                 for each in results
             ]
-            call.answer(AlterConfigsResponse(responses=responses), effects)
+            self._durability.answer(call, AlterConfigsResponse(responses=responses), effects)
 
         self._alter(asked, answer, now, effects, is_trial=message.validate_only)
 
@@ -106,7 +108,9 @@ class Altering:
                 IncrementalResourceResponse(each.code, each.text, each.resource_type, each.name)
                 for each in results
             ]
-            call.answer(IncrementalAlterConfigsResponse(responses=responses), effects)
+            self._durability.answer(
+                call, IncrementalAlterConfigsResponse(responses=responses), effects
+            )
 
         self._alter(asked, answer, now, effects, is_trial=message.validate_only)
 

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError, StorageError
 from steelyard.nodes.broker.door import Peer, reply
+from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.kafka_topic import KafkaTopic, attributes_of, topic_of
 from steelyard.nodes.broker.kafka.merging import contradiction, merged
@@ -104,7 +105,9 @@ class Changes:
         surveys: Surveys,
         registration: Registration,
         delete: Delete,
+        durability: Durability,
     ) -> None:
+        self._durability = durability
         self.plans = Plans(config, cluster)
         self._nameservers = config.nameservers
         self._cluster = cluster
@@ -477,7 +480,9 @@ class Changes:
 
     # -- news of others ------------------------------------------------------------------------------
 
-    def take_news(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def take_news(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
         """9003. Refused where a topic was not taken over as it came. Raises ProtocolError, StorageError."""
         news = read_body(request.body, News)
         self._cluster.meet(news.broker)
@@ -498,7 +503,7 @@ class Changes:
             self._bury(name, topic_id, now, effects)
         if refused:
             return reply(request, ResponseCode.SYSTEM_ERROR, f"not taken over: {refused[:10]}")
-        return reply(request)
+        return self._durability.acknowledge(request, reply(request), peer, effects)
 
     def take(self, topic: KafkaTopic, now: int, effects: list[Effect]) -> bool:
         """Another broker, or a nameserver, knows a topic so: take that over, unless we know better.

@@ -8,6 +8,7 @@ Source: core/kafka/server/KafkaApis.scala getCoordinator.
 
 from __future__ import annotations
 
+from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster import Broker, Cluster
 from steelyard.nodes.broker.kafka.door import Call
@@ -38,7 +39,10 @@ _TOPICS = {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 class Coordinators:
     """The handler of the key above."""
 
-    def __init__(self, cluster: Cluster, changes: Changes, forwarding: Forwarding) -> None:
+    def __init__(
+        self, cluster: Cluster, changes: Changes, durability: Durability, forwarding: Forwarding
+    ) -> None:
+        self._durability = durability
         self._cluster = cluster
         self._changes = changes
         self._forwarding = forwarding
@@ -60,7 +64,7 @@ class Coordinators:
             if topic in faults:
                 reason = faults[topic][1]
                 self._tell(topic, reason, now, effects)
-            call.answer(self._answer(message, call.version, reason), effects)
+            self._durability.answer(call, self._answer(message, call.version, reason), effects)
 
         self._changes.put([self._changes.plans.new_topic(topic)], then, now, effects)
         return None

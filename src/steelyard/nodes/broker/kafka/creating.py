@@ -18,6 +18,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from steelyard.errors import ConfigError
+from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.door import Call
@@ -56,7 +57,8 @@ Outcomes = dict[str, KafkaTopic | Refused]
 class Creating:
     """The handlers of the keys above."""
 
-    def __init__(self, cluster: Cluster, changes: Changes) -> None:
+    def __init__(self, cluster: Cluster, changes: Changes, durability: Durability) -> None:
+        self._durability = durability
         self._cluster = cluster
         self._changes = changes
 
@@ -74,7 +76,7 @@ class Creating:
                 else self._created(outcome, is_made=is_made)
                 for name, outcome in outcomes.items()
             ]
-            call.answer(CreateTopicsResponse(topics=results), effects)
+            self._durability.answer(call, CreateTopicsResponse(topics=results), effects)
 
         outcomes = _outcomes(message.topics, self._planned)
         self._put(outcomes, answer, now, effects, is_trial=message.validate_only)
@@ -180,7 +182,7 @@ class Creating:
                 else CreatePartitionsTopicResult(name)
                 for name, outcome in outcomes.items()
             ]
-            call.answer(CreatePartitionsResponse(results=results), effects)
+            self._durability.answer(call, CreatePartitionsResponse(results=results), effects)
 
         outcomes = _outcomes(message.topics, self._grown)
         self._put(outcomes, answer, now, effects, is_trial=message.validate_only)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.door import Call
@@ -27,7 +28,8 @@ from steelyard.wire.kafka.schema import NO_ID, Message
 class Deleting:
     """The handler of the key above."""
 
-    def __init__(self, cluster: Cluster, changes: Changes) -> None:
+    def __init__(self, cluster: Cluster, changes: Changes, durability: Durability) -> None:
+        self._durability = durability
         self._cluster = cluster
         self._changes = changes
 
@@ -55,7 +57,7 @@ class Deleting:
             for name, topic_id in ids.items():
                 code, text = faults.get(name, (ErrorCode.NONE, None))
                 results.append(DeletableTopicResult(name, topic_id, code, text))
-            call.answer(DeleteTopicsResponse(responses=results), effects)
+            self._durability.answer(call, DeleteTopicsResponse(responses=results), effects)
 
         self._changes.delete(planned, then, now, effects)
         return None

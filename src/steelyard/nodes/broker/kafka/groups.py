@@ -61,10 +61,10 @@ class GroupRequests:
 
     def _answer(self, call: Call, message: Message, effects: list[Effect]) -> None:
         assert isinstance(message, JoinGroupResponse | SyncGroupResponse)
-        refused = message.error_code != ErrorCode.NONE
-        now = message if refused else self._durability.acknowledge_call(call, message, effects)
-        if now is not None:
-            call.answer(now, effects)
+        if message.error_code != ErrorCode.NONE:
+            call.answer(message, effects)
+        else:
+            self._durability.answer(call, message, effects)
 
     def refusal(self, group_id: str) -> ErrorCode:
         """NONE for a group that this broker coordinates."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from steelyard.config import KafkaConfig
+from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.door import Call
@@ -56,8 +57,14 @@ class Metadata:
     """The handlers of the keys above."""
 
     def __init__(
-        self, config: KafkaConfig, cluster: Cluster, changes: Changes, forwarding: Forwarding
+        self,
+        config: KafkaConfig,
+        cluster: Cluster,
+        changes: Changes,
+        durability: Durability,
+        forwarding: Forwarding,
     ) -> None:
+        self._durability = durability
         self._config = config
         self._cluster = cluster
         self._changes = changes
@@ -101,7 +108,7 @@ class Metadata:
             return self._answer(message, wanted, {})
 
         def then(faults: Faults, now: int, effects: list[Effect]) -> None:
-            call.answer(self._answer(message, wanted, faults), effects)
+            self._durability.answer(call, self._answer(message, wanted, faults), effects)
 
         topics = [self._changes.plans.new_topic(name) for name in missing]
         self._changes.put(topics, then, now, effects)

@@ -97,7 +97,9 @@ class KafkaSide:
         self._timer_at: int | None = None
         self._handlers: dict[int, Handler] = {}
         self.door = KafkaDoor(self._handlers, turns)
-        self.topology = Topology(config, self.cluster, store, calls, registration, delete, now)
+        self.topology = Topology(
+            config, self.cluster, store, calls, registration, delete, durability, now
+        )
         self._handlers.update(self.topology.handlers)
         self.remoting_handlers = dict(self.topology.remoting_handlers)
         """Of requests at the RocketMQ door, by code."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from steelyard.config import BrokerConfig
 from steelyard.nodes.broker.door import Handler as RemotingHandler
+from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.altering import Altering
 from steelyard.nodes.broker.kafka.changes import Changes, Delete
 from steelyard.nodes.broker.kafka.cluster import Cluster
@@ -41,13 +42,16 @@ class Topology:
         calls: Calls[Purpose],
         registration: Registration,
         delete: Delete,
+        durability: Durability,
         now: int,
     ) -> None:
         assert config.kafka is not None
         self._cluster = cluster
         neighbours = Neighbours(calls)
         self._surveys = Surveys(cluster, neighbours)
-        self._changes = Changes(config, cluster, neighbours, self._surveys, registration, delete)
+        self._changes = Changes(
+            config, cluster, neighbours, self._surveys, registration, delete, durability
+        )
         self._forwarding = Forwarding(cluster, neighbours)
         self._name_service = NameService(
             config, cluster, self._changes, self._surveys, neighbours, registration, now
@@ -61,18 +65,18 @@ class Topology:
         self.may_look = False
         """This broker may put itself among the others: see `nodes/broker/joining`."""
         self.handlers: dict[int, Handler] = {}
-        self._add_handlers(config, store)
+        self._add_handlers(config, store, durability)
 
-    def _add_handlers(self, config: BrokerConfig, store: Store) -> None:
+    def _add_handlers(self, config: BrokerConfig, store: Store, durability: Durability) -> None:
         assert config.kafka is not None
         cluster, changes, forwarding = self._cluster, self._changes, self._forwarding
-        metadata = Metadata(config.kafka, cluster, changes, forwarding)
-        creating = Creating(cluster, changes)
-        altering = Altering(cluster, changes)
+        metadata = Metadata(config.kafka, cluster, changes, durability, forwarding)
+        creating = Creating(cluster, changes, durability)
+        altering = Altering(cluster, changes, durability)
         log_dirs = LogDirs(store, cluster)
         self.handlers |= {
             3: metadata.metadata_in_steps,
-            10: Coordinators(cluster, changes, forwarding).find,
+            10: Coordinators(cluster, changes, durability, forwarding).find,
             32: Configs(config, cluster).describe_configs,
             35: log_dirs.describe_log_dirs,
             46: log_dirs.list_partition_reassignments,
@@ -80,7 +84,7 @@ class Topology:
         }
         granted_by_the_controller: dict[int, Prompt] = {
             19: creating.create_topics,
-            20: Deleting(cluster, changes).delete_topics,
+            20: Deleting(cluster, changes, durability).delete_topics,
             33: altering.alter_configs,
             37: creating.create_partitions,
             44: altering.incremental_alter_configs,
