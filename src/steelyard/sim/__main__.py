@@ -2,6 +2,7 @@
 
     python -m steelyard.sim --seed 17 --trace
     python -m steelyard.sim --seeds 1..200
+    python -m steelyard.sim --fresh 2000 --commit 1a2b3c4d5e6f
     python -m steelyard.sim --scenario scenarios/kill_broker.toml
 
 Exit code 1 when a rule was broken, 2 when the arguments are wrong.
@@ -10,6 +11,7 @@ Exit code 1 when a rule was broken, 2 when the arguments are wrong.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import re
 import sys
 import time
@@ -24,6 +26,11 @@ from steelyard.sim.swarm import draw, run_seeds, shrink
 SEEDS_MAX = 1_000_000
 TAIL_LINES = 60
 
+FRESH_FIRST = 10_000_000
+"""Seeds that a commit draws are higher than those that people choose."""
+
+FRESH_BLOCKS = 1_000_000
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m steelyard.sim", description=__doc__)
@@ -31,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--seed", type=int, help="draw a scenario from this seed and run it")
     what.add_argument("--seeds", metavar="A..B", help="run all seeds from A to B")
+    what.add_argument(
+        "--fresh", type=int, metavar="COUNT", help="run so many seeds, which --commit draws"
+    )
     what.add_argument("--scenario", metavar="FILE", help="run a scenario file")
     parser.add_argument("--trace", action="store_true", help="print everything that happens")
     parser.add_argument(
@@ -39,11 +49,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--show", action="store_true", help="print the scenario as TOML, run nothing"
     )
-    parser.add_argument("--processes", type=int, help="for --seeds; default: one per core")
+    parser.add_argument("--commit", default="", help="what the sources are at; failures name it")
+    parser.add_argument("--quiet", action="store_true", help="with --seeds: print failures only")
+    parser.add_argument(
+        "--processes", type=int, help="for --seeds and --fresh; default: one per core"
+    )
     options = parser.parse_args(arguments)
     try:
         if options.seeds is not None:
-            return _swarm(_range(options.seeds), options.processes)
+            seeds, quiet = _range(options.seeds), options.quiet
+            return _swarm(seeds, options.processes, options.commit, quiet=quiet)
+        if options.fresh is not None:
+            seeds = fresh(options.commit, options.fresh)
+            return _swarm(seeds, options.processes, options.commit, quiet=True)
         if options.seed is not None:
             scenario, replay = draw(options.seed), f"--seed {options.seed}"
         else:
@@ -66,6 +84,17 @@ def _range(text: str) -> range:
     if not 0 < len(seeds) <= SEEDS_MAX:
         raise ConfigError(f"--seeds {text!r}: give 1 to {SEEDS_MAX} seeds")
     return seeds
+
+
+def fresh(commit: str, count: int) -> range:
+    """So many seeds, for one commit always the same. Raises ConfigError."""
+    if not commit:
+        raise ConfigError("--fresh needs --commit: seeds are drawn from it")
+    if not 0 < count <= SEEDS_MAX:
+        raise ConfigError(f"--fresh {count}: give 1 to {SEEDS_MAX} seeds")
+    block = int.from_bytes(hashlib.sha256(commit.encode()).digest()[:8]) % FRESH_BLOCKS
+    first = FRESH_FIRST + block * 10_000
+    return range(first, first + count)
 
 
 def _single(scenario: Scenario, replay: str, *, trace: bool, smaller: bool) -> int:
@@ -91,18 +120,20 @@ def _kind(text: str | None) -> str | None:
     return None if text is None else re.sub(r"[\d]+|broker-\w|'[^']*'", "#", text.splitlines()[-1])
 
 
-def _swarm(seeds: range, processes: int | None) -> int:
+def _swarm(seeds: range, processes: int | None, commit: str, *, quiet: bool) -> int:
     began = time.perf_counter()
     failed = virtual_ms = 0
     for outcome in run_seeds(seeds, processes):
         virtual_ms += outcome.counts["virtual_ms"]
-        print(summary(outcome), flush=True)
+        if outcome.failure is not None or not quiet:
+            print(summary(outcome), flush=True)
         if outcome.failure is not None:
             failed += 1
-            print(failure(outcome, f"--seed {outcome.scenario.seed}"), flush=True)
+            at = f" (at commit {commit})" if commit else ""
+            print(failure(outcome, f"--seed {outcome.scenario.seed}") + at, flush=True)
     took = time.perf_counter() - began
     print(
-        f"{len(seeds)} seeds, {failed} failed, {len(seeds) / took:.1f} seeds/s,"
+        f"{len(seeds)} seeds from {seeds[0]}{f' at commit {commit}' if commit else ''}, {failed} failed, {len(seeds) / took:.1f} seeds/s,"
         f" {virtual_ms / 3_600_000:.1f} virtual hours in {took:.1f} s"
     )
     return 1 if failed else 0
