@@ -18,7 +18,8 @@ SteelyardError
     ├── DiskFullError        no space: nothing was acknowledged
     ├── DamageError          files are not as they were written: the broker does not start
     ├── OwnerError           the data directory belongs to another broker
-    └── DescriptorsError     the process has no file descriptor left, now   (retriable)
+    ├── DescriptorsError     the process has no file descriptor left, now   (retriable)
+    └── CorruptError         a stored message is not what was written: it is not served
 """
 
 from __future__ import annotations
@@ -143,3 +144,26 @@ class DescriptorsError(StorageError):
     """
 
     retriable = True
+
+
+class CorruptError(StorageError):
+    """A stored entry is not what was written there: it is served to nobody.
+
+    `path`: its log file, relative to the data directory; `position`: of the entry in that file, bytes;
+    `topic`, `queue_id`, `offset`: the first message that cannot be read; `next_offset`: the first behind the entry.
+    """
+
+    def __init__(
+        self, path: str, position: int, topic: str, queue_id: int, offset: int, next_offset: int
+    ) -> None:
+        super().__init__(
+            f"the message at offset {offset} of queue {queue_id} of topic {topic!r} is damaged on the disk"
+            f" ({path}, byte {position}) and is not served; to go on without it, reset the group's offset to"
+            f" {next_offset}, or stop the broker and run 'steelyard check --repair' on its data directory"
+        )
+        self.path = path
+        self.position = position
+        self.topic = topic
+        self.queue_id = queue_id
+        self.offset = offset
+        self.next_offset = next_offset

@@ -74,7 +74,7 @@ def compare_all(broker: Broker, notes: Notes, ends: dict[Queue, int]) -> None:
 
 def rows_written(data: Path) -> int:
     """Index rows that reached the files."""
-    return sum(path.stat().st_size // ROW_BYTES for path in data.rglob("*.index"))
+    return sum(path.stat().st_size // ROW_BYTES for path in data.rglob("*.rows"))
 
 
 def kill_and_compare(broker: Broker, kills: int, seed: int) -> Notes:

@@ -105,7 +105,7 @@ def kind_of(path: str) -> str:
     for kind, suffix in KINDS.items():
         if suffix and path.endswith(suffix):
             return kind
-    return "index" if path.endswith(".index") else "other"
+    return "index" if path.endswith(".rows") else "other"
 
 
 def found(disk: MemoryDisk) -> list[check.Finding]:

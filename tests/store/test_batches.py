@@ -5,14 +5,15 @@ from __future__ import annotations
 import struct
 
 import pytest
+from crc32c import crc32c
 from tests.store.conftest import NOW, SMALL, build, build_kafka, opened, retain_log
 
 from steelyard.config import StoreConfig
-from steelyard.errors import DiskFullError
+from steelyard.errors import CorruptError, DiskFullError
 from steelyard.store import batch as batches
 from steelyard.store.disk import Disk
 from steelyard.store.entry import BATCHES, MAGIC_V1, RECORDS, places, size_of
-from steelyard.store.index import ROW, ROW_BYTES
+from steelyard.store.index import ROW_BYTES, pack_row
 from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk, MemoryFile
 from steelyard.store.reads import Run, Slice
@@ -140,7 +141,7 @@ def test_rows_of_a_batch_are_equal_and_hold_when_it_was_appended() -> None:
     batch = add(log, 4, timestamp=NOW - 1_000_000, now=NOW + 5)
     store.flush()
     tag = batches.row_tag(NOW + 5)
-    assert bytes(only(disk, ".index").data) == ROW.pack(0, len(batch), tag) * 4
+    assert bytes(only(disk, ".rows").data) == pack_row(0, len(batch), tag, crc32c(batch[:21])) * 4
     assert tag >> 32 not in (0, -1)
     assert (batches.is_batch(tag), batches.appended_at(tag)) == (True, NOW + 5)
     for code in (0, -1, 2**31 - 1, -(2**31), tag_code("TagA")):
@@ -288,7 +289,7 @@ def test_a_log_cut_anywhere_keeps_its_whole_entries() -> None:
         for rows in (0, 4, 11):
             disk = whole.copy()
             del only(disk, ".log").data[size:]
-            del only(disk, ".index").data[rows * ROW_BYTES :]
+            del only(disk, ".rows").data[rows * ROW_BYTES :]
             kept = max(count for count in range(6) if ends[count] <= size)
             log = again(disk)
             assert log.max_offset == OFFSETS[kept]
@@ -300,10 +301,10 @@ def test_an_index_cut_anywhere_is_made_anew() -> None:
     """Also in the middle of the rows of a batch."""
     whole = MemoryDisk()
     _, entries = filled(whole)
-    rows = bytes(only(whole, ".index").data)
+    rows = bytes(only(whole, ".rows").data)
     for size in range(len(rows) + 1):
         disk = whole.copy()
-        del only(disk, ".index").data[size:]
+        del only(disk, ".rows").data[size:]
         store = Store(disk, LARGE)
         recovery = store.open(NOW)
         log = store.log("orders", 0)
@@ -312,24 +313,27 @@ def test_an_index_cut_anywhere_is_made_anew() -> None:
         assert [log.entry_at(offset) for offset in OFFSETS[:-1]] == entries
         assert log.read(4, 1, EVERYTHING, frozenset((tag_code("TagB"),))).count == 1
         store.flush()
-        assert bytes(only(disk, ".index").data) == rows
+        assert bytes(only(disk, ".rows").data) == rows
         store.check()
 
 
-def test_a_damaged_batch_and_what_follows_it_is_cut() -> None:
+def test_a_damaged_batch_whose_rows_are_lost_is_refused_and_what_follows_it_is_kept() -> None:
     whole = MemoryDisk()
     _, entries = filled(whole)
     start = len(entries[0])
-    for place in range(21, len(entries[1])):
+    # But for the leader epoch, which is not looked at where there is no row.
+    for place in (*range(12), *range(16, len(entries[1]))):
         disk = whole.copy()
         only(disk, ".log").data[start + place] ^= 0x40
-        only(disk, ".index").data.clear()
-        assert again(disk).max_offset == 1
-    for place in (0, 7, 8, 11, 16, 17, 20):
-        disk = whole.copy()
-        only(disk, ".log").data[start + place] ^= 0x40
-        only(disk, ".index").data.clear()
-        assert again(disk).max_offset == 1
+        only(disk, ".rows").data.clear()
+        log = again(disk)
+        assert log.max_offset == 11
+        assert log.read(0, 9, EVERYTHING).count == 1
+        for offset in (1, 2, 3):
+            with pytest.raises(CorruptError) as raised:
+                log.read_run(offset, EVERYTHING)
+            assert raised.value.next_offset == 4
+        assert [log.entry_at(offset) for offset in OFFSETS[2:-1]] == entries[2:]
 
 
 def test_the_rows_of_a_lost_batch_are_passed_over_at_once() -> None:
@@ -340,7 +344,7 @@ def test_the_rows_of_a_lost_batch_are_passed_over_at_once() -> None:
     kept = add(log, 2)
     lost = add(log, 30_000, 0)
     store.flush()
-    only(disk, ".log").data[len(kept) + 200] ^= 1
+    only(disk, ".log").data[len(kept) :] = bytes(len(lost))
     reads: list[int] = []
     original = MemoryFile.read
 

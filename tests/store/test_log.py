@@ -9,7 +9,7 @@ import pytest
 from tests.store.conftest import NOW, SMALL, build, build_batch, opened, retain_log
 
 from steelyard.config import StoreConfig
-from steelyard.errors import DiskFullError, StorageError
+from steelyard.errors import CorruptError, DiskFullError, StorageError
 from steelyard.store.disk import Disk
 from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk, MemoryFile
@@ -326,14 +326,18 @@ def test_a_torn_write_that_cannot_be_undone_at_once_is_undone_before_the_next() 
     assert again.max_offset == 1
 
 
-def test_a_file_cut_by_somebody_else_is_a_storage_error(disk: Disk) -> None:
+def test_entries_of_a_file_cut_by_somebody_else_are_damaged(disk: Disk) -> None:
     store, _ = opened(disk)
     log = store.create_log("orders", 0)
     fill(log, 3)
     path = next(name for name in disk.list(log.folder) if name.endswith(".log"))
     disk.open(f"{log.folder}/{path}").truncate(150)
+    assert log.read(0, 32, 10_000).count == 1
+    for offset in (1, 2):
+        with pytest.raises(CorruptError):
+            log.read(offset, 32, 10_000)
     with pytest.raises(StorageError, match="ends before"):
-        log.read(0, 32, 10_000)
+        log.find_run(1, 10_000, 3).segment.read(100, 100)
 
 
 def test_a_real_full_disk() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.store.conftest import NOW, build, build_batch, opened, retain_log
 
 from steelyard.config import StoreConfig
-from steelyard.errors import StorageError
+from steelyard.errors import CorruptError, StorageError
 from steelyard.live.disk import LiveDisk
 from steelyard.store.disk import Disk
 from steelyard.store.files import OPEN_FILES_MAX
@@ -172,7 +172,7 @@ def test_rows_made_anew_are_those_that_were_lost() -> None:
     again, recovery = opened(killed, StoreConfig())
     assert [(report.entries, report.rows_made) for report in recovery.repaired] == [(6, 6)] * 2
     again.flush()
-    rows = {path: bytes(file.data) for path, file in disk.files.items() if path.endswith("index")}
+    rows = {path: bytes(file.data) for path, file in disk.files.items() if path.endswith("rows")}
     assert rows == {path: bytes(killed.files[path].data) for path in rows}
     assert [len(row) for row in rows.values()] == [6 * ROW_BYTES] * 2
 
@@ -191,8 +191,10 @@ def test_rows_that_point_past_the_log_are_cut() -> None:
 
 
 @pytest.mark.parametrize("place", range(0, 120, 7))
-def test_a_flipped_bit_in_the_tail_ends_the_log_there_unless_nothing_guards_it(place: int) -> None:
-    """Sizes, magic, offset, address and body are guarded; flags, times and hosts are not."""
+def test_a_flipped_bit_where_the_index_was_lost_is_found_unless_nothing_guards_it(
+    place: int,
+) -> None:
+    """The index was lost. Sizes, magic, offset, address and body are guarded; flags, times and hosts are not."""
     disk = MemoryDisk()
     store, _ = opened(disk, StoreConfig())
     log = store.create_log("orders", 0)
@@ -202,9 +204,15 @@ def test_a_flipped_bit_in_the_tail_ends_the_log_there_unless_nothing_guards_it(p
     size = log.size() // 3
     disk.files[path].data[size + place] ^= 1
     store, _ = opened(disk, StoreConfig())
-    unguarded = {*range(12, 20), *range(36, 84)}
-    entries = 3 if place in unguarded else 1
-    assert found(store, "orders", 0).max_offset == entries
+    log = found(store, "orders", 0)
+    assert log.max_offset == 3
+    assert log.read(2, 1, 10_000).count == 1
+    if place in {*range(12, 20), *range(36, 84)}:
+        assert log.read(0, 9, 10_000).count == 3
+    else:
+        assert log.read(0, 9, 10_000).count == 1
+        with pytest.raises(CorruptError):
+            log.read(1, 9, 10_000)
 
 
 def test_a_gap_between_segments_ends_the_log() -> None:
@@ -233,7 +241,7 @@ def test_a_lost_index_file_of_an_old_segment_is_made_again() -> None:
     log = store.create_log("orders", 0)
     written = [put(log, b"b" * 100) for _ in range(50)]
     store.flush()
-    disk.remove(sorted(sizes(disk, ".index"))[1])
+    disk.remove(sorted(sizes(disk, ".rows"))[1])
     store, recovery = opened(disk)
     (report,) = recovery.repaired
     assert (report.rows_made > 3, report.bytes_cut, report.entries) == (True, 0, 50)
@@ -246,7 +254,7 @@ def test_strange_files_in_a_log_folder_are_left_alone() -> None:
     store, _ = opened(disk)
     log = store.create_log("orders", 0)
     put(log)
-    for name in ("notes.log", "1-x.index", "README"):
+    for name in ("notes.log", "1-x.rows", "README"):
         disk.open(f"{log.folder}/{name}").write(0, b"hello")
     store, _ = opened(disk)
     assert found(store, "orders", 0).max_offset == 1
@@ -350,7 +358,7 @@ def test_what_was_taken_and_synced_survives_a_power_cut() -> None:
     assert store.dirty()
     synced = [put(log, b"%d" % number) for number in range(10)]
     unsynced = store.take_dirty()
-    assert not any(path.endswith(".index") for path in unsynced.paths)
+    assert not any(path.endswith(".rows") for path in unsynced.paths)
     later = [put(log, b"later") for _ in range(5)]
     unsynced.sync()
     assert store.dirty()
@@ -417,8 +425,8 @@ def test_index_rows_in_memory_are_bounded_over_all_logs() -> None:
     for queue in range(10):
         log = store.create_log("orders", queue)
         log.append_many(build_batch(log, [b""] * share), NOW)
-    assert sizes(disk, ".index") == {
-        found(store, "orders", queue).folder + f"/{0:020}-{0:020}.index": share * ROW_BYTES
+    assert sizes(disk, ".rows") == {
+        found(store, "orders", queue).folder + f"/{0:020}-{0:020}.rows": share * ROW_BYTES
         for queue in range(2)
     }
     assert [found(store, "orders", queue).read(share - 1, 1, 1).count for queue in range(10)] == [
@@ -585,14 +593,14 @@ def test_the_start_of_a_log_that_lost_its_entries() -> None:
     store.check()
 
 
-def test_rows_are_rocketmqs_consume_queue_units() -> None:
+def test_rows_begin_with_rocketmqs_consume_queue_units() -> None:
     disk = MemoryDisk()
     store, _ = opened(disk, StoreConfig())
     log = store.create_log("orders", 0)
     first = put(log, b"one", "TagA")
     second = put(log, b"two")
     store.flush()
-    index = next(file for path, file in disk.files.items() if path.endswith(".index"))
-    assert bytes(index.data) == struct.pack(
-        ">qiqqiq", 0, len(first), tag_code("TagA"), len(first), len(second), 0
-    )
+    index = next(file for path, file in disk.files.items() if path.endswith(".rows"))
+    data = bytes(index.data)
+    assert data[:20] == struct.pack(">qiq", 0, len(first), tag_code("TagA"))
+    assert data[ROW_BYTES:][:20] == struct.pack(">qiq", len(first), len(second), 0)

@@ -21,7 +21,7 @@ from steelyard.store.files import Files
 from steelyard.store.identity import Identity
 from steelyard.store.segments import end_position
 from steelyard.store.table_records import Entry, Gap, decode
-from steelyard.store.verify import verify_log
+from steelyard.store.verify import ROWS, verify_log
 
 DAMAGE = "damage"
 """Severity: something was lost, or will not be served."""
@@ -125,7 +125,8 @@ def check(files: Files) -> Iterator[Result]:
         if place is None:
             problem = "holds a log that no table lists"
             yield from counts.noted(iter([Finding(NOTE, FOLDER, folder, problem)]))
-        yield from counts.noted(_check_log(files, folder, folders[folder], counts))
+        end = None if ends is None else ends.logs.get(folder)
+        yield from counts.noted(_check_log(files, folder, folders[folder], counts, end))
     for folder, (position, offset) in sorted(ends.logs.items()) if ends is not None else ():
         yield from counts.noted(_check_end(files, folder, position, offset))
     yield Summary(
@@ -165,16 +166,20 @@ def _gap(path: str, gap: Gap, *, torn: bool) -> Finding:
 
 
 def _check_log(
-    files: Files, folder: str, place: log_list.Folder, counts: _Counts
+    files: Files,
+    folder: str,
+    place: log_list.Folder,
+    counts: _Counts,
+    end: tuple[int, int] | None,
 ) -> Iterator[Finding | Progress]:
-    for stretch in verify_log(files, folder):
+    for stretch in verify_log(files, folder, end):
         yield Progress(stretch.path, stretch.size)
         if stretch.part == LOG:
             counts.messages += stretch.count
         if stretch.problem:
             yield Finding(
                 DAMAGE if stretch.part == LOG else NOTE,
-                LOG if stretch.part == LOG else INDEX,
+                INDEX if stretch.part == ROWS else LOG,
                 stretch.path,
                 stretch.problem,
                 stretch.position,

@@ -120,6 +120,13 @@ class Files:
                 raise
             raise storage_error("write", path, error) from error
 
+    def overwrite(self, path: str, position: int, data: bytes) -> None:
+        """Write over what the file holds, of which nothing is undone when it fails; never synced."""
+        try:
+            self._file(path).write(position, data)
+        except OSError as error:
+            raise storage_error("write", path, error) from error
+
     def read(self, path: str, position: int, size: int) -> bytes:
         """`size` bytes; fewer only where the file ends."""
         try:

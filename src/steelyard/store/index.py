@@ -1,6 +1,13 @@
-"""The fixed-width index of a segment: for each entry its position, size and tag code.
+"""The fixed-width index of a segment: for each offset the position, size and tag code of its entry, and two checksums.
 
-A row is RocketMQ's ConsumeQueue unit: int64 position in the log, int32 size, int64 tag code, big-endian.
+    int64   position in the log                      int32   size of the entry
+    int64   tag code, or a kind in its first byte    uint32  link
+    uint32  check: CRC-32C of the row so far, little-endian
+
+The first three are RocketMQ's ConsumeQueue unit, big-endian. `link` is the CRC-32C of all entries of the
+segment from its begin up to and with this one (see `links`), so one call verifies any run of entries.
+`check` is so seeded that the CRC-32C of any number of sound rows is the seed again: one call verifies them all.
+
 New rows wait in memory and are written in bulk, so that an append costs one write, to the log alone;
 the log is enough to make lost rows again. `Buffers` bounds how many rows of a store wait.
 """
@@ -9,10 +16,66 @@ from __future__ import annotations
 
 import struct
 
+from crc32c import crc32c
+
 from steelyard.store.files import Files
 
-ROW = struct.Struct(">qiq")
-ROW_BYTES = 20
+ROW = struct.Struct(">qiqI4x")
+"""Unpacks a row: position, size, tag code, link. `pack_row` makes one."""
+ROW_BYTES = 28
+TAG_BYTE = 12
+"""Where in a row the tag code begins."""
+
+DAMAGED = 0x41
+"""First byte of the tag code of an offset whose entry cannot be found in the log. Readers are refused."""
+GIVEN_UP = 0x42
+"""The same, but an operator or a power cut gave it up: readers pass over it."""
+
+_FRONT = struct.Struct(">qiqI")
+_CHECK = struct.Struct("<I")
+_LINK = struct.Struct(">I")
+_LINK_BYTE = 20
+_SOUND = 0x48674BC7
+"""CRC-32C of anything that is followed by its own CRC-32C."""
+_TIME_BITS = 56
+_TIME_MAX = (1 << _TIME_BITS) - 1
+
+
+def pack_row(position: int, size: int, tag_code: int, link: int) -> bytes:
+    """A row with its checksum."""
+    front = _FRONT.pack(position, size, tag_code, link)
+    return front + _CHECK.pack(crc32c(front, _SOUND))
+
+
+def are_sound(rows: bytes) -> bool:
+    """Are these whole rows as they were packed, each of them?"""
+    return bool(crc32c(rows, _SOUND) == _SOUND)
+
+
+def link_of(rows: bytes, number: int = 0) -> int:
+    """The link of one of several packed rows."""
+    (link,) = _LINK.unpack_from(rows, number * ROW_BYTES + _LINK_BYTE)
+    return int(link)
+
+
+def kinds(rows: bytes) -> bytes:
+    """A byte for each packed row: `batch.KIND`, DAMAGED or GIVEN_UP, or 0 or 0xFF where it is a record's."""
+    return rows[TAG_BYTE::ROW_BYTES]
+
+
+def hole_tag(kind: int, now: int) -> int:
+    """The tag code of rows of a kind that has no entry; about when it was stored, ms."""
+    return kind << _TIME_BITS | min(max(now, 0), _TIME_MAX)
+
+
+def kind_of(tag_code: int) -> int:
+    """The kind that a tag code tells: `batch.KIND`, DAMAGED, GIVEN_UP; 0 or -1 for a record's."""
+    return tag_code >> _TIME_BITS
+
+
+def is_hole(tag_code: int) -> bool:
+    """Is there no entry to be read, for this tag code?"""
+    return tag_code >> _TIME_BITS in (DAMAGED, GIVEN_UP)
 
 
 class Buffers:
@@ -62,6 +125,11 @@ class Index:
         self._tail = bytearray()
 
     @property
+    def file_rows(self) -> int:
+        """How many of the rows are in the file."""
+        return self._file_rows
+
+    @property
     def count(self) -> int:
         return self._file_rows + len(self._tail) // ROW_BYTES
 
@@ -88,6 +156,16 @@ class Index:
         if count > from_file:
             rows += self._tail[: (count - from_file) * ROW_BYTES]
         return rows
+
+    def replace(self, first: int, rows: bytes) -> None:
+        """Put rows in the place of those from `first` on, which there are. Raises StorageError for those in the file."""
+        in_tail = max(0, first - self._file_rows)
+        from_file = max(0, min(len(rows), (self._file_rows - first) * ROW_BYTES))
+        if from_file < len(rows):
+            begin = in_tail * ROW_BYTES
+            self._tail[begin : begin + len(rows) - from_file] = rows[from_file:]
+        if from_file:
+            self._files.overwrite(self._path, first * ROW_BYTES, rows[:from_file])
 
     def flush(self) -> None:
         """Write the rows in memory, in one write. On StorageError they stay in memory."""

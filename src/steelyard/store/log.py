@@ -15,16 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from steelyard.errors import DiskFullError
+from steelyard.errors import CorruptError, DiskFullError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
-from steelyard.store import reads
+from steelyard.store import index, links, reads
 from steelyard.store.files import Files
-from steelyard.store.index import ROW, Buffers
+from steelyard.store.findings import Findings
+from steelyard.store.index import Buffers, pack_row
 from steelyard.store.log_config import LogConfig
 from steelyard.store.reads import Extent, Run, Slice
 from steelyard.store.recovery import LogRecovery
-from steelyard.store.segment import POSITION_BITS, POSITION_MAX, Segment
+from steelyard.store.segment import POSITION_BITS, POSITION_MAX, Origin, Segment
 from steelyard.store.segments import Segments
 from steelyard.store.tables import Table
 
@@ -55,6 +56,7 @@ class Log:
         folder: str,
         name: tuple[str, int, int],
         starts: Table,
+        findings: Findings,
     ) -> None:
         """`name`: topic, queue id, log id. `starts`: of all logs, by log id, what `delete_before` was told.
 
@@ -65,7 +67,8 @@ class Log:
         self.min_offset = 0
         self.max_offset = 0
         self.next_address = self.log_id << POSITION_BITS
-        self._segments = Segments(files, buffers, config, flush_rows, folder)
+        origin = Origin(*name, findings)
+        self._segments = Segments(files, buffers, config, flush_rows, folder, origin)
         self._starts = starts
 
     # -- writing ---------------------------------------------------------------------------------
@@ -80,7 +83,8 @@ class Log:
         assert entries.places(entry) == (offset, address), "the entry was made for another place"
         size = len(entry)
         segment = self._segment_for(size, now)
-        segment.append(entry, ROW.pack(address & POSITION_MAX, size, tag_code))
+        link = links.record_link(entry, segment.link)
+        segment.append(entry, pack_row(address & POSITION_MAX, size, tag_code, link), link)
         segment.newest_ms = now
         self.max_offset = offset + 1
         self.next_address = address + size
@@ -90,21 +94,23 @@ class Log:
         """Add (entry, tag code) pairs, at least one, at consecutive offsets; the first offset. One write for all."""
         first = self.max_offset
         address = self.next_address
+        assert batch, "an empty batch"
         position = address & POSITION_MAX
-        rows = bytearray()
+        data = b"".join([entry for entry, _ in batch])
+        segment = self._segment_for(len(data), now)
+        link = segment.link
+        rows = []
         for number, (entry, tag_code) in enumerate(batch):
             size = len(entry)
             assert entries.places(entry) == (
                 first + number,
                 address,
             ), "the entry was made for another place"
-            rows += ROW.pack(position, size, tag_code)
+            link = links.record_link(entry, link)
+            rows.append(pack_row(position, size, tag_code, link))
             position += size
             address += size
-        assert rows, "an empty batch"
-        data = b"".join([entry for entry, _ in batch])
-        segment = self._segment_for(len(data), now)
-        segment.append(data, bytes(rows))
+        segment.append(data, b"".join(rows), link)
         segment.newest_ms = now
         self.max_offset = first + len(batch)
         self.next_address = address
@@ -123,8 +129,9 @@ class Log:
         address = self.next_address
         size = len(batch)
         segment = self._segment_for(size, now)
-        row = ROW.pack(address & POSITION_MAX, size, batches.row_tag(now))
-        segment.append(batch, row * count)
+        link = links.batch_link(batch, segment.link)
+        row = pack_row(address & POSITION_MAX, size, batches.row_tag(now), link)
+        segment.append(batch, row * count, link)
         segment.newest_ms = now
         self.max_offset = first + count
         self.next_address = address + size
@@ -172,27 +179,26 @@ class Log:
         if not self.min_offset <= offset < end:
             nearest = max(self.min_offset, min(offset, end))
             return Run(entries.RECORDS, b"", nearest, nearest)
-        extent = reads.find_run(self._segment_at(offset), offset, end, bytes_max)
-        data = extent.read()
-        is_batch = extent.kind == entries.BATCHES and extent.size
-        first = batches.base_offset(data) if is_batch else offset
-        return Run(extent.kind, data, first, extent.next_offset)
+        return reads.find_run(self._segment_at(offset), offset, end, bytes_max).read()
 
-    def find_run(self, offset: int, bytes_max: int, end: int) -> Extent:
-        """Where the run is that `read_run` reads, for whoever decides how to. min_offset <= offset < end <= max_offset."""
-        return reads.find_run(self._segment_at(offset), offset, end, bytes_max)
+    def find_run(self, offset: int, bytes_max: int, end: int, *, refuse: bool = True) -> Extent:
+        """Where the run is that `read_run` reads, for whoever decides how to. min_offset <= offset < end <= max_offset.
+
+        `refuse`: see `reads.find_run`.
+        """
+        return reads.find_run(self._segment_at(offset), offset, end, bytes_max, refuse=refuse)
 
     def entry_at(self, offset: int) -> bytes:
-        """The entry that holds an offset that the log has: a record, or a whole batch."""
-        segment = self._segment_at(offset)
-        position, size, _ = segment.row(offset)
-        return segment.read(position, size)
+        """The entry that holds an offset that the log has: a record, or a whole batch. Raises CorruptError."""
+        return self._segment_at(offset).entry(offset)
 
     def record_at(self, offset: int) -> bytes | None:
-        """The record at an offset that the log has, None where a batch holds it."""
+        """The record at an offset that the log has, None where a batch holds it, or it was given up. Raises CorruptError."""
         segment = self._segment_at(offset)
-        position, size, tag_code = segment.row(offset)
-        return None if batches.is_batch(tag_code) else segment.read(position, size)
+        tag_code = segment.row(offset)[2]
+        if batches.is_batch(tag_code) or index.kind_of(tag_code) == index.GIVEN_UP:
+            return None
+        return segment.entry(offset)
 
     def address_at(self, offset: int) -> int:
         """The address of the entry that holds an offset that the log has."""
@@ -279,14 +285,13 @@ class Log:
         segment = self._segments.at_position(position)
         if segment is None or segment.end[0] - position < entries.SIZE_MIN:
             return None
-        # The offset found there may be part of anybody's message: the index decides.
-        offset, _ = entries.places(segment.read(position, entries.HEAD_BYTES))
-        if not max(segment.base_offset, self.min_offset) <= offset < segment.end[1]:
+        offset = segment.offset_at(position)
+        if offset is None or offset < self.min_offset:
             return None
-        begin, size, tag_code = segment.row(offset)
-        if begin != position or batches.is_batch(tag_code):
+        begin, _, tag_code, _ = segment.row(offset)
+        if begin != position or batches.is_batch(tag_code) or index.is_hole(tag_code):
             return None
-        return segment.read(position, size)
+        return segment.entry(offset)
 
     def _segment_at(self, offset: int) -> Segment:
         assert self.min_offset <= offset < self.max_offset, f"{self.folder} has no offset {offset}"
@@ -379,11 +384,41 @@ class Log:
         self.min_offset = self.max_offset
         self._segments.remove()
 
+    # -- damage ----------------------------------------------------------------------------------
+
+    def give_up(self, offset: int) -> tuple[int, int]:
+        """Have readers pass over the damaged entry that holds an offset: its first offset, and how many it has.
+
+        The offsets stay, and so do the bytes in the log file. It is noted in the index only: an index that is made anew
+        says again that the entry is damaged. Raises StorageError when the index cannot be written.
+        """
+        return self._segment_at(offset).give_up(offset)
+
+    def verify(self, offset: int, bytes_max: int) -> tuple[int, int]:
+        """Read and verify entries from an offset on, about `bytes_max` bytes; what is damaged is noted in `findings`.
+
+        The offset to go on from, max_offset at the end, and how many bytes were read.
+        """
+        offset = max(offset, self.min_offset)
+        if offset >= self.max_offset:
+            return self.max_offset, 0
+        extent = self.find_run(offset, bytes_max, self.max_offset, refuse=False)
+        if not extent.size:
+            return extent.next_offset, 0
+        try:
+            run = extent.read()
+        except CorruptError as error:
+            return error.next_offset, extent.size
+        return run.next_offset, len(run.data)
+
     # -- recovery --------------------------------------------------------------------------------
 
-    def recover(self, now: int) -> LogRecovery:
-        """Take over what the folder holds; see `recovery` and `Segment.recover`."""
-        repair, segments_cut = self._segments.recover(self.log_id, now)
+    def recover(self, now: int, end: tuple[int, int] | None = None) -> LogRecovery:
+        """Take over what the folder holds; see `recovery` and `repair`.
+
+        `end`: position and offset where a clean stop left it; None after a kill.
+        """
+        repair, segments_cut = self._segments.recover(now, end)
         if self._segments.all:
             self.min_offset = self._segments.all[0].base_offset
             position, self.max_offset = self._segments.all[-1].end
@@ -397,6 +432,7 @@ class Log:
             repair.rows_cut,
             repair.bytes_cut,
             segments_cut,
+            repair.damaged,
         )
 
     def _recover_start(self) -> None:

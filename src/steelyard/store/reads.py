@@ -1,7 +1,11 @@
-"""Reading a segment: records of RocketMQ with and without tags, and runs of entries of one kind.
+"""Reading runs of entries: with and without tags, and runs of entries of one kind.
 
 A log may hold records and batches in any order. Whether an entry is a batch is the first byte of its
 tag code in the index, so runs are found without looking at the log.
+
+What is read is verified, a run of records in one call (see `links`). Where a run fails its entries are looked at one by
+one: those before the first damaged one are given, and the next read, which begins with it, raises CorruptError.
+Entries that operators gave up are passed over.
 """
 
 from __future__ import annotations
@@ -11,9 +15,11 @@ from functools import partial
 
 import msgspec
 
+from steelyard.errors import CorruptError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
-from steelyard.store.index import ROW, ROW_BYTES
+from steelyard.store import index, links
+from steelyard.store.index import ROW, ROW_BYTES, kinds
 from steelyard.store.segment import Segment
 from steelyard.types import FileRange
 
@@ -24,9 +30,11 @@ _RUN_ROWS = 64
 """Rows that a run is looked for in at first; twice as many each time."""
 _RUN_ROWS_MAX = 32_768
 
-_TAG_BYTE = 12
-"""Where in a row the tag code begins."""
+_RECORD = b"\x00\xff"
+"""The kinds of rows that are records'."""
 _BATCH = bytes((batches.KIND,))
+_HOLES = bytes((index.DAMAGED, index.GIVEN_UP))
+_UNKNOWN = -1
 
 
 class Slice(msgspec.Struct, frozen=True, gc=False):
@@ -56,26 +64,49 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class Extent(msgspec.Struct, frozen=True, gc=False):
-    """Where a run lies in its segment: `size` bytes from `position` on, to the entry before `next_offset`."""
+    """Where a run lies in its segment: `size` bytes from `position` on, to the entry before `next_offset`.
+
+    `offset`: the one asked for. `before`, `link`: the links before the run and of its last entry; `before` is -1 where
+    it is to be looked up. A run of no bytes was given up: go on at `next_offset`.
+    """
 
     segment: Segment
     kind: int
     position: int
     size: int
     next_offset: int
+    offset: int
+    before: int
+    link: int
 
-    def read(self) -> bytes:
-        """The entries. Raises StorageError."""
-        return self.segment.read(self.position, self.size)
+    def read(self) -> Run:
+        """The entries, verified: as many as there are before the first that is damaged. Raises CorruptError, StorageError."""
+        segment, offset = self.segment, self.offset
+        if not self.size:
+            return Run(self.kind, b"", self.next_offset, self.next_offset)
+        is_batch = self.kind == entries.BATCHES
+        first = offset
+        before = self.before
+        if before == _UNKNOWN:
+            first = segment.first_of(offset)
+            before = segment.link_before(first)
+        data = segment.peek(self.position, self.size)
+        check = links.are_batches if is_batch else links.is_record
+        if len(data) == self.size and check(data, before, self.link):
+            segment.verified.add(self.position, self.position + self.size)
+            return Run(self.kind, data, first, self.next_offset)
+        stop = _damaged(segment, first, self.next_offset)
+        if stop < self.next_offset:
+            data = data[: segment.row(stop)[0] - self.position]
+        return Run(self.kind, data, first, stop)
 
     def lend(self) -> FileRange:
-        """The entries, not read: see `FileRange`. Raises StorageError."""
+        """The entries, not read and not verified: see `FileRange`. Raises StorageError."""
         return self.segment.lend(self.position, self.size)
 
-
-def kinds(rows: bytes) -> bytes:
-    """A byte for each packed row: `batch.KIND` where it is a batch's, 0 or 0xFF where it is a record's."""
-    return rows[_TAG_BYTE::ROW_BYTES]
+    def is_verified(self) -> bool:
+        """Has this process written all of it, or verified it before?"""
+        return self.segment.is_verified(self.position, self.size)
 
 
 def read_records(segment: Segment, offset: int, end: int, count_max: int, bytes_max: int) -> Slice:
@@ -83,21 +114,37 @@ def read_records(segment: Segment, offset: int, end: int, count_max: int, bytes_
 
     Nothing, and `next_offset` unchanged, where the entry at `offset` is a batch.
     """
-    rows = segment.rows(offset, min(count_max, end - offset))
-    count = len(rows) // ROW_BYTES
-    batch = kinds(rows).find(_BATCH)
-    if batch >= 0:
-        count = batch
-        if not count:
-            return Slice(b"", 0, offset, offset)
+    before, rows = _linked_rows(segment, offset, min(count_max, end - offset))
+    found = kinds(rows)
+    count = len(found) - len(found.lstrip(_RECORD))
+    if not count:
+        next_offset = _past_holes(segment, offset, found, refuse=True)
+        return Slice(b"", 0, next_offset, next_offset)
     begin = ROW.unpack_from(rows)[0]
     limit = begin + bytes_max
-    position, size, _ = ROW.unpack_from(rows, (count - 1) * ROW_BYTES)
+    position, size, _, link = ROW.unpack_from(rows, (count - 1) * ROW_BYTES)
     if position + size > limit:
         count = max(1, bisect_right(range(count), limit, key=partial(_end, rows)))
-        position, size, _ = ROW.unpack_from(rows, (count - 1) * ROW_BYTES)
-    data = segment.read(begin, position + size - begin)
+        position, size, _, link = ROW.unpack_from(rows, (count - 1) * ROW_BYTES)
+    size += position - begin
+    data = segment.peek(begin, size)
+    if len(data) != size or not links.is_record(data, before, link):
+        stop = _damaged(segment, offset, offset + count)
+        if stop < offset + count:
+            count = stop - offset
+            data = data[: ROW.unpack_from(rows, count * ROW_BYTES)[0] - begin]
     return Slice(data, count, offset + count, offset)
+
+
+class _Piece(msgspec.Struct):
+    """Records back to back that a filter lets through. `before`, `link`: as in `Extent`."""
+
+    first_offset: int
+    count: int
+    begin: int
+    end: int
+    before: int
+    link: int
 
 
 def read_tagged(
@@ -109,80 +156,160 @@ def read_tagged(
     tag_codes: frozenset[int],
 ) -> Slice:
     """Records with one of the tag codes, up to the first batch; a bounded number of rows is looked at."""
-    first = -1
     count = total = 0
-    runs: list[list[int]] = []
+    pieces: list[_Piece] = []
+    piece = _Piece(_UNKNOWN, 0, 0, 0, 0, 0)
     next_offset = offset
     stop = min(offset + SCAN_ROWS_MAX, end)
-    piece = count_max
+    rows_max = count_max
     while next_offset < stop and count < count_max:
-        rows = segment.rows(next_offset, min(piece, _SCAN_ROWS, stop - next_offset))
-        batch = kinds(rows).find(_BATCH)
-        if batch >= 0:
-            rows = rows[: batch * ROW_BYTES]
-            stop = next_offset + batch
+        before, rows = _linked_rows(
+            segment, next_offset, min(rows_max, _SCAN_ROWS, stop - next_offset)
+        )
+        found = kinds(rows)
+        records = len(found) - len(found.lstrip(_RECORD))
+        if records < len(found):
+            if not records and next_offset == offset:
+                next_offset = _past_holes(segment, offset, found, refuse=True)
+            rows = rows[: records * ROW_BYTES]
+            stop = next_offset + records
         if not rows:
             break
-        piece *= 2
-        for position, size, tag_code in ROW.iter_unpack(rows):
+        rows_max *= 2
+        for position, size, tag_code, link in ROW.iter_unpack(rows):
             if tag_code in tag_codes:
                 if count and total + size > bytes_max:
                     stop = next_offset
                     break
-                if runs and runs[-1][1] == position:
-                    runs[-1][1] = position + size
+                if piece.count and piece.end == position:
+                    piece.end = position + size
+                    piece.count += 1
+                    piece.link = link
                 else:
-                    runs.append([position, position + size])
-                first = next_offset if first < 0 else first
+                    piece = _Piece(next_offset, 1, position, position + size, before, link)
+                    pieces.append(piece)
                 count += 1
                 total += size
+            before = link
             next_offset += 1
             if count == count_max:
                 break
-    data = b"".join([segment.read(begin, end - begin) for begin, end in runs])
-    return Slice(data, count, next_offset, first if count else next_offset)
+    return _tagged(segment, pieces, next_offset)
 
 
-def find_run(segment: Segment, offset: int, end: int, bytes_max: int) -> Extent:
+def _tagged(segment: Segment, pieces: list[_Piece], next_offset: int) -> Slice:
+    """The records of these pieces, up to the first that is damaged."""
+    parts: list[bytes] = []
+    count = 0
+    first = pieces[0].first_offset if pieces else next_offset
+    for piece in pieces:
+        size = piece.end - piece.begin
+        data = segment.peek(piece.begin, size)
+        if len(data) != size or not links.is_record(data, piece.before, piece.link):
+            offset = piece.first_offset
+            try:
+                stop = _damaged(segment, offset, offset + piece.count)
+            except CorruptError:
+                if not parts:
+                    raise
+                stop = offset
+            if stop < offset + piece.count:
+                parts.append(data[: segment.row(stop)[0] - piece.begin])
+                count += stop - offset
+                next_offset = stop
+                break
+        parts.append(data)
+        count += piece.count
+    return Slice(b"".join(parts), count, next_offset, first)
+
+
+def find_run(
+    segment: Segment, offset: int, end: int, bytes_max: int, *, refuse: bool = True
+) -> Extent:
     """The entries of one kind from the one that holds `offset` on, within `bytes_max` but always one.
 
     A batch that reaches to `end` or beyond it is left out, and with it what would be the first entry.
+    Raises CorruptError where the first entry is known to be damaged; without `refuse` that is passed over and noted.
     """
-    begin, size, tag_code = segment.row(offset)
+    before = 0
+    if offset > segment.base_offset:
+        rows = segment.rows(offset - 1, 2)
+        earlier, _, _, before = ROW.unpack_from(rows)
+        begin, size, tag_code, link = ROW.unpack_from(rows, ROW_BYTES)
+        if earlier == begin:
+            before = _UNKNOWN
+    else:
+        begin, size, tag_code, link = segment.row(offset)
+    if index.is_hole(tag_code):
+        found = kinds(segment.rows(offset, min(_RUN_ROWS_MAX, end - offset)))
+        next_offset = _past_holes(segment, offset, found, refuse=refuse)
+        return Extent(segment, entries.RECORDS, begin, 0, next_offset, offset, before, link)
     is_batch = batches.is_batch(tag_code)
     limit = max(begin + bytes_max, begin + size)
     stop = min(end, segment.end[1])
     if is_batch and stop < segment.end[1]:
-        stop = _before_torn(segment, offset, stop)
+        stop = max(offset, segment.first_of(stop))
+    kind = _BATCH if is_batch else _RECORD
     next_offset, run_end = offset, begin
     rows_max = _RUN_ROWS
     while next_offset < stop:
         rows = segment.rows(next_offset, min(rows_max, stop - next_offset))
         rows_max = min(2 * rows_max, _RUN_ROWS_MAX)
         found = kinds(rows)
-        if is_batch:
-            count = len(found) - len(found.lstrip(_BATCH))
-        else:
-            batch = found.find(_BATCH)
-            count = len(found) if batch < 0 else batch
+        count = len(found) - len(found.lstrip(kind))
         within = bisect_right(range(count), limit, key=partial(_end, rows))
         if within:
-            run_end = _end(rows, within - 1)
+            position, size, _, link = ROW.unpack_from(rows, (within - 1) * ROW_BYTES)
+            run_end = position + size
             next_offset += within
         if within < len(found):
             break
-    kind = entries.BATCHES if is_batch else entries.RECORDS
-    return Extent(segment, kind, begin, run_end - begin, next_offset)
+    return Extent(
+        segment,
+        entries.BATCHES if is_batch else entries.RECORDS,
+        begin,
+        run_end - begin,
+        next_offset,
+        offset,
+        before,
+        link,
+    )
 
 
-def _before_torn(segment: Segment, offset: int, stop: int) -> int:
-    """`stop`, or the base offset of the batch that reaches across it."""
-    position, _, tag_code = segment.row(stop)
-    if not batches.is_batch(tag_code) or segment.row(stop - 1)[0] != position:
-        return stop
-    return max(offset, batches.base_offset(segment.read(position, batches.HEAD_BYTES)))
+def _linked_rows(segment: Segment, offset: int, count: int) -> tuple[int, bytes]:
+    """The link that the record at `offset` goes on from, and the packed rows from there on."""
+    if offset == segment.base_offset:
+        return 0, segment.rows(offset, count)
+    rows = segment.rows(offset - 1, count + 1)
+    return index.link_of(rows), rows[ROW_BYTES:]
+
+
+def _past_holes(segment: Segment, offset: int, found: bytes, *, refuse: bool) -> int:
+    """The offset after those from `offset` on that have no entry; `found`: their kinds."""
+    given_up = len(found) - len(found.lstrip(_HOLES))
+    damaged = found[:given_up].find(index.DAMAGED)
+    if damaged == 0:
+        error = segment.corrupt(offset)
+        if refuse:
+            raise error
+        return min(error.next_offset, offset + given_up)
+    return offset + (given_up if damaged < 0 else damaged)
+
+
+def _damaged(segment: Segment, offset: int, stop: int) -> int:
+    """The offset of the first damaged entry before `stop`, or `stop`. Raises CorruptError where it is the first."""
+    first = offset
+    while offset < stop:
+        try:
+            segment.entry(offset)
+        except CorruptError:
+            if offset == first:
+                raise
+            return offset
+        offset = segment.last_of(offset) + 1
+    return stop
 
 
 def _end(rows: bytes, row: int) -> int:
-    position, size, _ = ROW.unpack_from(rows, row * ROW_BYTES)
+    position, size, _, _ = ROW.unpack_from(rows, row * ROW_BYTES)
     return int(position + size)

@@ -9,12 +9,14 @@ class SegmentRepair(msgspec.Struct, frozen=True):
     """What recovery did to one segment; all zero when nothing was wrong.
 
     `rows_made`: index rows made anew from the log. `rows_cut`: index rows that pointed at nothing.
-    `bytes_cut`: bytes at the end of the log file that were no whole entry.
+    `bytes_cut`: bytes at the end of the log file that were no whole entry. `damaged`: places in the log where
+    something else is than was written; they are kept, and refused to readers.
     """
 
     rows_made: int = 0
     rows_cut: int = 0
     bytes_cut: int = 0
+    damaged: int = 0
 
 
 class LogRecovery(msgspec.Struct, frozen=True):
@@ -27,6 +29,7 @@ class LogRecovery(msgspec.Struct, frozen=True):
     rows_cut: int = 0
     bytes_cut: int = 0
     segments_cut: int = 0
+    damaged: int = 0
 
 
 class TableDamage(msgspec.Struct, frozen=True):

@@ -2,27 +2,25 @@
 
 Both files are named by where they begin: position in the log and offset of the first entry, 20 digits
 each. The log is made when the first entry comes, the index when its rows are first written.
+
+Nothing is believed that is not verified: rows by their checksums whenever they are read (those that are damaged are
+made anew from the log, `mending`), entries by the links in their rows (`reads`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
 
-import msgspec
-
-from steelyard.errors import StorageError
+from steelyard.errors import CorruptError, StorageError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
+from steelyard.store import index, links
 from steelyard.store.files import Files
+from steelyard.store.findings import Finding, Findings
 from steelyard.store.index import ROW, ROW_BYTES, Buffers, Index
-from steelyard.store.recovery import SegmentRepair
+from steelyard.store.mending import mended
+from steelyard.store.spans import Spans
 from steelyard.types import FileRange
-
-SCAN_BYTES = 1024 * 1024
-"""Recovery reads the log in pieces of this size, or of an entry where one is larger."""
-
-_BACK_ROWS = 1_024
-"""Rows that recovery looks at at once where it goes back past those of a damaged batch."""
 
 POSITION_BITS = 40
 """Of an address; the rest is the log id."""
@@ -30,21 +28,47 @@ POSITION_BITS = 40
 POSITION_MAX = (1 << POSITION_BITS) - 1
 
 LOG_SUFFIX = ".log"
-INDEX_SUFFIX = ".index"
+INDEX_SUFFIX = ".rows"
+OLD_INDEX_SUFFIX = ".index"
+"""Of format 1: rows without checksums, 20 bytes each."""
+
+_NEIGHBOURS = 16
+"""How many entries before a damaged one are looked at to learn about when it was stored."""
+
+
+class Origin:
+    """Whose segments these are, and where what is found to be wrong with them is noted."""
+
+    __slots__ = ("findings", "log_id", "queue_id", "topic")
+
+    def __init__(self, topic: str, queue_id: int, log_id: int, findings: Findings) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.log_id = log_id
+        self.findings = findings
 
 
 class Segment:
-    """Entries `base_offset` .. `base_offset + count - 1`; positions are those of the whole log."""
+    """Entries `base_offset` .. `base_offset + count - 1`; positions are those of the whole log.
+
+    `link`: that of the last entry, known where entries are appended. `verified`: positions whose entries were
+    verified or written by this process; entries from `fresh` on were.
+    """
 
     __slots__ = (
-        "_files",
-        "_index",
         "base_offset",
         "base_position",
+        "files",
+        "fresh",
+        "index",
         "index_path",
+        "link",
         "log_path",
         "newest_ms",
+        "old_index_path",
+        "origin",
         "size",
+        "verified",
     )
 
     def __init__(
@@ -54,6 +78,7 @@ class Segment:
         folder: str,
         place: tuple[int, int],
         flush_rows: int,
+        origin: Origin,
         size: int = 0,
         rows: int = 0,
     ) -> None:
@@ -62,63 +87,180 @@ class Segment:
         stem = f"{folder}/{self.base_position:020}-{self.base_offset:020}"
         self.log_path = stem + LOG_SUFFIX
         self.index_path = stem + INDEX_SUFFIX
+        self.old_index_path = stem + OLD_INDEX_SUFFIX
         self.size = size
+        self.link = 0
         self.newest_ms: int | None = None
-        self._files = files
-        self._index = Index(files, buffers, self.index_path, flush_rows, rows)
+        self.files = files
+        self.origin = origin
+        self.index = Index(files, buffers, self.index_path, flush_rows, rows)
+        self.verified = Spans()
+        self.fresh = self.base_position + size
 
     @property
     def count(self) -> int:
-        return self._index.count
+        return self.index.count
 
     @property
     def end(self) -> tuple[int, int]:
         """Position and offset one past the last entry: the place of the next segment."""
-        return self.base_position + self.size, self.base_offset + self._index.count
+        return self.base_position + self.size, self.base_offset + self.index.count
 
     def create(self) -> None:
         """Make the log file, empty. The index file comes with its first rows."""
-        self._files.create(self.log_path)
+        self.files.create(self.log_path)
 
     def remove(self) -> None:
         """Delete the files, the log first: an index alone is known to be rubbish."""
-        self._index.discard()
-        self._files.remove(self.log_path)
-        self._files.remove(self.index_path)
+        self.index.discard()
+        self.files.remove(self.log_path)
+        self.files.remove(self.index_path)
 
-    def append(self, data: bytes, rows: bytes) -> None:
-        """Entries and their packed rows. One write to the log; when it raises, nothing has changed."""
-        self._index.prepare()
-        self._files.write(self.log_path, self.size, data)
+    def append(self, data: bytes, rows: bytes, link: int) -> None:
+        """Entries, their packed rows, and the link of the last. One write to the log; when it raises, nothing has changed."""
+        self.index.prepare()
+        self.files.write(self.log_path, self.size, data)
         self.size += len(data)
-        self._index.add(rows)
+        self.link = link
+        self.index.add(rows)
+
+    # -- the index -------------------------------------------------------------------------------
 
     def rows(self, offset: int, count: int) -> bytes:
-        """The packed rows of the entries from `offset` on, as many of `count` as there are."""
-        return self._index.read(offset - self.base_offset, count)
+        """The packed rows of the entries from `offset` on, as many of `count` as there are; sound all of them."""
+        first = offset - self.base_offset
+        rows = self.index.read(first, count)
+        if index.are_sound(rows) and len(rows) == ROW_BYTES * min(count, self.index.count - first):
+            return rows
+        return mended(self, offset, count)
 
-    def row(self, offset: int) -> tuple[int, int, int]:
-        """(position, size, tag code) of one entry."""
-        position, size, tag_code = ROW.unpack(self.rows(offset, 1))
-        return position, size, tag_code
+    def row(self, offset: int) -> tuple[int, int, int, int]:
+        """(position, size, tag code, link) of one entry."""
+        position, size, tag_code, link = ROW.unpack(self.rows(offset, 1))
+        return position, size, tag_code, link
+
+    def first_of(self, offset: int) -> int:
+        """The first offset of the entry that holds `offset`: of a batch its base offset."""
+        position = self.row(offset)[0]
+        if offset == self.base_offset or self.row(offset - 1)[0] != position:
+            return offset
+        within = range(self.base_offset, offset)
+        return self.base_offset + bisect_left(within, position, key=lambda item: self.row(item)[0])
+
+    def last_of(self, offset: int) -> int:
+        """The last offset of the entry that holds `offset`."""
+        position = self.row(offset)[0]
+        rest = range(offset, self.end[1])
+        return offset - 1 + bisect_left(rest, position + 1, key=lambda item: self.row(item)[0])
+
+    def offset_at(self, position: int) -> int | None:
+        """The offset of the entry that begins at a position or last before it."""
+        begin, end = self.base_offset, self.end[1]
+        # The entry itself says it, where it is one; but that may be part of anybody's message.
+        head = self.peek(position, entries.HEAD_BYTES)
+        if len(head) == entries.HEAD_BYTES:
+            offset = entries.places(head)[0]
+            if begin <= offset < end and self.row(offset)[0] == position:
+                return offset
+        found = bisect_right(range(begin, end), position, key=lambda item: self.row(item)[0])
+        return begin + found - 1 if found else None
+
+    def link_before(self, offset: int) -> int:
+        """The link that the entry goes on from whose first offset this is."""
+        return self.row(offset - 1)[3] if offset > self.base_offset else 0
+
+    def follows_hole(self, offset: int) -> bool:
+        """Is there no entry before this offset that one could go on from?"""
+        return offset > self.base_offset and index.is_hole(self.row(offset - 1)[2])
+
+    # -- the log ---------------------------------------------------------------------------------
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of the log. Raises StorageError when they are not there: somebody cut the file."""
-        data = self._files.read(self.log_path, position - self.base_position, size)
+        """Bytes of the log, not verified. Raises StorageError when they are not there: somebody cut the file."""
+        data = self.files.read(self.log_path, position - self.base_position, size)
         if len(data) != size:
             raise StorageError(f"{self.log_path} ends before position {position + size}")
         return data
 
+    def peek(self, position: int, size: int) -> bytes:
+        """As `read`, but what is not there is left out, for whoever verifies it."""
+        return self.files.read(self.log_path, position - self.base_position, size)
+
     def lend(self, position: int, size: int) -> FileRange:
         """As `read`, but without reading: see `FileRange`."""
-        return self._files.lend(self.log_path, position - self.base_position, size)
+        return self.files.lend(self.log_path, position - self.base_position, size)
+
+    def entry(self, offset: int) -> bytes:
+        """The entry that holds an offset, verified: a record, or a whole batch. Raises CorruptError."""
+        position, size, tag_code, link = self.row(offset)
+        is_batch = batches.is_batch(tag_code)
+        if index.is_hole(tag_code):
+            raise self.corrupt(offset)
+        first = self.first_of(offset) if is_batch else offset
+        data = self.peek(position, size)
+        before = self.link_before(first)
+        if is_batch:
+            whole = links.is_batch(data, before, link)
+        else:
+            whole = links.is_record(data, before, link)
+        if not whole and self.follows_hole(first):
+            whole = self.is_by_itself(data, first, position, size, is_batch=is_batch)
+        if not whole:
+            raise self.corrupt(first)
+        return data
+
+    def is_by_itself(
+        self, data: bytes, offset: int, position: int, size: int, *, is_batch: bool
+    ) -> bool:
+        """Is this the whole entry of a place, as far as its own checksum tells? For those behind a hole."""
+        if is_batch:
+            return batches.size_of(data, 0, offset) == size and batches.is_intact(data, 0, size)
+        address = self.origin.log_id << POSITION_BITS | position
+        return entries.size_of(data) == size and entries.is_intact(data, 0, size, offset, address)
+
+    def corrupt(self, offset: int) -> CorruptError:
+        """The error for an entry, of which this is the first offset, that is not what was written; it is noted too."""
+        position, size, tag_code, _ = self.row(offset)
+        first, last = self.first_of(offset), self.last_of(offset)
+        within = position - self.base_position
+        origin = self.origin
+        problem = "it is not what was written"
+        if index.kind_of(tag_code) == index.GIVEN_UP:
+            problem = "it was never written, or given up"
+        origin.findings.note(
+            Finding(
+                self.log_path,
+                within,
+                size,
+                origin.topic,
+                origin.queue_id,
+                first,
+                last + 1 - first,
+                problem,
+            )
+        )
+        self.verified.remove(position, position + size)
+        return CorruptError(self.log_path, within, origin.topic, origin.queue_id, offset, last + 1)
+
+    def is_verified(self, position: int, size: int) -> bool:
+        """Has this process written or verified all entries there?"""
+        end = min(position + size, self.fresh)
+        return position >= end or self.verified.covers(position, end)
 
     def stored_at(self, offset: int) -> int:
-        """When the entry that holds `offset` was stored, ms: a record says so itself, for a batch its row does."""
-        position, size, tag_code = self.row(offset)
-        if batches.is_batch(tag_code):
-            return batches.appended_at(tag_code)
-        return entries.stored_at(self.read(position, min(size, entries.HEAD_BYTES)))
+        """About when the entry that holds `offset` was stored, ms: a record says so itself, for a batch its row does.
+
+        For a damaged record what is known of one before it.
+        """
+        for each in range(offset, max(self.base_offset, offset - _NEIGHBOURS) - 1, -1):
+            tag_code = self.row(each)[2]
+            if batches.is_batch(tag_code) or index.is_hole(tag_code):
+                return batches.appended_at(tag_code)
+            try:
+                return entries.stored_at(self.entry(each))
+            except CorruptError:
+                continue
+        return 0
 
     def newest(self) -> int:
         """When the last entry, which there is, was stored."""
@@ -128,126 +270,14 @@ class Segment:
 
     def flush_index(self) -> None:
         """Write the rows that wait in memory."""
-        self._index.flush()
+        self.index.flush()
 
-    # -- recovery --------------------------------------------------------------------------------
-
-    def recover(self, log_id: int, newest: int, now: int) -> SegmentRepair:
-        """Make log and index agree: cut a torn tail, cut rows past the log, make missing rows.
-
-        The rows up to the last one that points at a whole entry are trusted; what follows it in the log is read.
-        When a batch was appended is lost with its rows. It counts as appended at its largest timestamp, or
-        when what is before it was stored (before this segment: `newest`), if that is later; but not after `now`.
-        """
-        file_rows = self._index.count
-        log_bytes = self._files.size(self.log_path)
-        kept, position = self._trusted(log_id, file_rows, log_bytes)
-        if kept != file_rows or self._files.size(self.index_path) != kept * ROW_BYTES:
-            self._index.cut(kept)
-        self.size = position - self.base_position
-        made = 0
-        if kept:
-            newest = self.stored_at(self.base_offset + kept - 1)
-        for found in self._scan(log_id, log_bytes):
-            tag_code = found.tag_code
-            newest = max(newest, min(found.timestamp, now))
-            if tag_code is None:
-                tag_code = batches.row_tag(newest)
-            self._index.prepare()
-            self._index.add(ROW.pack(found.position, found.size, tag_code) * found.count)
-            self.size += found.size
-            made += found.count
-        if self.size != log_bytes:
-            self._files.truncate(self.log_path, self.size)
-        return SegmentRepair(made, file_rows - kept, log_bytes - self.size)
-
-    def _trusted(self, log_id: int, file_rows: int, log_bytes: int) -> tuple[int, int]:
-        """How many rows point at whole entries, and the position after the last of those."""
-        count = file_rows
-        while count:
-            row = self.row(self.base_offset + count - 1)
-            position, size, _ = row
-            within = position - self.base_position
-            if within >= 0 and size >= batches.HEAD_BYTES and within + size <= log_bytes:
-                data = self.read(position, size)
-                if self._ends_with(data, row, count, log_id):
-                    return count, position + size
-            count = self._before(count, row)
-        return 0, self.base_position
-
-    def _ends_with(self, data: bytes, row: tuple[int, int, int], count: int, log_id: int) -> bool:
-        """Is `data`, at which the last of the first `count` rows points, a whole entry whose last row it is?"""
-        position, size, tag_code = row
-        end = self.base_offset + count
-        if batches.is_batch(tag_code):
-            base = end - batches.count_of(data)
-            return batches.size_of(data, 0, base) == size and batches.is_intact(data, 0, size)
-        address = log_id << POSITION_BITS | position
-        return entries.size_of(data) == size and entries.is_intact(data, 0, size, end - 1, address)
-
-    def _before(self, count: int, row: tuple[int, int, int]) -> int:
-        """Of the first `count` rows, how many there are before the last ones that are equal to `row`."""
-        packed = ROW.pack(*row)
-        while count:
-            piece = min(count, _BACK_ROWS)
-            rows = self.rows(self.base_offset + count - piece, piece)
-            for number in range(piece, 0, -1):
-                if rows[(number - 1) * ROW_BYTES : number * ROW_BYTES] != packed:
-                    return count - piece + number
-            count -= piece
-        return 0
-
-    def _scan(self, log_id: int, log_bytes: int) -> Iterator[_Found]:
-        """Each whole entry after the last one known, up to the first that is not."""
-        position, offset = self.end
-        file_end = self.base_position + log_bytes
-        data, data_position = b"", position
-        while position < file_end:
-            start = position - data_position
-            place = offset, log_id << POSITION_BITS | position
-            size, is_batch = _entry_at(data, start, *place)
-            if not size or start + size > len(data):
-                piece = min(max(size, SCAN_BYTES), file_end - position)
-                data, data_position, start = self.read(position, piece), position, 0
-                size, is_batch = _entry_at(data, 0, *place)
-                if len(data) < size <= file_end - position:
-                    data = self.read(position, size)
-            if not size or start + size > len(data):
-                return
-            if is_batch:
-                if not batches.is_intact(data, start, size):
-                    return
-                timestamp = batches.max_timestamp(data, start)
-                found = _Found(position, size, batches.count_of(data, start), None, timestamp)
-            else:
-                if not entries.is_intact(data, start, size, *place):
-                    return
-                whole = data[start : start + size]
-                found = _Found(position, size, 1, entries.tag_code(whole), entries.stored_at(whole))
-            yield found
-            position += size
-            offset += found.count
-
-
-class _Found(msgspec.Struct, frozen=True, gc=False):
-    """An entry that recovery found. `tag_code`: None for a batch."""
-
-    position: int
-    size: int
-    count: int
-    tag_code: int | None
-    timestamp: int
-
-
-def _entry_at(data: bytes, start: int, offset: int, address: int) -> tuple[int, bool]:
-    """The size of the entry that begins at `start` and was written for this place, 0 without one; is it a batch?
-
-    A record says so by its magic and its places. A batch for the same offset cannot hold these at once:
-    its last offset delta would exceed `batch.COUNT_MAX`.
-    """
-    if start + batches.HEAD_BYTES > len(data):
-        return 0, False
-    size = entries.size_of(data, start)
-    if size and entries.places(data, start) == (offset, address):
-        return size, False
-    return batches.size_of(data, start, offset), True
+    def give_up(self, offset: int) -> tuple[int, int]:
+        """Have readers pass over the entry that holds `offset`: its first offset and how many it has."""
+        first, last = self.first_of(offset), self.last_of(offset)
+        position, size, _, link = self.row(first)
+        tag_code = index.hole_tag(index.GIVEN_UP, self.stored_at(first))
+        count = last + 1 - first
+        row = index.pack_row(position, size, tag_code, link)
+        self.index.replace(first - self.base_offset, row * count)
+        return first, count

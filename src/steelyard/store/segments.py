@@ -13,7 +13,15 @@ from steelyard.store.files import Files
 from steelyard.store.index import ROW_BYTES, Buffers
 from steelyard.store.log_config import LogConfig
 from steelyard.store.recovery import SegmentRepair
-from steelyard.store.segment import INDEX_SUFFIX, LOG_SUFFIX, POSITION_MAX, Segment
+from steelyard.store.repair import Repair
+from steelyard.store.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    OLD_INDEX_SUFFIX,
+    POSITION_MAX,
+    Origin,
+    Segment,
+)
 from steelyard.store.times import Times
 
 Place = tuple[int, int]
@@ -29,13 +37,20 @@ class Segments:
         "_files",
         "_flush_rows",
         "_folder",
+        "_origin",
         "_roll_at",
         "_times",
         "all",
     )
 
     def __init__(
-        self, files: Files, buffers: Buffers, config: LogConfig, flush_rows: int, folder: str
+        self,
+        files: Files,
+        buffers: Buffers,
+        config: LogConfig,
+        flush_rows: int,
+        folder: str,
+        origin: Origin,
     ) -> None:
         self._files = files
         self._buffers = buffers
@@ -44,6 +59,7 @@ class Segments:
         self._folder = folder
         self._roll_at = 0
         """Until when the last segment is surely not too old for another entry, ms."""
+        self._origin = origin
         self._times: dict[int, Times] = {}
         self.all: list[Segment] = []
 
@@ -115,7 +131,14 @@ class Segments:
 
     def _segment(self, place: Place, size: int = 0, rows: int = 0) -> Segment:
         return Segment(
-            self._files, self._buffers, self._folder, place, self._flush_rows, size, rows
+            self._files,
+            self._buffers,
+            self._folder,
+            place,
+            self._flush_rows,
+            self._origin,
+            size,
+            rows,
         )
 
     # -- shrinking -------------------------------------------------------------------------------
@@ -170,18 +193,19 @@ class Segments:
 
     # -- recovery --------------------------------------------------------------------------------
 
-    def recover(self, log_id: int, now: int) -> tuple[SegmentRepair, int]:
-        """Take over what the folder holds: what was repaired, and the segments cut.
+    def recover(self, now: int, end: Place | None = None) -> tuple[SegmentRepair, int]:
+        """Take over what the folder holds: what was repaired, and the segments cut. `end`: as a clean stop left it.
 
         The segments before the last one are taken as they are when their sizes fit what follows; from the
         first that does not on, all is cut.
         """
         names = self._files.list(self._folder)
-        places = sorted(place for name in names if (place := _place(name, LOG_SUFFIX)))
+        places = places_in(self._files, self._folder)
         for name in names:
-            place = _place(name, INDEX_SUFFIX)
-            if place and place not in places:
-                self._files.remove(f"{self._folder}/{name}")
+            for suffix in (INDEX_SUFFIX, OLD_INDEX_SUFFIX):
+                place = _place(name, suffix)
+                if place and place not in places:
+                    self._files.remove(f"{self._folder}/{name}")
         repairs: list[SegmentRepair] = []
         segments_cut = 0
         for number, place in enumerate(places):
@@ -197,14 +221,18 @@ class Segments:
             newest = self.all[-1].newest() if self.all and self.all[-1].count else 0
             self.all.append(segment)
             self._files.suspect(segment.log_path)
-            if number + 1 == len(places) or segment.end != places[number + 1]:
-                repairs.append(segment.recover(log_id, newest, now))
-        repair = SegmentRepair(
+            is_last = number + 1 == len(places)
+            following = end if is_last else places[number + 1]
+            if is_last or segment.end != following:
+                repair = Repair(segment, newest, now, following, was_stopped=end is not None)
+                repairs.append(repair.run())
+        total = SegmentRepair(
             sum(item.rows_made for item in repairs),
             sum(item.rows_cut for item in repairs),
             sum(item.bytes_cut for item in repairs),
+            sum(item.damaged for item in repairs),
         )
-        return repair, segments_cut
+        return total, segments_cut
 
     def check(self) -> None:
         """Assert that they follow each other."""
@@ -219,6 +247,12 @@ def end_position(files: Files, folder: str) -> int:
         return 0
     position, offset = max(places)
     return position + files.size(f"{folder}/{position:020}-{offset:020}{LOG_SUFFIX}")
+
+
+def places_in(files: Files, folder: str) -> list[Place]:
+    """Where the segments in a folder begin, in order."""
+    names = files.list(folder)
+    return sorted(place for name in names if (place := _place(name, LOG_SUFFIX)))
 
 
 def _place(name: str, suffix: str) -> Place | None:

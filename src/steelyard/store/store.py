@@ -4,7 +4,7 @@
     clean-stop                                  the ends of all files, as long as nobody writes; see `clean_stop`
     tables/<name>.table                         see `tables`; the store's own are `logs` and `log starts`
     logs/<topic>/<queue id>-<log id>/           one log; made when its first entry comes
-        <position>-<offset>.log, .index         one segment; see `segment`
+        <position>-<offset>.log, .rows          one segment; see `segment`
 
 A log id is given once and never again, so that an address names one entry for ever; after a power cut one that no disk
 had heard of may be. Names of topics and
@@ -32,6 +32,7 @@ from steelyard.errors import DamageError, StorageError
 from steelyard.store import clean_stop, identity
 from steelyard.store.disk import Disk
 from steelyard.store.files import OPEN_FILES_MAX, Files, Unsynced, storage_error
+from steelyard.store.findings import Findings
 from steelyard.store.identity import Identity
 from steelyard.store.index import Buffers
 from steelyard.store.log import LOG_ID_MAX, Log
@@ -42,7 +43,7 @@ from steelyard.store.segments import end_position
 from steelyard.store.tables import Table
 
 BUFFERED_ROWS_MAX = 65_536
-"""Index rows in memory, of all logs together: 1.3 MB, and a third of a second to make anew after a kill."""
+"""Index rows in memory, of all logs together: 1.8 MB, and a third of a second to make anew after a kill."""
 
 NAME_BYTES_MAX = 200
 """File systems allow 255; the rest is room for suffixes."""
@@ -80,6 +81,7 @@ class Store:
         self._config_of: Callable[[str], LogConfig] = lambda topic: usual_config
         self._files = Files(disk, open_files_max)
         self._buffers = Buffers(BUFFERED_ROWS_MAX)
+        self.findings = Findings()
         self._tables: dict[str, Table] = {}
         self._topics: dict[str, dict[int, Log]] = {}
         self._by_id: dict[int, Log] = {}
@@ -114,7 +116,8 @@ class Store:
             if not entry.deleted:
                 log = self._add_log(log_id, entry)
                 if folders.pop(log.folder, None) is not None or str(log_id) in self._starts():
-                    recovered.append(log.recover(now))
+                    end = None if ends is None else ends.logs.get(log.folder)
+                    recovered.append(log.recover(now, end))
         self._last_id = max([self._last_id, *entries, *folders.values()])
         return Recovery(
             len(self._by_id),
@@ -285,9 +288,16 @@ class Store:
     def _make_log(self, log_id: int, entry: _Entry) -> Log:
         folder = f"logs/{file_name(entry.topic)}/{entry.queue_id}-{log_id}"
         name = (entry.topic, entry.queue_id, log_id)
-        config = self._config_of(entry.topic)
+        config, starts = self._config_of(entry.topic), self._starts()
         return Log(
-            self._files, self._buffers, config, self._flush_rows, folder, name, self._starts()
+            self._files,
+            self._buffers,
+            config,
+            self._flush_rows,
+            folder,
+            name,
+            starts,
+            self.findings,
         )
 
     def _starts(self) -> Table:
@@ -381,4 +391,10 @@ def _raise(damage: list[TableDamage]) -> None:
 
 
 def _was_repaired(report: LogRecovery) -> bool:
-    return bool(report.rows_made or report.rows_cut or report.bytes_cut or report.segments_cut)
+    return bool(
+        report.rows_made
+        or report.rows_cut
+        or report.bytes_cut
+        or report.segments_cut
+        or report.damaged
+    )

@@ -81,6 +81,9 @@ class Times:
             if runs_max is not None:
                 runs_max -= 1
             extent = find_run(segment, offset, end, BLOCK_BYTES)
+            if not extent.size:  # given up
+                offset = extent.next_offset
+                continue
             if extent.kind == entries.RECORDS:
                 largest = segment.stored_at(extent.next_offset - 1)
             else:
@@ -97,11 +100,11 @@ class Times:
     def _walk(self, offset: int, end: int) -> Iterator[tuple[int, int]]:
         """(offset, timestamp) of each entry, from the one that holds `offset` on."""
         while offset < end:
-            extent = find_run(self._segment, offset, end, BLOCK_BYTES)
-            data = extent.read()
+            run = find_run(self._segment, offset, end, BLOCK_BYTES).read()
+            data = run.data
             position = 0
             while position < len(data):
-                if extent.kind == entries.RECORDS:
+                if run.kind == entries.RECORDS:
                     yield offset, entries.stored_at(data, position)
                     position += entries.size_of(data, position)
                     offset += 1
@@ -110,4 +113,5 @@ class Times:
                     yield base, batches.max_timestamp(data, position)
                     offset = base + batches.count_of(data, position)
                     position += batches.size_at(data, position)
-            assert offset == extent.next_offset
+            assert offset == run.next_offset or not data
+            offset = run.next_offset

@@ -1,4 +1,12 @@
-"""Verifies one log of a data directory, opened by nobody: every entry against its checksum, every index row against its entry."""
+"""Verifies the folder of a log that no broker uses, for `steelyard check`: index rows, entries, and what links them.
+
+It does what a broker does that opens the log and reads all of it, but on an `Overlay`: nothing on the disk is changed.
+What it says is therefore what a broker would serve, mend and refuse. Memory is that for a piece, or for an
+entry where one is larger, and 28 bytes for each index row that is missing.
+
+Damaged rows (ROWS) are made anew when they are read, or when the index file is taken away before the store is
+opened. A damaged entry (LOG) is lost: `Log.give_up` has readers pass over it. A torn tail (TAIL) is cut at the next start.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +14,31 @@ from collections.abc import Iterator
 
 import msgspec
 
+from steelyard.errors import CorruptError
 from steelyard.store.files import Files
-from steelyard.store.index import ROW, ROW_BYTES, Buffers
-from steelyard.store.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
+from steelyard.store.findings import Findings
+from steelyard.store.index import Buffers
+from steelyard.store.log import Log
+from steelyard.store.log_config import LogConfig
+from steelyard.store.overlay import Overlay
+from steelyard.store.segment import LOG_SUFFIX
+from steelyard.store.segments import places_in
+from steelyard.store.tables import Table
 
-_STRETCH_BYTES = 1024 * 1024
+LOG = "log"
+ROWS = "rows"
+TAIL = "tail"
+
+PIECE_BYTES = 1024 * 1024
+_ROWS_MAX = 1 << 40
+_NOW = 1 << 55
+"""No timestamp of an entry is beyond it."""
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """Bytes of one file that are sound, or not. `offset`, `count`: the offsets of the queue that they hold.
+    """Bytes `position` .. `position + size - 1` of a file, which hold or describe offsets `offset` .. `offset + count - 1`.
 
-    `problem`: one clause, empty for what is sound. `part`: "log", or "rows" for the index, which can be made anew.
+    `problem`: what is wrong with them, "" for nothing. `part`: LOG, ROWS or TAIL; see the module's text.
     """
 
     path: str
@@ -25,43 +47,60 @@ class Stretch(msgspec.Struct, frozen=True):
     offset: int
     count: int
     problem: str = ""
-    part: str = "log"
+    part: str = LOG
 
 
-def verify_log(files: Files, folder: str) -> Iterator[Stretch]:
-    """The log of a folder `logs/<topic>/<queue>-<id>`, in order and in constant memory."""
-    log_id = int(folder.rpartition("-")[2])
-    for name in files.disk.list(folder):
-        if name.endswith(LOG_SUFFIX):
-            position, _, offset = name.removesuffix(LOG_SUFFIX).partition("-")
-            place = int(position), int(offset)
-            yield from _verify_segment(files, folder, place, log_id)
+def verify_log(files: Files, folder: str, end: tuple[int, int] | None = None) -> Iterator[Stretch]:
+    """All of the log in `folder`, `logs/<topic>/<queue id>-<log id>`: damage, and between it sound stretches of 1 MiB.
+
+    `end`: position and offset where a clean stop left it; None after a kill, when the last bytes may be a torn write.
+    Raises StorageError where the disk cannot be read.
+    """
+    files = Files(Overlay(files.disk))
+    findings = Findings()
+    queue, _, log_id = folder.rpartition("/")[2].partition("-")
+    starts = Table(files, "tables/none.table")
+    name = (folder, int(queue), int(log_id))
+    log = Log(
+        files, Buffers(_ROWS_MAX), LogConfig(1, -1), _ROWS_MAX, folder, name, starts, findings
+    )
+    report = log.recover(_NOW, end)
+    known: set[tuple[str, int]] = set()
+    yield from _found(findings, known)
+    if report.bytes_cut or report.segments_cut:
+        problem = f"{report.bytes_cut} bytes at the end are no whole entry"
+        if report.segments_cut:
+            problem += (
+                f", {report.segments_cut} segments among them that do not follow the one before"
+            )
+        place = places_in(files, folder)[-1]
+        path = f"{folder}/{place[0]:020}-{place[1]:020}{LOG_SUFFIX}"
+        position = log.end[0] - place[0]
+        yield Stretch(path, position, report.bytes_cut, log.max_offset, 0, problem, TAIL)
+    offset = log.min_offset
+    while offset < log.max_offset:
+        extent = log.find_run(offset, PIECE_BYTES, log.max_offset, refuse=False)
+        segment, stop = extent.segment, extent.next_offset
+        size = extent.size
+        if size:
+            try:
+                run = extent.read()
+                stop, size = run.next_offset, len(run.data)
+            except CorruptError as error:
+                stop, size = error.next_offset, 0
+        yield from _found(findings, known)
+        if size:
+            position = extent.position - segment.base_position
+            yield Stretch(segment.log_path, position, size, offset, stop - offset)
+        offset = stop
+    files.close()
 
 
-def _verify_segment(
-    files: Files, folder: str, place: tuple[int, int], log_id: int
-) -> Iterator[Stretch]:
-    segment = Segment(files, Buffers(1), folder, place, 1)
-    index = segment.log_path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
-    rows = files.size(index) // ROW_BYTES if files.disk.exists(index) else 0
-    size = files.size(segment.log_path)
-    begin, first, offset = 0, place[1], place[1]
-    end = 0
-    for found in segment._scan(log_id, size):
-        number = offset - place[1]
-        if number < rows:
-            row = ROW.unpack(files.read(index, number * ROW_BYTES, ROW_BYTES))
-            if row[:2] != (found.position, found.size):
-                problem = "a row that does not point at its entry"
-                where = number * ROW_BYTES
-                yield Stretch(index, where, ROW_BYTES, offset, found.count, problem, "rows")
-        offset += found.count
-        end += found.size
-        if end - begin >= _STRETCH_BYTES:
-            yield Stretch(segment.log_path, begin, end - begin, first, offset - first)
-            begin, first = end, offset
-    yield Stretch(segment.log_path, begin, end - begin, first, offset - first)
-    if end < size:
-        problem = "no entry whose checksum matches"
-        count = max(rows - (offset - place[1]), 1)
-        yield Stretch(segment.log_path, end, size - end, offset, count, problem)
+def _found(findings: Findings, known: set[tuple[str, int]]) -> Iterator[Stretch]:
+    for item in findings.take():
+        if (item.path, item.position) not in known:
+            known.add((item.path, item.position))
+            part = ROWS if item.mended else LOG
+            yield Stretch(
+                item.path, item.position, item.size, item.offset, item.count, item.problem, part
+            )

@@ -192,13 +192,23 @@ def _read(log: Log, offset: int, bytes_max: int, end: int, effort: Effort) -> tu
     Many are not read but lent: a `FileRange` stands for the bytes, of which nobody wants more than the length before
     `frame.write` puts them into the response.
     """
-    run = log.find_run(offset, max(bytes_max, 0), end)
-    if run.kind != BATCHES:
-        if effort.left <= 0:
+    while offset < end:
+        extent = log.find_run(offset, max(bytes_max, 0), end)
+        if extent.kind != BATCHES and extent.size and effort.left <= 0:
             return b"", offset
-        return to_batch(run.read(), bytes_max, effort)
-    data = cast("bytes", run.lend()) if run.size >= APART_MIN else run.read()
-    return data, run.next_offset
+        if extent.kind == BATCHES and extent.size and extent.is_verified():
+            lent = extent.lend()
+            large = extent.size >= APART_MIN
+            return cast("bytes", lent) if large else lent.read(), extent.next_offset
+        run = extent.read()
+        if run.data:
+            if run.kind == BATCHES:
+                return run.data, run.next_offset
+            return to_batch(run.data, bytes_max, effort)
+        if run.next_offset == offset:
+            break
+        offset = run.next_offset  # what was there was given up
+    return b"", offset
 
 
 def _fault(asked: Asked, code: ErrorCode, leader: LeaderIdAndEpoch = _NO_LEADER) -> Answer:

@@ -1,0 +1,225 @@
+"""Makes the log and the index of a segment agree when a store is opened.
+
+    torn tail      bytes at the end of the log that are no whole entry and that no sound row describes, or that were
+                   never written (`scanning.looks_unwritten`): what a kill or a power cut leaves; cut
+    damage         anything else that is not what was written: kept, and refused to readers (`index.DAMAGED`)
+    hole           unwritten bytes with whole entries behind them, from a power cut: readers pass over it (`index.GIVEN_UP`)
+
+The rows up to the last that describes an entry are trusted here; each is verified when it is used. What follows in the log
+is read. When a batch was appended is lost with its rows: it counts as appended at its largest timestamp, or when what is
+before it was stored, if that is later; but not in the future.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from steelyard.store import batch as batches
+from steelyard.store import index, links
+from steelyard.store.index import ROW_BYTES, pack_row
+from steelyard.store.recovery import SegmentRepair
+from steelyard.store.scanning import Found, find_next, looks_unwritten, scan
+
+if TYPE_CHECKING:
+    from steelyard.store.segment import Segment
+
+_OLD_ROW = struct.Struct(">qiq")
+"""A row of format 1."""
+_BACK_ROWS = 1_024
+_POSITION_BITS = 40
+
+Place = tuple[int, int]
+"""Position and offset."""
+
+
+class Repair:
+    """The repair of one segment."""
+
+    def __init__(
+        self,
+        segment: Segment,
+        newest: int,
+        now: int,
+        following: Place | None,
+        *,
+        was_stopped: bool,
+    ) -> None:
+        """`newest`: when the last entry before this segment was stored, ms. `following`: where the next segment begins.
+
+        `was_stopped`: the last stop was a clean one, so that nothing is torn and nothing unwritten. For the last segment
+        `following` is then where the log ended, otherwise None.
+        """
+        self._segment = segment
+        self._newest = newest
+        self._now = now
+        self._following = following
+        self._was_stopped = was_stopped
+        self._file_end = segment.base_position + segment.files.size(segment.log_path)
+        self._made = 0
+        self._damaged = 0
+        self._old_rows = b""
+
+    def run(self) -> SegmentRepair:
+        segment = self._segment
+        file_rows = segment.index.count
+        kept, position = self._trusted(file_rows)
+        if kept != file_rows or segment.files.size(segment.index_path) != kept * ROW_BYTES:
+            segment.index.cut(kept)
+            segment.files.sync(
+                segment.index_path
+            )  # lest these rows come back and others' entries lie there by then
+        segment.size = position - segment.base_position
+        segment.link = 0
+        if kept:
+            last = segment.base_offset + kept - 1
+            segment.link = segment.row(last)[3]
+            self._newest = segment.stored_at(last)
+        self._read_old()
+        while True:
+            self._take()
+            if not self._pass_over():
+                break
+        log_end = segment.base_position + segment.size
+        if log_end != self._file_end:
+            segment.files.truncate(segment.log_path, segment.size)
+        if segment.files.disk.exists(segment.old_index_path):
+            segment.index.flush()
+            segment.files.remove(segment.old_index_path)
+        segment.fresh = segment.end[0]
+        cut = self._file_end - log_end
+        return SegmentRepair(self._made, file_rows - kept, cut, self._damaged)
+
+    # -- the rows that are there -----------------------------------------------------------------
+
+    def _trusted(self, count: int) -> Place:
+        """How many rows there are up to the last that describes an entry, and the position after that."""
+        segment = self._segment
+        while count:
+            packed = segment.index.read(count - 1, 1)
+            if index.are_sound(packed):
+                position, size, _, _ = index.ROW.unpack(packed)
+                whole = segment.base_position <= position <= position + size <= self._file_end
+                if whole and self._is_described(packed, count):
+                    return count, position + size
+            count = self._before(count, packed)
+        return 0, segment.base_position
+
+    def _is_described(self, packed: bytes, count: int) -> bool:
+        """Does the last of the first `count` rows, which is sound, describe what is there or was there once?"""
+        segment = self._segment
+        position, size, tag_code, link = index.ROW.unpack(packed)
+        if index.is_hole(tag_code):
+            return True
+        data = segment.read(position, size)
+        last = segment.base_offset + count - 1
+        is_batch = batches.is_batch(tag_code)
+        first, following = last, last + 1
+        if is_batch and size >= batches.HEAD_BYTES:
+            first = batches.base_offset(data)
+            following = first + batches.count_of(data)
+        if segment.is_by_itself(data, first, position, size, is_batch=is_batch):
+            rows_from = segment.base_offset + self._before(count, packed) if is_batch else first
+            if first == rows_from and last < following - 1:
+                return False  # a kill came between the rows of a batch
+            if following == last + 1:
+                before = self._link_before(first)
+                whole = links.is_batch if is_batch else links.is_record
+                if before is None or whole(data, before, link):
+                    return True
+        if not self._was_stopped and looks_unwritten(data, position - segment.base_position):
+            return False
+        self._damaged += 1
+        segment.corrupt(last)
+        return True
+
+    def _link_before(self, first: int) -> int | None:
+        """What the entry goes on from, None where that is not known."""
+        number = first - self._segment.base_offset
+        if number <= 0:
+            return 0
+        packed = self._segment.index.read(number - 1, 1)
+        if not index.are_sound(packed) or index.is_hole(index.ROW.unpack(packed)[2]):
+            return None
+        return index.link_of(packed)
+
+    def _before(self, count: int, packed: bytes) -> int:
+        """Of the first `count` rows, how many there are before the last ones that are equal to this one."""
+        while count:
+            piece = min(count, _BACK_ROWS)
+            rows = self._segment.index.read(count - piece, piece)
+            for number in range(piece, 0, -1):
+                if rows[(number - 1) * ROW_BYTES : number * ROW_BYTES] != packed:
+                    return count - piece + number
+            count -= piece
+        return 0
+
+    # -- the log behind them ---------------------------------------------------------------------
+
+    def _read_old(self) -> None:
+        """An index of format 1 knows when batches were appended."""
+        segment = self._segment
+        path = segment.old_index_path
+        if segment.files.disk.exists(path):
+            self._old_rows = segment.files.read(path, 0, segment.files.size(path))
+
+    def _take(self) -> None:
+        """Make rows for the whole entries that follow."""
+        segment = self._segment
+        log_base = segment.origin.log_id << _POSITION_BITS
+        position, offset = segment.end
+        for found in scan(segment.read, log_base, position, offset, self._file_end):
+            self._newest = max(self._newest, min(found.timestamp, self._now))
+            if found.tag_code is None:
+                tag_code = self._old_tag(found) or batches.row_tag(self._newest)
+                segment.link = links.batch_link(found.data, segment.link)
+                self._newest = max(self._newest, batches.appended_at(tag_code))
+            else:
+                tag_code = found.tag_code
+                segment.link = links.record_link(found.data, segment.link)
+            row = pack_row(found.position, found.size, tag_code, segment.link)
+            self._add(row * found.count, found.size)
+
+    def _old_tag(self, found: Found) -> int:
+        at = (found.offset - self._segment.base_offset) * _OLD_ROW.size
+        if at + _OLD_ROW.size > len(self._old_rows):
+            return 0
+        position, size, tag_code = _OLD_ROW.unpack_from(self._old_rows, at)
+        same = (position, size) == (found.position, found.size) and batches.is_batch(tag_code)
+        return int(tag_code) if same else 0
+
+    def _add(self, rows: bytes, size: int) -> None:
+        segment = self._segment
+        segment.index.prepare()
+        segment.index.add(rows)
+        segment.size += size
+        self._made += len(rows) // ROW_BYTES
+
+    def _pass_over(self) -> bool:
+        """Where whole entries follow what is none, or another segment does, keep its offsets. True to go on reading."""
+        segment = self._segment
+        position, offset = segment.end
+        if position == self._file_end:
+            return False
+        log_base = segment.origin.log_id << _POSITION_BITS
+        found = find_next(segment.read, log_base, position, offset, self._file_end)
+        if found is not None:
+            stop = found.position, found.offset
+        elif (
+            self._following is not None
+            and self._following[0] == self._file_end
+            and self._following[1] > offset
+        ):
+            stop = self._following
+        else:
+            return False
+        data = segment.read(position, stop[0] - position)
+        unwritten = not self._was_stopped and looks_unwritten(data, segment.size)
+        kind = index.GIVEN_UP if unwritten else index.DAMAGED
+        tag_code = index.hole_tag(kind, self._newest)
+        segment.link = 0
+        self._add(pack_row(position, len(data), tag_code, 0) * (stop[1] - offset), len(data))
+        if not unwritten:
+            self._damaged += 1
+        segment.corrupt(offset)
+        return found is not None
