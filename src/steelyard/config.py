@@ -58,6 +58,10 @@ class StoreConfig:
     deleted before their time (diskSpaceCleanForciblyRatio)."""
     clean_forcibly: bool = False
     """Delete early rather than refuse producers (cleanFileForciblyEnable, which is on in RocketMQ)."""
+    scrub_bytes_per_second: int = 4 * 1024 * 1024
+    """How fast all logs are read again and again to find damage on the disk; 0: never."""
+    scrub_interval_ms: int = 24 * 3600 * 1000
+    """From the begin of one such pass through all logs to that of the next, unless it takes longer."""
     message_bytes_max: int = 4 * 1024 * 1024
     """Largest body (maxMessageSize)."""
 

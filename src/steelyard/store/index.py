@@ -52,6 +52,19 @@ def are_sound(rows: bytes) -> bool:
     return bool(crc32c(rows, _SOUND) == _SOUND)
 
 
+def corrected(row: bytes) -> bytes | None:
+    """The row that differs from this one in a single bit and is sound; None without one.
+
+    Sound rows differ from each other in six bits or more, so there is one at most.
+    """
+    number = int.from_bytes(row, "big")
+    for bit in range(8 * ROW_BYTES):
+        candidate = (number ^ 1 << bit).to_bytes(ROW_BYTES, "big")
+        if are_sound(candidate):
+            return candidate
+    return None
+
+
 def link_of(rows: bytes, number: int = 0) -> int:
     """The link of one of several packed rows."""
     (link,) = _LINK.unpack_from(rows, number * ROW_BYTES + _LINK_BYTE)

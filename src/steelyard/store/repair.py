@@ -97,6 +97,8 @@ class Repair:
         segment = self._segment
         while count:
             packed = segment.index.read(count - 1, 1)
+            if not index.are_sound(packed):
+                packed = self._corrected(count - 1, packed)
             if index.are_sound(packed):
                 position, size, _, _ = index.ROW.unpack(packed)
                 whole = segment.base_position <= position <= position + size <= self._file_end
@@ -104,6 +106,15 @@ class Repair:
                     return count, position + size
             count = self._before(count, packed)
         return 0, segment.base_position
+
+    def _corrected(self, number: int, packed: bytes) -> bytes:
+        """The row as it was where a single bit of it is wrong, which is noted; else as it is."""
+        segment = self._segment
+        row = index.corrected(packed)
+        if row is None:
+            return packed
+        segment.rows(segment.base_offset + number, 1)  # mends it
+        return row
 
     def _is_described(self, packed: bytes, count: int) -> bool:
         """Does the last of the first `count` rows, which is sound, describe what is there or was there once?"""

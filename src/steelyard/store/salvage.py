@@ -169,9 +169,14 @@ def _pass_over(store: Store, found: list[Finding]) -> Iterator[Deed]:
     """Have readers pass over damaged messages."""
     for finding in found:
         log = store.log(finding.topic, finding.queue_id) if finding.part == check.LOG else None
-        if log is not None and finding.path.startswith(f"{log.folder}/"):
+        if (
+            log is not None
+            and finding.path.startswith(f"{log.folder}/")
+            and log.min_offset <= finding.offset < log.max_offset
+        ):
+            first, count = log.give_up(finding.offset)
             lost = (
-                f"offsets {finding.offset} to {finding.offset + finding.count - 1}"
+                f"offsets {first} to {first + count - 1}"
                 f" of queue {finding.queue_id} of topic {finding.topic!r}"
             )
             yield Deed(finding.path, "readers pass over it", lost)

@@ -20,10 +20,12 @@ from msgspec.structs import replace
 
 from steelyard.config import BrokerConfig
 from steelyard.nodes.broker.consumer_groups import ConsumerGroups
+from steelyard.nodes.broker.damage import DamageReports
 from steelyard.nodes.broker.door import Peer, reply
 from steelyard.nodes.broker.offsets import Committed
 from steelyard.nodes.broker.pull import Pulls
 from steelyard.nodes.broker.registration import Registration
+from steelyard.nodes.broker.scrubbing import Scrubbing
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.broker.topics import Topics
 from steelyard.nodes.broker.turns import Steps
@@ -68,8 +70,12 @@ class Admin:
         pulls: Pulls,
         registration: Registration,
         statistics: Statistics,
+        damage: DamageReports,
+        scrubbing: Scrubbing,
     ) -> None:
         self._config = config
+        self._damage = damage
+        self._scrubbing = scrubbing
         self._store = store
         self._topics = topics
         self._groups = groups
@@ -276,6 +282,8 @@ class Admin:
             "sendThreadPoolQueueHeadWaitTimeMills": "0",
             "sendThreadPoolQueueSize": "0",
             **statistics.rates(now),
+            **self._damage.runtime_info(),
+            **self._scrubbing.runtime_info(),
         }
         return reply(request, body=fastjson.write(KVTable(table)))
 

@@ -40,6 +40,7 @@ from steelyard.nodes.broker.registration import (
     Registration,
 )
 from steelyard.nodes.broker.retention import RETENTION_TIMER, SPACE_TIMER, Retention
+from steelyard.nodes.broker.scrubbing import SCRUB_TIMER
 from steelyard.nodes.broker.side import RemotingSide
 from steelyard.nodes.broker.topics import Topics
 from steelyard.nodes.broker.turns import TURNS_TIMER, Turns
@@ -127,6 +128,7 @@ class BrokerNode:
             self._rng,
             now,
         )
+        self._damage, self._scrubbing = remoting.damage, remoting.scrubbing
         self._pulls, self._clients = remoting.pulls, remoting.clients
         self._writer, self._statistics = remoting.writer, remoting.statistics
         if config.kafka is not None:
@@ -153,6 +155,7 @@ class BrokerNode:
         effects: list[Effect] = self._durability.start(now)
         effects.append(SetTimer(CLIENTS_TIMER, now + config.client_scan_interval_ms))
         self._retention.start(now, effects)
+        self._scrubbing.start(now, effects)
         remoting.start(now, effects)
         self._ledger.started(now)
         self._joining.look(now, effects)
@@ -274,6 +277,7 @@ class BrokerNode:
             self._holds_at = None
             self._pulls.expire(now, effects)
         elif key == FLUSH_TIMER:
+            self._flush_index(now, effects)
             self._durability.due(now, effects, dirty=self._store.dirty())
         elif key == TURNS_TIMER:
             self._turns.due(now, effects)
@@ -294,6 +298,8 @@ class BrokerNode:
             effects.append(SetTimer(CLIENTS_TIMER, now + self._config.client_scan_interval_ms))
             self._clients.scan(now, effects)
             self._statistics.sample(now)
+        elif key == SCRUB_TIMER:
+            self._scrubbing.due(now, effects)
         elif key == RETENTION_TIMER:
             self._retention.due(now, effects)
         elif key == SPACE_TIMER:
@@ -303,6 +309,13 @@ class BrokerNode:
                 self._finish(effects)
         else:
             self._remoting.due(key, now, effects)
+
+    def _flush_index(self, now: int, effects: list[Effect]) -> None:
+        """Index rows hold the checksums of what was written: those in memory would be lost with a kill."""
+        try:
+            self._store.flush_index()
+        except StorageError as error:
+            self._remoting.faults.tell(f"index rows wait in memory: {error}", now, effects)
 
     # -- after each event ------------------------------------------------------------------------
 
@@ -317,6 +330,8 @@ class BrokerNode:
             self._kafka.topology.may_look = self._joining.may_serve
             self._kafka.follow_up(now, effects)
         self._remoting.follow_up(now, effects)
+        if self._store.findings.waiting:
+            self._damage.report(now, effects)
         self._durability.follow_up(effects)
         if ledger.due_at is not None and self._ledger_at is None:
             self._ledger_at = ledger.due_at

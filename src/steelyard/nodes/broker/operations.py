@@ -13,6 +13,7 @@ from enum import Enum
 
 import msgspec
 
+from steelyard.errors import CorruptError
 from steelyard.nodes.broker.topics import OP_TOPIC
 from steelyard.nodes.broker.writer import Draft, Writer
 from steelyard.nodes.seam import Effect
@@ -91,7 +92,13 @@ class Operations:
         """The operations from an offset on, in order. Of several for one half message the last counts."""
         offset = max(offset, self._log.min_offset)
         while offset < self._log.max_offset:
-            found = self._log.read(offset, _READ_MESSAGES, _READ_BYTES)
+            try:
+                found = self._log.read(offset, _READ_MESSAGES, _READ_BYTES)
+            except (
+                CorruptError
+            ) as error:  # the transaction is open again, and its producer asked again
+                offset = error.next_offset
+                continue
             offset = max(offset + 1, found.next_offset)  # a Kafka batch is no operation
             for view in decode_records(found.data):
                 yield Operation(
@@ -112,7 +119,10 @@ class Operations:
             return False  # a rollback, or a topic that is gone, or was made again
         if operation.address >= log.next_address:
             return True
-        entry = self._store.at_address(operation.address)
+        try:
+            entry = self._store.at_address(operation.address)
+        except CorruptError:
+            return False  # it is there, or was: it is not published twice
         if entry is None:
             return False  # its retention ended
         return decode_records(entry)[0].prepared_transaction_offset != half_address

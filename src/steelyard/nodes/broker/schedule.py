@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from steelyard.errors import StorageError
+from steelyard.errors import CorruptError, StorageError
 from steelyard.nodes.broker.topics import SCHEDULE_QUEUES, SCHEDULE_TOPIC, Topics
 from steelyard.nodes.broker.writer import Draft, Writer
 from steelyard.nodes.seam import Effect, SetTimer, Tell
+from steelyard.store.log import Log
 from steelyard.store.store import Store
 from steelyard.store.tables import Table
 from steelyard.wire.remoting import properties as props
@@ -90,8 +91,8 @@ class Schedule:
         stop = min(log.max_offset, offset + BATCH_MAX)
         try:
             while offset < stop and log.stored_at(offset) + SECONDS[level - 1] * 1000 <= now:
-                entry = log.record_at(offset)
-                if entry is not None:  # a Kafka batch waits for nothing
+                entry = _read(log, offset)
+                if entry is not None:
                     self._deliver(entry, now, effects)
                 offset += 1
             self._table.put(str(level), b"%d" % offset)
@@ -134,6 +135,17 @@ class Schedule:
             assert self._offsets[level] <= end
             if max(self._offsets[level], low) < end:
                 assert level in self._armed, f"nobody wakes level {level}"
+
+
+def _read(log: Log, offset: int) -> bytes | None:
+    """The delayed message; None where it is damaged, or a Kafka batch, which waits for nothing.
+
+    A damaged one is lost: nobody reads the queue of a level who could go on behind it by hand, and others wait behind it.
+    """
+    try:
+        return log.record_at(offset)
+    except CorruptError:
+        return None
 
 
 _LEVELS = range(1, SCHEDULE_QUEUES + 1)

@@ -12,11 +12,12 @@ from collections.abc import Generator
 from functools import partial
 
 from steelyard.config import BrokerConfig
-from steelyard.errors import DiskFullError, MessageError, ProtocolError, StorageError
+from steelyard.errors import CorruptError, DiskFullError, MessageError, ProtocolError, StorageError
 from steelyard.groups.registry import Registry
 from steelyard.nodes.broker.admin import Admin
 from steelyard.nodes.broker.clients import Clients
 from steelyard.nodes.broker.consumer_groups import ConsumerGroups
+from steelyard.nodes.broker.damage import DamageReports
 from steelyard.nodes.broker.door import Handler, Peer, reply
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
@@ -34,6 +35,7 @@ from steelyard.nodes.broker.resets import Resets
 from steelyard.nodes.broker.retention import Retention
 from steelyard.nodes.broker.retry import Retries
 from steelyard.nodes.broker.schedule import SCHEDULE_TIMER, Schedule
+from steelyard.nodes.broker.scrubbing import Scrubbing
 from steelyard.nodes.broker.send import Sends
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.broker.topics import Topics
@@ -75,7 +77,9 @@ class RemotingSide:
         self._rng = rng
         self._turns = turns
         self.stopping = False
-        self._faults = Faults()
+        self.faults = Faults()
+        self.damage = DamageReports(store.findings)
+        self.scrubbing = Scrubbing(store, config.store, self.faults)
         self._peers: dict[Link, Peer] = {}
         self._groups = ConsumerGroups(store.table("groups"), now)
         self.statistics = Statistics(now)
@@ -140,6 +144,8 @@ class RemotingSide:
             self.pulls,
             self._registration,
             self.statistics,
+            self.damage,
+            self.scrubbing,
         )
         progress = Progress(
             self._config,
@@ -275,14 +281,15 @@ class RemotingSide:
         if isinstance(error, MessageError):
             code = ResponseCode.MESSAGE_ILLEGAL
         elif isinstance(error, StorageError):
-            self._faults.note(f"request {request.code} failed: {error}")
+            if not isinstance(error, CorruptError):  # `damage` says that to people
+                self.faults.note(f"request {request.code} failed: {error}")
             if isinstance(error, DiskFullError):
                 code = ResponseCode.SERVICE_NOT_AVAILABLE
         return reply(request, code, str(error))
 
     def follow_up(self, now: int, effects: list[Effect]) -> None:
         """After each event: say what went wrong."""
-        self._faults.report(now, effects)
+        self.faults.report(now, effects)
         self.pulls.crossing.passed.report(now, effects)
 
     def answered(self, link: Link, response: Command, effects: list[Effect]) -> None:

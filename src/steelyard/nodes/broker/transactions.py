@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from steelyard.config import BrokerConfig
-from steelyard.errors import StorageError
+from steelyard.errors import CorruptError, StorageError
 from steelyard.groups.registry import Registry
 from steelyard.nodes.broker.door import Peer, reply
 from steelyard.nodes.broker.durability import Durability
@@ -222,10 +222,13 @@ class Transactions:
         return Target(topic, queue_id, draft)
 
     def _half(self, offset: int) -> MessageView | None:
-        """The half message, None where its retention ended, a power cut took it, or a Kafka batch is there."""
+        """The half message, None where its retention ended, a power cut took it, it is damaged, or a Kafka batch is there."""
         if not self._half_log.min_offset <= offset < self._half_log.max_offset:
             return None
-        entry = self._half_log.record_at(offset)
+        try:
+            entry = self._half_log.record_at(offset)
+        except CorruptError:  # it cannot be published any more
+            return None
         return None if entry is None else decode_records(entry)[0]
 
     # -- asking ----------------------------------------------------------------------------------
@@ -259,7 +262,12 @@ class Transactions:
     ) -> Row | None:
         """What is to be kept of a transaction whose time has come; None where it is given up."""
         if half is None:
-            effects.append(Tell("WARNING", "an open transaction was forgotten: past its retention"))
+            effects.append(
+                Tell(
+                    "WARNING",
+                    "an open transaction was forgotten: its half message is past its retention, or damaged",
+                )
+            )
             self._open.end(offset)
             return None
         checks = self._open.checks(offset)

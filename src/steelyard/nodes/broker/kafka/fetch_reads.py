@@ -7,7 +7,7 @@ from typing import cast
 
 import msgspec
 
-from steelyard.errors import ProtocolError, StorageError
+from steelyard.errors import CorruptError, ProtocolError, StorageError
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.crossing import to_batch
@@ -112,6 +112,8 @@ class Reads:
                 self._partitions.look_again(place)
             try:
                 answer = self._read(fetch, asked, place, found, effort)
+            except CorruptError:  # the broker says so itself, to people
+                answer = _fault(asked, ErrorCode.CORRUPT_MESSAGE)
             except (StorageError, ProtocolError) as error:
                 self._faults.tell(f"{place.topic} was not read: {error}", now, effects)
                 known = fetch.call.version >= STORAGE_ERROR_SINCE

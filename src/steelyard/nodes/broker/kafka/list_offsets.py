@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from steelyard.errors import ProtocolError, StorageError
+from steelyard.errors import CorruptError, ProtocolError, StorageError
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.door import Call
@@ -104,6 +104,8 @@ class ListOffsets:
                         answer = ListOffsetsPartitionResponse(index, ErrorCode.INVALID_REQUEST)
                     else:
                         answer = yield from self._one(topic.name, part, call.version, committed)
+                except CorruptError:
+                    answer = ListOffsetsPartitionResponse(index, ErrorCode.CORRUPT_MESSAGE)
                 except StorageError as error:
                     self._faults.note(f"{topic.name}-{index} was not read: {error}")
                     answer = ListOffsetsPartitionResponse(index, ErrorCode.KAFKA_STORAGE_ERROR)

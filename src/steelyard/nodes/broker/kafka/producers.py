@@ -21,7 +21,7 @@ from contextlib import suppress
 
 import msgspec
 
-from steelyard.errors import ProtocolError, StorageError
+from steelyard.errors import CorruptError, ProtocolError, StorageError
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.producer_states import (
     BATCHES_KEPT,
@@ -305,7 +305,13 @@ class Producers:
         known.snapshot_upto = snapshot.upto
         offset = max(snapshot.upto, log.min_offset)
         while offset < log.max_offset:
-            run = log.read_run(offset, _SCAN_BYTES)
+            try:
+                run = log.read_run(offset, _SCAN_BYTES)
+            except (
+                CorruptError
+            ) as error:  # nobody gets it; what it says of its producer is lost as well
+                offset = error.next_offset
+                continue
             assert run.next_offset > offset
             if run.kind == BATCHES:
                 self._take(known, run.data)

@@ -1,0 +1,69 @@
+"""What reads find to be damaged on the disk: an ERROR that names file, byte, topic, queue and offset, and counters.
+
+A damaged entry is refused to every reader of either dialect; a damaged index row was made anew, and is a WARNING. Each
+place is reported when it is first met, and again while it goes on being met, once in REPEAT_MS: a consumer that stands before
+a damaged message asks for it every few seconds. Operators see the counters in the runtime info of the broker.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from steelyard.nodes.seam import Effect, Tell
+from steelyard.store.findings import Finding, Findings
+
+REPEAT_MS = 600_000
+PLACES_MAX = 10_000
+"""Places that are remembered; those that were not met for the longest time are forgotten, and reported again."""
+
+
+class DamageReports:
+    """`report` after each event that found something."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._reported_at: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self.entries = 0
+        """Damaged entries of logs that were met since the start, each counted once."""
+        self.rows = 0
+        """Index rows, or runs of them, that were damaged and made anew since the start."""
+
+    def report(self, now: int, effects: list[Effect]) -> None:
+        for finding in self._findings.take():
+            place = finding.path, finding.position
+            reported_at = self._reported_at.get(place)
+            if finding.mended:
+                self.rows += 1
+            elif reported_at is None:
+                self.entries += 1
+            if reported_at is None or now >= reported_at + REPEAT_MS:
+                self._reported_at[place] = now
+                self._reported_at.move_to_end(place)
+                effects.append(Tell("WARNING" if finding.mended else "ERROR", _text(finding)))
+            if len(self._reported_at) > PLACES_MAX:
+                self._reported_at.popitem(last=False)
+
+    def runtime_info(self) -> dict[str, str]:
+        return {
+            "damagedEntries": str(self.entries),
+            "damagedReadsRefused": str(self._findings.damaged),
+            "indexRowsMended": str(self.rows),
+        }
+
+
+def _text(finding: Finding) -> str:
+    last = finding.offset + finding.count - 1
+    offsets = (
+        f"offset {finding.offset}" if finding.count == 1 else f"offsets {finding.offset} to {last}"
+    )
+    where = (
+        f"{finding.path}, byte {finding.position}, {finding.size} bytes:"
+        f" topic {finding.topic!r}, queue {finding.queue_id}, {offsets}"
+    )
+    if finding.mended:
+        return f"damage on the disk was mended: {finding.problem} ({where}); look at the disk"
+    return (
+        f"damage on the disk: {finding.problem} ({where}). These messages are served to nobody; groups that come"
+        f" to them wait there. To go on without them reset the groups' offsets to {last + 1}, or stop the broker and run"
+        " 'steelyard check --repair' on its data directory; restore the file from a backup to have them back"
+    )
