@@ -35,7 +35,7 @@ _FRONT = struct.Struct(">qiqI")
 _CHECK = struct.Struct("<I")
 _LINK = struct.Struct(">I")
 _LINK_BYTE = 20
-_SOUND = 0x48674BC7
+SOUND = 0x48674BC7
 """CRC-32C of anything that is followed by its own CRC-32C."""
 _TIME_BITS = 56
 _TIME_MAX = (1 << _TIME_BITS) - 1
@@ -44,12 +44,12 @@ _TIME_MAX = (1 << _TIME_BITS) - 1
 def pack_row(position: int, size: int, tag_code: int, link: int) -> bytes:
     """A row with its checksum."""
     front = _FRONT.pack(position, size, tag_code, link)
-    return front + _CHECK.pack(crc32c(front, _SOUND))
+    return front + _CHECK.pack(crc32c(front, SOUND))
 
 
 def are_sound(rows: bytes) -> bool:
     """Are these whole rows as they were packed, each of them?"""
-    return bool(crc32c(rows, _SOUND) == _SOUND)
+    return bool(crc32c(rows, SOUND) == SOUND)
 
 
 def corrected(row: bytes) -> bytes | None:
@@ -160,12 +160,15 @@ class Index:
         self._buffers.bytes_waiting += len(rows)
 
     def read(self, first: int, count: int) -> bytes:
-        """The packed rows from `first` on, as many of `count` as there are."""
+        """The packed rows from `first` on, as many of `count` as there are; zeros, which no row is, where the file was cut."""
         in_tail = first - self._file_rows
         if in_tail >= 0:
             return bytes(self._tail[in_tail * ROW_BYTES : (in_tail + count) * ROW_BYTES])
         from_file = min(count, -in_tail)
-        rows = self._files.read(self._path, first * ROW_BYTES, from_file * ROW_BYTES)
+        size = from_file * ROW_BYTES
+        rows = self._files.read(self._path, first * ROW_BYTES, size)
+        if len(rows) != size:
+            rows = rows.ljust(size, b"\0")
         if count > from_file:
             rows += self._tail[: (count - from_file) * ROW_BYTES]
         return rows

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from crc32c import crc32c
+
 from steelyard.errors import CorruptError, DiskFullError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
@@ -83,7 +85,7 @@ class Log:
         assert entries.places(entry) == (offset, address), "the entry was made for another place"
         size = len(entry)
         segment = self._segment_for(size, now)
-        link = links.record_link(entry, segment.link)
+        link = crc32c(entry, segment.link)  # as in `links`, without the call
         segment.append(entry, pack_row(address & POSITION_MAX, size, tag_code, link), link)
         segment.newest_ms = now
         self.max_offset = offset + 1
@@ -106,7 +108,7 @@ class Log:
                 first + number,
                 address,
             ), "the entry was made for another place"
-            link = links.record_link(entry, link)
+            link = crc32c(entry, link)
             rows.append(pack_row(position, size, tag_code, link))
             position += size
             address += size

@@ -50,14 +50,8 @@ def mended(segment: Segment, offset: int, count: int) -> bytes:
 
 
 def _raw(segment: Segment, first: int, stop: int) -> bytes:
-    """Rows as they lie in the file; zeros, which no row is, where it was cut."""
-    rows = segment.index.read(first, stop - first)
-    size = (stop - first) * ROW_BYTES
-    if len(rows) == size:
-        return rows
-    in_file = min(stop, segment.index.file_rows) - first
-    tail = segment.index.read(first + in_file, stop - first - in_file)
-    return rows[: max(0, len(rows) - len(tail))].ljust(size - len(tail), b"\0") + tail
+    """Rows as they lie in the file."""
+    return segment.index.read(first, stop - first)
 
 
 def _gap(segment: Segment, number: int) -> tuple[int, int]:

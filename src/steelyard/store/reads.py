@@ -176,6 +176,7 @@ def read_tagged(
         if not rows:
             break
         rows_max *= 2
+        start = next_offset
         for position, size, tag_code, link in ROW.iter_unpack(rows):
             if tag_code in tag_codes:
                 if count and total + size > bytes_max:
@@ -186,11 +187,12 @@ def read_tagged(
                     piece.count += 1
                     piece.link = link
                 else:
-                    piece = _Piece(next_offset, 1, position, position + size, before, link)
+                    number = next_offset - start
+                    link_before = index.link_of(rows, number - 1) if number else before
+                    piece = _Piece(next_offset, 1, position, position + size, link_before, link)
                     pieces.append(piece)
                 count += 1
                 total += size
-            before = link
             next_offset += 1
             if count == count_max:
                 break

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
+from crc32c import crc32c
+
 from steelyard.errors import CorruptError, StorageError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store import index, links
 from steelyard.store.files import Files
 from steelyard.store.findings import Finding, Findings
-from steelyard.store.index import ROW, ROW_BYTES, Buffers, Index
+from steelyard.store.index import ROW, SOUND, Buffers, Index
 from steelyard.store.mending import mended
 from steelyard.store.spans import Spans
 from steelyard.types import FileRange
@@ -128,9 +130,8 @@ class Segment:
 
     def rows(self, offset: int, count: int) -> bytes:
         """The packed rows of the entries from `offset` on, as many of `count` as there are; sound all of them."""
-        first = offset - self.base_offset
-        rows = self.index.read(first, count)
-        if index.are_sound(rows) and len(rows) == ROW_BYTES * min(count, self.index.count - first):
+        rows = self.index.read(offset - self.base_offset, count)
+        if crc32c(rows, SOUND) == SOUND:  # as `are_sound`, without the call
             return rows
         return mended(self, offset, count)
 
