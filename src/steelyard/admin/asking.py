@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from steelyard.config import ClientConfig
+from steelyard.printable import printable_lines
 
 if TYPE_CHECKING:
     from steelyard.live.aio.admin import Admin
@@ -95,7 +96,11 @@ def log_to_stderr(level: str) -> None:
     """Log on standard error, from this level on. Commands that end with an error say it themselves."""
     import logging
 
+    from steelyard.live.logs import Printable
+
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Printable())  # of asyncio and other libraries too
 
 
 def _run(asking: Asking, options: argparse.Namespace) -> int:
@@ -107,5 +112,5 @@ def _run(asking: Asking, options: argparse.Namespace) -> int:
         async with new_admin(options) as admin:
             return await asking(admin, options)
 
-    print(run(ask()), end="")
+    print(printable_lines(run(ask())), end="")
     return 0

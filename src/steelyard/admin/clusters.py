@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from steelyard.admin.asking import add_asking_command, add_where_options
-from steelyard.admin.printing import fixed
+from steelyard.admin.printing import fixed, shown
 from steelyard.errors import SteelyardError
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ async def _figures(admin: Admin, address: str) -> dict[str, str]:
 
 
 def cluster_row(*cells: object) -> str:
-    return "{:<16}  {:<22}  {:<4}  {:<22} {:<16} {:>19} {:>19} {:>10} {:>5} {:>6}\n".format(*cells)
+    return "{:<16}  {:<22}  {:<4}  {:<22} {:<16} {:>19} {:>19} {:>10} {:>5} {:>6}\n".format(
+        *shown(cells)
+    )
 
 
 def cluster_line(row: ClusterRow, table: Mapping[str, str], now: int) -> str:
@@ -154,6 +156,7 @@ async def broker_status(admin: Admin, options: argparse.Namespace) -> str:
 
 def status_lines(address: str | None, table: Mapping[str, str]) -> str:
     """Sorted figures; each line begins with the address when a whole cluster is shown."""
+    table = shown(dict(table))
     begin = "" if address is None else f"{address:<24} "
     return "".join(f"{begin}{name:<32}: {table[name]}\n" for name in sorted(table))
 
@@ -172,6 +175,7 @@ async def broker_config(admin: Admin, options: argparse.Namespace) -> str:
 
 
 def config_lines(heading: str, settings: Mapping[str, str]) -> str:
+    settings = shown(dict(settings))
     lines = (f"{name:<50}=  {settings[name]}\n" for name in sorted(settings))
     return f"============{heading}============\n" + "".join(lines) + "\n"
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from steelyard.admin.asking import add_asking_command, add_where_options, given
-from steelyard.admin.printing import date_seconds, fixed, front, java_fields, version_name
+from steelyard.admin.printing import date_seconds, fixed, front, java_fields, shown, version_name
 from steelyard.admin.topics import deleted_topic
 from steelyard.errors import ConfigError, RouteError, SteelyardError
 
@@ -94,6 +94,7 @@ async def consumer_connection(admin: Admin, options: argparse.Namespace) -> str:
 
 
 def connection_table(connection: ConsumerConnection) -> str:
+    connection = shown(connection)
     row = "{:<36} {:<22} {:<10} {}\n"
     text = row.format("#ClientId", "#ClientAddr", "#Language", "#Version")
     for member in connection.connection_set:
@@ -125,6 +126,7 @@ async def consumer_progress(admin: Admin, options: argparse.Namespace) -> str:
 
 def progress_table(progress: GroupProgress, *, show_client_ip: bool = False) -> str:
     """Offsets per queue, on request with the client ip per queue."""
+    progress = shown(progress)
     client = "{:<20} " if show_client_ip else ""
     row = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  " + client + "{:<20}  {}\n"
     names = ["#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset"]

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from steelyard.admin.asking import add_asking_command
-from steelyard.admin.printing import date_milliseconds
+from steelyard.admin.printing import date_milliseconds, shown
 
 if TYPE_CHECKING:
     from steelyard.groups.coordinator.report import KafkaGroupReport
@@ -52,6 +52,7 @@ async def kafka_group(admin: Admin, options: argparse.Namespace) -> str:
 
 def report_text(report: KafkaGroupReport, now: int) -> str:
     """State, reasons, those that are waited for, members, offsets."""
+    report = shown(report)
     generation = "epoch" if report.kind == "consumer" else "generation"
     text = f"group {report.group}: {report.state}, {report.kind}, {generation} {report.generation}"
     text += f", {report.assignor or 'no assignor'}, coordinated by {report.coordinator}\n"

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from steelyard.errors import SteelyardError
+from steelyard.printable import printable
 
 EXIT_WRONG = 2
 EXIT_INTERRUPTED = 130
@@ -116,4 +117,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return printable(" ".join(str(error).split())) or type(error).__name__

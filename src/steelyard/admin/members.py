@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steelyard.admin.asking import add_asking_command, given
-from steelyard.admin.printing import date_digits, fixed, front, java_fields, version_name
+from steelyard.admin.printing import date_digits, fixed, front, java_fields, shown, version_name
 from steelyard.errors import ConfigError, RouteError
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ def verdict(infos: dict[str, ConsumerRunningInfo], now: int) -> str:
     if len(subscriptions) > 1:
         return "\n\nWARN: Different subscription in the same group of consumer!!!\n"
     text = "\n\nSame subscription in the same group of consumer\n\nRebalance OK\n"
+    infos = shown(dict(infos))
     for client_id in sorted(infos):
         info = infos[client_id]
         orderly = info.properties.get("PROP_CONSUMEORDERLY") == "true"
@@ -117,6 +118,7 @@ HEADING = "{:<64}  {:<32}  {:<4}  {:<20}\n"
 
 def running_info_text(info: ConsumerRunningInfo) -> str:
     """ConsumerRunningInfo.formatString, with its columns that do not always stand below their names."""
+    jstack, info = info.jstack, shown(info)
     text = "#Consumer Properties#\n"
     for name, value in info.properties.items():
         text += f"{name:<40}: {value}\n"
@@ -136,8 +138,8 @@ def running_info_text(info: ConsumerRunningInfo) -> str:
     for (topic, broker, queue_id), held in info.mq_table.items():
         text += f"{topic:<64}  {broker:<32}  {queue_id:<4}  {process_queue_text(held)}\n"
     text += "\n\n#Consumer RT&TPS#\n" + rates_text(info)
-    if info.jstack is not None:
-        text += f"\n\n#Consumer jstack#\n{info.jstack}"
+    if jstack is not None:
+        text += f"\n\n#Consumer jstack#\n{jstack}"
     return text
 
 
@@ -189,7 +191,7 @@ def process_queue_text(held: ProcessQueueInfo) -> str:
 
 async def producer_connection(admin: Admin, options: argparse.Namespace) -> str:
     group = options.producerGroup.strip()
-    producers = await admin.producers(group, options.topic.strip())
+    producers = shown(await admin.producers(group, options.topic.strip()))
     if not producers:
         raise RouteError(f"no producer of group {group} is connected to the topic's brokers")
     return "".join(
@@ -202,7 +204,7 @@ async def producer_connection(admin: Admin, options: argparse.Namespace) -> str:
 async def member_offsets(admin: Admin, options: argparse.Namespace) -> str:
     group, topic = options.group.strip(), options.topic.strip()
     client_id = options.originClientId.strip()
-    table = await admin.member_offsets(group, topic, client_id)
+    table = shown(await admin.member_offsets(group, topic, client_id))
     text = f"get consumer status from client. group={group}, topic={topic}, originClientId={client_id}\n"
     row = "{:<50}  {:<15}  {:<15}  {:<20}\n"
     text += row.format("#clientId", "#brokerName", "#queueId", "#offset")
@@ -217,7 +219,7 @@ async def member_offsets(admin: Admin, options: argparse.Namespace) -> str:
 
 async def diagnose(admin: Admin, options: argparse.Namespace) -> str:
     group = options.consumerGroup.strip()
-    findings = await admin.diagnose(group)
+    findings = shown(await admin.diagnose(group))
     if not findings:
         return f"group {group}: nothing is wrong\n"
     return "".join(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steelyard.admin.asking import add_asking_command, given
-from steelyard.admin.printing import date_milliseconds, java_fields
+from steelyard.admin.printing import date_milliseconds, java_fields, shown
 from steelyard.errors import ConfigError, RouteError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def message_text(message: MessageView, body_path: str) -> str:
         "Properties": f"{{{java_fields(message.properties)}}}",
         "Message Body Path": body_path,
     }
-    return "".join(f"{name + ':':<20} {value}\n" for name, value in rows.items())
+    return "".join(f"{name + ':':<20} {value}\n" for name, value in shown(rows).items())
 
 
 def track_lines(tracks: Sequence[MessageTrack]) -> str:

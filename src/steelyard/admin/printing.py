@@ -8,13 +8,49 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
+from typing import TypeVar, cast
+
+import msgspec
+
+from steelyard.printable import printable
+
+T = TypeVar("T")
+
+
+def shown(value: T) -> T:
+    """What a peer told, with every text in it on one line and without control characters: to be printed, not to be asked with.
+
+    Structs, dataclasses, tuples, lists and tables are gone through; everything else stays.
+    """
+    return cast("T", _shown(value))
+
+
+def _shown(value: object) -> object:
+    if type(value) is str:
+        return printable(value)
+    if isinstance(value, dict):
+        return {_shown(key): _shown(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        items = tuple(_shown(item) for item in value)
+        make = getattr(value, "_make", tuple)  # of a NamedTuple
+        return make(items)
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    if isinstance(value, msgspec.Struct):
+        named = ((name, getattr(value, name)) for name in value.__struct_fields__)
+        return msgspec.structs.replace(value, **{name: _shown(item) for name, item in named})
+    if is_dataclass(value) and not isinstance(value, type):
+        given = (item.name for item in fields(value) if item.init)
+        return replace(value, **{name: _shown(getattr(value, name)) for name in given})
+    return value
 
 
 def front(text: str, size: int) -> str:
     """UtilAll.frontStringAtLeast: the first characters of a long name."""
-    return text[:size]
+    return printable(text[:size])
 
 
 def date_seconds(timestamp: int) -> str:
@@ -35,7 +71,7 @@ def date_digits(timestamp: int) -> str:
 
 def java_fields(values: Mapping[str, object]) -> str:
     """`name=value, name=value`, as toString methods write them."""
-    return ", ".join(f"{name}={_java(value)}" for name, value in values.items())
+    return ", ".join(f"{name}={_java(value)}" for name, value in shown(dict(values)).items())
 
 
 def _java(value: object) -> str:

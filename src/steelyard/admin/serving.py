@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.live.restarts import RESTARTS_MAX, RestartPolicy
+from steelyard.printable import printable
 
 if TYPE_CHECKING:
     import asyncio
@@ -326,7 +327,7 @@ def _say_ready(options: argparse.Namespace, kind: str, server: Server) -> None:
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    print(printable(line), flush=True)
 
 
 def _run_supervised(options: argparse.Namespace, main: Coroutine[None, None, int]) -> int:

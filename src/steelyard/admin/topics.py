@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from steelyard.admin.asking import add_asking_command, add_where_options, given
-from steelyard.admin.printing import date_milliseconds, front, permission, pretty
+from steelyard.admin.printing import date_milliseconds, front, permission, pretty, shown
 from steelyard.errors import ConfigError, RouteError, SteelyardError
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def _sorted_keys(value: object) -> object:
 
 def route_table(route: TopicRouteData) -> str:
     """TopicRouteSubCommand's list format."""
+    route = shown(route)
     row = "{:<45} {:<32} {:<50} {:<10} {:<11} {:<5}\n"
     queues = {queue.broker_name: queue for queue in route.queue_datas}
     text = row.format(
@@ -143,7 +144,7 @@ def status_table(table: Mapping[MessageQueue, TopicOffset]) -> str:
 async def topic_list(admin: Admin, options: argparse.Namespace) -> str:
     topics = await admin.topics()
     if not options.clusterModel:
-        return "".join(f"{topic}\n" for topic in topics)
+        return "".join(f"{shown(topic)}\n" for topic in topics)
     text = "{:<20}  {:<48}  {:<48}\n".format("#Cluster Name", "#Topic", "#Consumer Group")
     clusters = await admin.clusters()
     for topic in topics:

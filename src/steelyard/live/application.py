@@ -7,7 +7,6 @@ it returned, and whoever runs the call awaits that before `verdict` is asked for
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import threading
 import traceback
@@ -16,6 +15,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from steelyard.errors import ConfigError
+from steelyard.live.logs import logger
 from steelyard.live.settings import verdict
 from steelyard.nodes.consumer.contract import (
     Assigned,
@@ -64,7 +64,7 @@ class Application:
         self._listen = functions.batch_listener or _one_by_one(functions.listener)
         self._orderly = orderly
         self._content = verdict(True, orderly=orderly)
-        self._log = logging.getLogger("steelyard.consumer")
+        self._log = logger("steelyard.consumer")
 
     def call(self, handed: object) -> object:
         """Call the function that this is for. Whatever it raises comes through."""

@@ -43,6 +43,7 @@ from steelyard.errors import ClosedError, DescriptorsError, InternalError, Proto
 from steelyard.live.accepting import UNLIMITED, Accepting, Listening, quiet
 from steelyard.live.failures import EVENT_BYTES_MAX, Failures, brief
 from steelyard.live.links import LinkLimits, Wire, dialect
+from steelyard.live.logs import logger
 from steelyard.nodes.seam import (
     REMOTING,
     Answer,
@@ -116,7 +117,7 @@ class Driver:
         """Done when the node was stopped because its state is broken, or its disk: the error."""
         self.unfinished = 0
         self._loop = asyncio.get_running_loop()
-        self._log = logging.getLogger(f"steelyard.{name}")
+        self._log = logger(f"steelyard.{name}")
         self._failures = Failures(self._log)
         self._remember = self._failures.remember
         self._check_at = 0.0

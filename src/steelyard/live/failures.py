@@ -15,6 +15,8 @@ import msgspec
 
 if TYPE_CHECKING:
     import logging
+from steelyard.live.logs import LINES
+from steelyard.printable import printable
 
 EVENTS_MAX = 200
 """Events remembered for a report."""
@@ -113,7 +115,12 @@ class Failures:
             f"{(at - now) / 1000:+10.3f} s  {_cut(f'{brief(event)} -> {brief(effects)}', LINE_MAX)}"
             for at, event, effects in self._events
         ]
-        self._log.error("the last %d events, and what was done:\n%s", len(lines), "\n".join(lines))
+        self._log.error(
+            "the last %d events, and what was done:\n%s",
+            len(lines),
+            "\n".join(map(printable, lines)),
+            extra=LINES,
+        )
 
 
 def brief(value: object, depth: int = DEPTH_MAX) -> str:

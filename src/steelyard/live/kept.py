@@ -12,12 +12,12 @@ Source: client/consumer/store/LocalFileOffsetStore.java, common/MixAll.java `str
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
 from steelyard.config import ConsumerConfig
 from steelyard.errors import ConfigError, ProtocolError, StorageError
+from steelyard.live.logs import logger
 from steelyard.nodes.consumer.offsets import read_kept
 from steelyard.types import MessageModel
 
@@ -36,7 +36,7 @@ class KeptFile:
         home = Path(folder or DEFAULT_FOLDER).expanduser()
         self.path = home / client_id / group / "offsets.json"
         self.backup = self.path.with_name("offsets.json.bak")
-        self._log = logging.getLogger("steelyard.consumer")
+        self._log = logger("steelyard.consumer")
 
     def load(self) -> bytes:
         """What was written last, or where that is damaged or gone before; empty where there is nothing.

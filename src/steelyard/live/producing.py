@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -10,12 +9,13 @@ import msgspec
 
 from steelyard.config import ProducerConfig
 from steelyard.errors import ConfigError, MessageError, RouteError
+from steelyard.live.logs import logger
 from steelyard.live.settings import DEFAULT_GROUP, client_config
 from steelyard.nodes.producer import Half
 from steelyard.types import Message, MessageQueue, SendStatus, TransactionState
 from steelyard.wire.remoting.properties import UNIQ_KEY
 
-log = logging.getLogger("steelyard.producer")
+log = logger("steelyard.producer")
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 """Chooses a queue for a message. The queues are in the order of the route: by broker name and number."""

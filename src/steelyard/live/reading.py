@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, TypedDict
 from steelyard import __version__
 from steelyard.config import KafkaConsumerConfig, check
 from steelyard.errors import ClosedError, ConfigError
+from steelyard.live.logs import logger
 from steelyard.live.settings import check_address, tls_context
 from steelyard.nodes.kafka_consumer.contract import (
     Assign,
@@ -97,7 +97,7 @@ class Hooks:
             Revoked: on_revoked,
             Lost: on_lost or on_revoked,  # as Java's ConsumerRebalanceListener.onPartitionsLost
         }
-        self._log = logging.getLogger("steelyard.consumer")
+        self._log = logger("steelyard.consumer")
 
     def call(self, handed: object) -> object:
         """Call the hook for this; gives what it returned, which may have to be awaited. Whatever it raises comes through."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 import time
@@ -17,6 +16,7 @@ from steelyard.live.descriptors import connections_max, files_max, in_use, raise
 from steelyard.live.driver import Driver
 from steelyard.live.links import LinkLimits
 from steelyard.live.listening import advertised, bind, check_address
+from steelyard.live.logs import logger
 from steelyard.nodes.seam import KAFKA
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STOP_SECONDS = 10.0
 """How long a clean stop may take before the process ends all the same."""
 
-_log = logging.getLogger("steelyard.server")
+_log = logger("steelyard.server")
 
 
 @dataclass(slots=True)

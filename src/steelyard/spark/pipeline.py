@@ -21,6 +21,7 @@ import msgspec
 from steelyard.errors import SteelyardError
 from steelyard.groups import cost, ledger
 from steelyard.groups.ledger import LEDGER_TOPIC, Record
+from steelyard.printable import printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -214,7 +215,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not ours:
             raise
         words = ours[-1].partition(": ")[2]
-    print(f"steelyard pipeline: {words}", file=sys.stderr)
+    print(f"steelyard pipeline: {printable(words)}", file=sys.stderr)
     return 2
 
 

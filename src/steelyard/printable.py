@@ -1,0 +1,38 @@
+"""Text from peers made fit for a log line or a terminal.
+
+Client ids, user agents, groups of hostile servers, properties and remarks may hold anything: an escape sequence would write to
+the terminal of whoever reads the log, a line feed would begin a log line that nobody wrote, a bidirectional control would
+show something else than what is there. Each such character becomes the escape of it that Python's `repr` shows.
+"""
+
+from __future__ import annotations
+
+import re
+
+_UNFIT = re.compile(
+    "[\x00-\x1f\x7f-\x9f"  # C0, DEL and C1: escape sequences, line ends
+    "\u2028\u2029"  # line and paragraph separator
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # what changes the direction of writing
+    "\u200b\ufeff\ufff9-\ufffb\ud800-\udfff]"  # invisible ones, halves of a character
+)
+_UNFIT_BUT_LINES = re.compile(_UNFIT.pattern.replace("\x00-\x1f", "\x00-\x08\x0b-\x1f"))
+
+
+def printable(text: str) -> str:
+    """`text` on one line, without control characters."""
+    if _UNFIT.search(text) is None:
+        return text
+    return _UNFIT.sub(_escape, text)
+
+
+def printable_lines(text: str) -> str:
+    """`text` without control characters but line feeds and tabs, for what consists of lines by design."""
+    if _UNFIT_BUT_LINES.search(text) is None:
+        return text
+    return _UNFIT_BUT_LINES.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    short = {9: "\\t", 10: "\\n", 13: "\\r"}.get(code)
+    return short or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
