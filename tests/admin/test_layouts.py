@@ -333,7 +333,7 @@ def test_route_list() -> None:
 
 
 def test_topic_config() -> None:
-    assert topic_config_line(TopicConfig(topic_name="AdmT2")) == (
+    assert topic_config_line(TopicConfig("AdmT2", 8, 8)) == (
         "TopicConfig [topicName=AdmT2, readQueueNums=8, writeQueueNums=8, perm=RW-, "
         "topicFilterType=SINGLE_TAG, topicSysFlag=0, order=false]"
     )
