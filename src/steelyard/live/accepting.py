@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from steelyard.wire.strangers import Signs
+
 if TYPE_CHECKING:
     import asyncio
     import logging
@@ -44,6 +46,8 @@ class Listening:
     connections_per_ip_max: int = UNLIMITED
     count: int = 0
     by_ip: dict[str, int] = field(default_factory=dict)
+    signs: Signs = field(default_factory=Signs)
+    """What those hear that speak something else."""
     silent: dict[Wire, int] = field(default_factory=dict)
     """Connections that never sent a whole message, oldest first, and since when they are there."""
 

@@ -69,11 +69,17 @@ from steelyard.nodes.seam import (
     SetTimer,
     Tell,
 )
+from steelyard.wire.strangers import Signs, Stranger, recognise, refusal
 
 if TYPE_CHECKING:
     import socket
     import ssl
     from concurrent.futures import ThreadPoolExecutor
+
+STRANGER_MS = 60_000
+"""The log tells once in so long of clients of one ip that came to the wrong port."""
+STRANGERS_MAX = 1_000
+"""Most of them that are remembered."""
 
 DRAIN_MAX = 4096
 """Most posts of other threads taken in one pass, so that sockets get their turn."""
@@ -137,6 +143,8 @@ class Driver:
         self._write_scheduled = False
         self._read: list[tuple[Wire, bytes]] = []
         self._read_bytes = 0
+        self._strangers: dict[tuple[str, Stranger], int] = {}
+        """When the log was last told of one that speaks something else, by ip."""
         self._servers: list[asyncio.Server] = []
         self._dials: set[asyncio.Task[None]] = set()
         self._timers: dict[Hashable, tuple[int, asyncio.TimerHandle]] = {}
@@ -186,6 +194,7 @@ class Driver:
         *,
         connections_max: int = UNLIMITED,
         connections_per_ip_max: int = UNLIMITED,
+        signs: Signs | None = None,
     ) -> None:
         """Accept connections on a bound socket, with these bounds; their peers speak that dialect."""
         spoken = dialect(dialect_name)
@@ -193,6 +202,7 @@ class Driver:
             name=dialect_name,
             connections_max=connections_max,
             connections_per_ip_max=connections_per_ip_max,
+            signs=signs or Signs(),
         )
         self.accepting.add(listening)
         quiet(self._loop, self._log)
@@ -476,9 +486,31 @@ class Driver:
         self.link_received(wire, messages)
         self._write_all()
 
-    def link_broken(self, wire: Wire, error: ProtocolError) -> None:
-        self._log.warning("%s broke the protocol: %s", wire.address, error)
-        wire.cut(f"broke the protocol: {error}")
+    def link_broken(self, wire: Wire, error: ProtocolError, head: bytes) -> None:
+        """`head`: the first bytes of the connection, where what is wrong is among them."""
+        stranger = recognise(head) if head and wire.listening is not None else None
+        if stranger is None:
+            self._log.warning("%s broke the protocol: %s", wire.address, error)
+            wire.cut(f"broke the protocol: {error}")
+            return
+        assert wire.listening is not None
+        signs = wire.listening.signs
+        now = self.clock()
+        if now - self._strangers.get((wire.ip, stranger), now - STRANGER_MS) >= STRANGER_MS:
+            if len(self._strangers) >= STRANGERS_MAX:
+                self._strangers.clear()
+            self._strangers[wire.ip, stranger] = now
+            self._log.warning(
+                "%s speaks %s to %s; %s",
+                wire.address,
+                stranger.value,
+                signs.here,
+                signs.advice(stranger),
+            )
+        answer = refusal(stranger, signs)
+        if answer:
+            wire.transport.write(answer)
+        wire.hang(f"speaks {stranger.value}")
 
     def link_failed(self, wire: Wire, error: Exception) -> None:
         """A bug met the bytes of a link; the node has not seen them."""

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from steelyard.errors import ProtocolError
 from steelyard.live.sending import Sending
 from steelyard.nodes.seam import KAFKA, REMOTING
+from steelyard.wire.strangers import HEAD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,7 +98,7 @@ class LinkOwner(Protocol):
     def link_received(self, wire: Wire, messages: Sequence[object]) -> None: ...
     def link_resumed(self, wire: Wire, messages: Sequence[object]) -> None: ...
     def link_closed(self, wire: Wire, reason: str) -> None: ...
-    def link_broken(self, wire: Wire, error: ProtocolError) -> None: ...
+    def link_broken(self, wire: Wire, error: ProtocolError, head: bytes) -> None: ...
     def link_failed(self, wire: Wire, error: Exception) -> None: ...
     def clock(self) -> int: ...
 
@@ -189,7 +190,9 @@ class Wire(asyncio.Protocol):
         try:
             messages = self.decoder.feed(data)
         except ProtocolError as error:
-            self._owner.link_broken(self, error)
+            # Its first bytes, where nothing came before them.
+            is_first = not self.dialed and self.is_silent and not self._unfinished
+            self._owner.link_broken(self, error, data[:HEAD_BYTES] if is_first else b"")
             return
         except (
             Exception

@@ -18,6 +18,7 @@ from steelyard.live.links import LinkLimits
 from steelyard.live.listening import advertised, bind, check_address
 from steelyard.live.logs import logger
 from steelyard.nodes.seam import KAFKA
+from steelyard.wire.strangers import Signs
 
 if TYPE_CHECKING:
     from steelyard.store.recovery import Recovery
@@ -75,6 +76,7 @@ async def serve_nameserver(
         listener,
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
+        signs=Signs("a RocketMQ nameserver"),
     )
     return Server(advertised(host, listener), driver)
 
@@ -139,6 +141,7 @@ async def serve_broker(
         listener,
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
+        signs=Signs(f"the RocketMQ port of {config.name}", kafka, address),
     )
     if settings is not None:
         await driver.listen(
@@ -146,6 +149,7 @@ async def serve_broker(
             KAFKA,
             connections_max=settings.max_connections,
             connections_per_ip_max=settings.max_connections_per_ip,
+            signs=Signs(f"the Kafka port of {config.name}", kafka, address),
         )
     return Server(address, driver, kafka, Stop(), disk.close)
 

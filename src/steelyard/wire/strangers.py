@@ -1,0 +1,128 @@
+"""What a client speaks that knocked at the wrong port, told from the first bytes it sent.
+
+| first bytes | it speaks |
+|---|---|
+| `PRI * HTTP/2.0` | HTTP/2: gRPC, the clients of RocketMQ 5.x proxies |
+| a method, a space and a path | HTTP/1 |
+| `16 03` | TLS, on a port that is not encrypted |
+| a size, an API key and version of Kafka's, a client id | Kafka |
+| a size, a serialization type and the size of a header, `{` or a request code | RocketMQ's remoting protocol |
+
+Called once a decoder has refused the bytes of a connection that never sent a whole message, so that it costs good clients nothing.
+Source: RFC 9113 section 3.4; RFC 8446 section 5.1; RequestHeader.json; remoting/protocol/RemotingCommand.java.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from enum import Enum
+from typing import assert_never
+
+import msgspec
+
+HEAD_BYTES = 64
+"""So many bytes are enough to tell."""
+
+API_KEY_MAX, VERSION_MAX = 100, 25
+"""Beyond those of Kafka 4."""
+
+
+class Stranger(Enum):
+    """What it speaks, in words."""
+
+    HTTP_2 = "HTTP/2 (gRPC, as clients of RocketMQ 5.x proxies do)"
+    HTTP_1 = "HTTP"
+    TLS = "TLS"
+    KAFKA = "Kafka's protocol"
+    REMOTING = "RocketMQ's remoting protocol"
+
+
+_HTTP_1 = re.compile(rb"(GET|POST|PUT|HEAD|DELETE|OPTIONS|PATCH|CONNECT|TRACE) [/*!-~]")
+_KAFKA = struct.Struct(">ihhih")
+_REMOTING = struct.Struct(">iI")
+
+
+def recognise(head: bytes) -> Stranger | None:
+    """What the sender of these first bytes of a connection speaks; None where it cannot be told."""
+    if head.startswith(b"PRI * HTTP/2.0"):
+        return Stranger.HTTP_2
+    if _HTTP_1.match(head) is not None:
+        return Stranger.HTTP_1
+    if head[:2] == b"\x16\x03":
+        return Stranger.TLS
+    if _is_remoting(head):
+        return Stranger.REMOTING
+    if _is_kafka(head):
+        return Stranger.KAFKA
+    return None
+
+
+def _is_kafka(head: bytes) -> bool:
+    if len(head) < _KAFKA.size:
+        return False
+    size, key, version, _, client_id_size = _KAFKA.unpack_from(head)
+    return bool(
+        _KAFKA.size - 4 <= size
+        and 0 <= key <= API_KEY_MAX
+        and 0 <= version <= VERSION_MAX
+        and -1 <= client_id_size <= size - (_KAFKA.size - 4)
+    )
+
+
+def _is_remoting(head: bytes) -> bool:
+    """Its header is JSON, or binary: both types are small numbers in the byte where Kafka has the API key."""
+    if len(head) < 10:
+        return False
+    size, word = _REMOTING.unpack_from(head)
+    header_size = word & 0xFFFFFF
+    if not 4 + header_size <= size or header_size < 2:
+        return False
+    return (word >> 24 == 0 and head[8:9] == b"{") or (word >> 24 == 1 and header_size >= 21)
+
+
+class Signs(msgspec.Struct, frozen=True):
+    """What a listening port says of itself and of its neighbours. `here`: what it is; the addresses are empty where there is none."""
+
+    here: str = "a port of Steelyard"
+    kafka: str = ""
+    remoting: str = ""
+
+    def advice(self, stranger: Stranger) -> str:
+        """Where one who speaks that should go."""
+        match stranger:
+            case Stranger.KAFKA if self.kafka:
+                return f"Kafka clients connect to {self.kafka}"
+            case Stranger.KAFKA:
+                return "Kafka clients connect to the Kafka port of a broker (--kafka-port)"
+            case Stranger.REMOTING if self.remoting:
+                return (
+                    "RocketMQ clients connect to a nameserver, which sends them to this broker's RocketMQ port,"
+                    f" {self.remoting}"
+                )
+            case Stranger.REMOTING:
+                return "RocketMQ clients connect to a nameserver"
+            case Stranger.TLS:
+                return "this port is not encrypted: connect without TLS"
+            case Stranger.HTTP_2:
+                return (
+                    "gRPC is not served: use a client of the remoting protocol (any 4.x client; of 5.x the one"
+                    " that takes a nameserver's address)"
+                )
+            case Stranger.HTTP_1:
+                return "HTTP is not served here"
+            case _:
+                assert_never(stranger)
+
+
+def refusal(stranger: Stranger, signs: Signs) -> bytes:
+    """What to answer before the connection is closed, in the stranger's protocol; empty where it has nothing for that."""
+    if stranger is Stranger.HTTP_1:
+        text = f"This is {signs.here}: {signs.advice(stranger)}.\n".encode()
+        return (
+            b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n%s" % (len(text), text)
+        )
+    if stranger is Stranger.TLS:
+        return b"\x15\x03\x01\x00\x02\x02\x46"  # a fatal alert: protocol_version
+    return b""
