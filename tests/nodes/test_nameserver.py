@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from steelyard.config import NameserverConfig
 from steelyard.nodes.nameserver import SCAN_TIMER, NameserverNode
-from steelyard.nodes.seam import Closed, Due, Effect, Event, Hang, Opened, Received, Send, SetTimer
+from steelyard.nodes.seam import (
+    Closed,
+    Due,
+    Effect,
+    Event,
+    Hang,
+    Opened,
+    Received,
+    Send,
+    SetTimer,
+    Tell,
+)
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import (
     Body,
@@ -44,6 +55,7 @@ class Rig:
         self.node = NameserverNode(NameserverConfig())
         self.now = START
         self.opaque = 0
+        self.told: list[Effect] = []
         assert self.node.start(START) == [SetTimer(SCAN_TIMER, START + 5_000)]
         for link in (1, 2):
             self.event(Opened(link, f"10.0.0.{link}:1"))
@@ -66,7 +78,9 @@ class Rig:
         data = body if isinstance(body, bytes) else fastjson.write(body)
         texts = {name: str(value) for name, value in (ext or {}).items()}
         request = Command(int(code), self.opaque, 0, texts, data, version=version)
-        (effect,) = self.event(Received(link, request))
+        *told, effect = self.event(Received(link, request))
+        assert all(isinstance(each, Tell) for each in told)
+        self.told += told
         assert isinstance(effect, Send)
         answer = effect.message
         assert isinstance(answer, Command)
@@ -287,3 +301,19 @@ def test_whatever_peers_send_it_answers_and_stands(
     rig.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "TopicA"})
     rig.register(brokerName="fresh", brokerAddr="fresh:1", clusterName="fresh")
     assert rig.knows()
+
+
+def test_a_request_for_a_broker_is_answered_with_where_it_belongs() -> None:
+    answer = Rig().ask(34)
+    assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert "a nameserver's port" in answer.remark
+
+
+def test_a_body_that_cannot_be_read_is_logged_with_its_sender(rig: Rig) -> None:
+    rig.ask(REGISTER, IDENTITY | {"haServerAddr": "h:1"}, b"{", link=2)
+    (told,) = rig.told
+    assert isinstance(told, Tell)
+    assert told.level == "WARNING"
+    assert told.text.startswith(
+        "request 103 of 10.0.0.2:1 was refused: body RegisterBrokerBody: JSON"
+    )

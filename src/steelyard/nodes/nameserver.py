@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from steelyard.config import NameserverConfig
 from steelyard.errors import ProtocolError
+from steelyard.nodes.refusals import Refusals
 from steelyard.nodes.seam import (
     Closed,
     Due,
@@ -45,7 +46,7 @@ from steelyard.nodes.seam import (
 from steelyard.routes.table import ORDER_TOPIC_CONFIG, Full, Registration, RouteTable
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import DataVersion, KVTable, RegisterBrokerBody, TopicList
-from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.codes import BROKER_CODES, RequestCode, ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
 
 SCAN_TIMER = "scan"
@@ -64,7 +65,8 @@ class NameserverNode:
     def __init__(self, config: NameserverConfig) -> None:
         self._config = config
         self._table = RouteTable()
-        self._links: set[Link] = set()
+        self._links: dict[Link, str] = {}
+        self._refusals = Refusals()
         self._handlers: dict[int, Handler] = {
             RequestCode.PUT_KV_CONFIG: self._put_setting,
             RequestCode.GET_KV_CONFIG: self._get_setting,
@@ -93,11 +95,11 @@ class NameserverNode:
             case Received(link, message):
                 assert isinstance(message, Command)
                 return self._received(link, message, now)
-            case Opened(link, _):
-                self._links.add(link)
+            case Opened(link, address):
+                self._links[link] = address
                 return []
             case Closed(link, _):
-                self._links.discard(link)
+                self._links.pop(link, None)
                 return [
                     Tell("INFO", f"broker {address} closed its connection and left the routes")
                     for address in self._table.link_closed(link)
@@ -113,19 +115,24 @@ class NameserverNode:
     def _received(self, link: Link, request: Command, now: int) -> list[Effect]:
         if is_response(request):
             return []
+        effects: list[Effect] = []
         handler = self._handlers.get(request.code)
         if handler is None:
             remark = f" request type {request.code} not supported"
+            if request.code in BROKER_CODES:
+                remark += ": this is a nameserver's port, and brokers answer it"
             reply = _reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         else:
             try:
                 reply = handler(request, link, now)
             except ProtocolError as error:
+                address = self._links.get(link, "")
+                self._refusals.tell(address, request.code, str(error), now, effects)
                 reply = _reply(ResponseCode.SYSTEM_ERROR, str(error))
             except Exception as error:
                 reply = _reply(ResponseCode.SYSTEM_ERROR, "an internal error; the log has it")
                 raise HandlerError(self._answer(link, request, reply)) from error
-        return self._answer(link, request, reply)
+        return effects + self._answer(link, request, reply)
 
     @staticmethod
     def _answer(link: Link, request: Command, reply: Command) -> list[Effect]:

@@ -42,10 +42,11 @@ from steelyard.nodes.broker.topics import Topics
 from steelyard.nodes.broker.transactions import TRANSACTIONS_TIMER, Transactions
 from steelyard.nodes.broker.turns import Steps, Turns
 from steelyard.nodes.broker.writer import Writer
+from steelyard.nodes.refusals import Refusals
 from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.store.store import Store
 from steelyard.types import Random
-from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.codes import NAMESERVER_CODES, RequestCode, ResponseCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 
 
@@ -80,6 +81,7 @@ class RemotingSide:
         self.faults = Faults()
         self.damage = DamageReports(store.findings)
         self.scrubbing = Scrubbing(store, config.store, self.faults)
+        self._refusals = Refusals()
         self._peers: dict[Link, Peer] = {}
         self._groups = ConsumerGroups(store.table("groups"), now)
         self.statistics = Statistics(now)
@@ -235,6 +237,8 @@ class RemotingSide:
             return  # its Closed was handled
         if handler is None:
             remark = f" request type {request.code} not supported"
+            if request.code in NAMESERVER_CODES:
+                remark += ": this is a broker's port, and nameservers answer it"
             answer = reply(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         elif self.stopping:
             answer = reply(request, ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
@@ -242,6 +246,8 @@ class RemotingSide:
             try:
                 answer = handler(request, peer, now, effects)
             except (MessageError, ProtocolError, UnicodeEncodeError, StorageError) as error:
+                if not isinstance(error, MessageError | StorageError):
+                    self._refusals.tell(peer.address, request.code, str(error), now, effects)
                 answer = self._refusal(request, error)
         if isinstance(answer, Generator):
             then = partial(self._answer, link, request)
