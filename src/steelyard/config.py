@@ -236,8 +236,8 @@ class BrokerConfig:
     """Transactions open at once; more are refused (RocketMQ has no limit)."""
     store_replies: bool = True
     """Keep the replies of request-reply in their topic as well (storeReplyMessageEnable)."""
-    batch_messages_max: int = 10_000
-    """Most messages in one batch."""
+    batch_messages_max: int = 200_000
+    """Most messages in one batch. RocketMQ has no such limit: more than these do not fit into its 4 MiB of a batch, 22 bytes each at least."""
     ledger: bool = True
     """Write the rebalance ledger."""
     ledger_interval_ms: int = 1_000

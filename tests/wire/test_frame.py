@@ -266,3 +266,13 @@ def test_binary_header_of_an_unknown_language() -> None:
     header = bytearray(frame.encode_binary_header(Command(code=1, language="JAVA")))
     header[2] = 200
     assert frame.decode_header(bytes(header), 1).language == "OTHER"
+
+
+def test_answers_may_have_longer_headers_than_requests() -> None:
+    long = frame.encode(Command(code=0, remark="x" * (2 * frame.HEADER_BYTES_MAX)))
+    assert len(frame.reply_decoder().feed(long)) == 1
+    with pytest.raises(ProtocolError, match="the limit is 1048576"):
+        frame.Decoder().feed(long)
+    longer = Command(code=0, remark="x" * frame.REPLY_HEADER_BYTES_MAX)
+    with pytest.raises(ProtocolError, match="the limit is 8388608"):
+        frame.reply_decoder().feed(frame.encode(longer))

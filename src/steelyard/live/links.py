@@ -81,7 +81,7 @@ def dialect(name: str) -> Dialect:
     assert name == REMOTING, name
     from steelyard.wire.remoting import frame as remoting
 
-    return Dialect(REMOTING, remoting.write, remoting.Decoder, remoting.Decoder)
+    return Dialect(REMOTING, remoting.write, remoting.Decoder, remoting.reply_decoder)
 
 
 class LinkOwner(Protocol):

@@ -9,6 +9,7 @@ from tests.nodes.broker.driver import START, TOPIC
 from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.nodes.broker import durability
 from steelyard.store.memory import MemoryDisk
+from steelyard.wire.remoting import frame
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.message import BatchEntry, encode_batch
 from steelyard.wire.remoting.properties import decode_properties
@@ -199,6 +200,18 @@ def test_a_bad_batch_is_refused_whole(body: bytes) -> None:
     answer = rig.ask(rig.connect(), BATCH, send_ext(m="true"), body)
     assert answer.code in (ResponseCode.MESSAGE_ILLEGAL, ResponseCode.SYSTEM_ERROR)
     assert rig.messages(TOPIC) == []
+
+
+def test_a_batch_of_more_than_10_000_messages_is_taken(rig: Rig) -> None:
+    """As Apache's broker does; its bytes bound it."""
+    body = encode_batch([BatchEntry(0, b"x", b"") for _ in range(10_001)])
+    answer = rig.ask(rig.connect(), BATCH, send_ext(m="true"), body)
+    assert answer.code == ResponseCode.SUCCESS
+    assert answer.ext["msgId"].count(",") == 10_000
+    assert len(rig.messages(TOPIC)) == 10_001
+    decoder = frame.reply_decoder()
+    (read,) = decoder.feed(frame.encode(answer))
+    assert read.ext == answer.ext
 
 
 def test_a_delay_of_zero_is_none(rig: Rig) -> None:

@@ -30,6 +30,9 @@ HEADER_BYTES_MAX = 1024 * 1024
 """Largest header that is read. The format has room for 16 MiB, but the largest that peers have reason to
 write, 32,767 bytes of properties with each byte escaped, has 200 KB; beyond, a header costs 20 times its size."""
 
+REPLY_HEADER_BYTES_MAX = 8 * 1024 * 1024
+"""Largest header that a client reads: the answer to a batch has an id of 33 bytes for each of up to 190,000 messages."""
+
 _HEADER_SIZE_MASK = 0xFFFFFF
 
 LANGUAGES = (
@@ -138,8 +141,13 @@ class Decoder:
     buffer. After a ProtocolError the connection is of no use: every later `feed` raises it again.
     """
 
-    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        header_bytes_max: int = HEADER_BYTES_MAX,
+    ) -> None:
         self._frame_bytes_max = frame_bytes_max
+        self._header_bytes_max = header_bytes_max
         self._pending = bytearray()
         self._needed = 0
         """Nothing can be done before so many bytes are pending."""
@@ -203,8 +211,15 @@ class Decoder:
             raise ProtocolError(
                 f"no frame: it claims {size} bytes, {header_size} of header; the limit is {self._frame_bytes_max}"
             )
-        if header_size > HEADER_BYTES_MAX:
-            raise ProtocolError(f"header of {header_size} bytes; the limit is {HEADER_BYTES_MAX}")
+        if header_size > self._header_bytes_max:
+            raise ProtocolError(
+                f"header of {header_size} bytes; the limit is {self._header_bytes_max}"
+            )
+
+
+def reply_decoder() -> Decoder:
+    """For the end of a connection that dialed: answers may have long headers."""
+    return Decoder(header_bytes_max=REPLY_HEADER_BYTES_MAX)
 
 
 class _Incoming(msgspec.Struct, gc=False):
