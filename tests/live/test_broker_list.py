@@ -36,6 +36,6 @@ def test_a_list_that_may_be_right_is_taken() -> None:
 
 
 def test_the_list_is_no_setting_of_kafkas() -> None:
-    with pytest.raises(ConfigError, match="NAME=VALUE") as caught:
+    with pytest.raises(ConfigError, match="unknown setting 'brokers'; expected one of: ") as caught:
         kafka_config(["brokers=broker-a"])
-    assert " brokers" not in str(caught.value)
+    assert " brokers," not in str(caught.value)
