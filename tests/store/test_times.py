@@ -108,3 +108,21 @@ def test_a_second_question_reads_one_block() -> None:
         patch.setattr(MemoryFile, "read", counted)
         assert log.offset_for_timestamp(NOW + 10_000) == (10_000, NOW + 10_000)
     assert sum(sizes) < 4 * times.BLOCK_BYTES
+
+
+def test_what_was_given_up_is_passed_over_in_steps() -> None:
+    """A search that goes on in steps ends, also where it meets a hole, or the segment ends in one."""
+    for hole in (0, 2, 4):
+        disk = MemoryDisk()
+        store, _ = opened(disk, StoreConfig(retention_ms=0))
+        log = store.create_log("orders", 0)
+        for number in range(5):
+            log.append(build(log, b"x", now=NOW + number), 0, NOW + number)
+        log.give_up(hole)
+        found = times.Times(log._segments.all[0])
+        for _ in range(10):
+            found.extend(1)
+        assert found.is_complete
+        expected = [NOW + number for number in range(5) if number != hole]
+        assert found.first_at(0, 0) == (int(hole == 0), expected[0])
+        assert found.largest(0) == (expected[-1] - NOW, expected[-1])

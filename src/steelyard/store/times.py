@@ -34,11 +34,13 @@ class _Block(msgspec.Struct):
 class Times:
     """The blocks of one segment."""
 
-    __slots__ = ("_blocks", "_segment")
+    __slots__ = ("_blocks", "_next_offset", "_segment")
 
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
         self._blocks: list[_Block] = []
+        self._next_offset = segment.base_offset
+        """Of the entries that were taken in; what was given up counts as that."""
 
     def first_at(self, timestamp: int, start: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first entry from `start` on with this timestamp or a later one, None without one."""
@@ -65,8 +67,7 @@ class Times:
     def is_complete(self) -> bool:
         """Is every entry of the segment taken in?"""
         segment = self._segment
-        begin = self._blocks[-1].next_offset if self._blocks else segment.base_offset
-        return begin >= segment.end[1]
+        return self._next_offset >= segment.end[1]
 
     def reaches(self, timestamp: int) -> bool:
         """Is an entry that was taken in known to have this timestamp or a later one?"""
@@ -75,14 +76,13 @@ class Times:
     def extend(self, runs_max: int | None = None) -> None:
         """Take in the entries that came since the last time, at most `runs_max` runs of BLOCK_BYTES."""
         segment, blocks = self._segment, self._blocks
-        offset = blocks[-1].next_offset if blocks else segment.base_offset
-        end = segment.end[1]
+        offset, end = self._next_offset, segment.end[1]
         while offset < end and runs_max != 0:
             if runs_max is not None:
                 runs_max -= 1
             extent = find_run(segment, offset, end, BLOCK_BYTES)
             if not extent.size:  # given up
-                offset = extent.next_offset
+                offset = self._next_offset = extent.next_offset
                 continue
             if extent.kind == entries.RECORDS:
                 largest = segment.stored_at(extent.next_offset - 1)
@@ -95,7 +95,7 @@ class Times:
                 last.largest = max(last.largest, largest)
             else:
                 blocks.append(_Block(offset, extent.next_offset, extent.size, largest))
-            offset = extent.next_offset
+            offset = self._next_offset = extent.next_offset
 
     def _walk(self, offset: int, end: int) -> Iterator[tuple[int, int]]:
         """(offset, timestamp) of each entry, from the one that holds `offset` on."""
