@@ -13,6 +13,7 @@ from steelyard.store.check import DAMAGE, NOTE, Finding, Summary
 from steelyard.store.files import Files
 from steelyard.store.identity import Identity
 from steelyard.store.memory import Killed, MemoryDisk
+from steelyard.store.segment import POSITION_MAX
 from steelyard.store.store import Store
 
 NOW = 1_700_000_100_000
@@ -194,3 +195,57 @@ def test_a_repair_that_is_killed_is_run_again(whole: MemoryDisk, expected: Plain
             repaired(half)
         half.kill_after_bytes = None
         assert read_everything(BothRig(half)) == expected
+
+
+@pytest.mark.parametrize(
+    ("log", "offset"), [("orders/0-3", 7), ("mixed/0-8", 12), ("mixed/0-8", 13)]
+)
+def test_a_damaged_entry_is_passed_over_and_nothing_else_is(
+    whole: MemoryDisk, expected: Plain, log: str, offset: int
+) -> None:
+    """By consumers of both dialects, be it a record or a batch; what is lost is named, and a copy of it is kept."""
+    topic = log.partition("/")[0]
+    rig = BothRig(whole.copy())
+    kept = rig.store.log(topic, 0)
+    assert kept is not None
+    begin = kept.address_at(offset) & POSITION_MAX
+    count = 2 if kept.address_at(offset + 1) & POSITION_MAX == begin else 1
+    disk = whole.copy()
+    path = sorted(name for name in disk.files if name.startswith(f"logs/{log}/"))[0]
+    assert path.endswith(".log")
+    assert begin < disk.files[path].size(), "in the first segment"
+    disk.files[path].data[begin + 70] ^= 1
+    (finding,) = [each for each in checked(disk)[0] if each.severity == DAMAGE]
+    assert (finding.part, finding.path, finding.position) == (check.LOG, path, begin)
+    assert (finding.topic, finding.queue_id, finding.offset, finding.count) == (
+        topic,
+        0,
+        offset,
+        count,
+    )
+    (deed,) = [deed for deed in repaired(disk) if deed.lost]
+    what = f"offset {offset}" if count == 1 else f"offsets {offset} to {offset + 1}"
+    assert deed.lost == f"{what} of queue 0 of topic {topic!r}"
+    aside = disk.files[f"{ASIDE}/{path}.{begin}"].data
+    assert bytes(aside) == bytes(disk.files[path].data[begin : begin + finding.size])
+    found = read_everything(BothRig(disk))
+    assert faults_of(found) == []
+    lost = {str(offset + number) for number in range(count)}
+    for part, records in (("remoting", "messages"), ("kafka", "records")):
+        for name in (f"{topic}/0", "events/1", "orders/1"):
+            gone = lost if name == f"{topic}/0" else set()
+            before, after = expected[part], found[part]
+            assert isinstance(before, dict)
+            assert isinstance(after, dict)
+            wanted = {at: it for at, it in before[name][records].items() if at not in gone}
+            assert after[name][records] == wanted
+            assert after[name]["high"] == before[name]["high"]
+
+
+def test_damage_in_messages_that_were_deleted_is_a_note(whole: MemoryDisk) -> None:
+    disk = whole.copy()
+    path = next(name for name in disk.files if name.startswith("logs/events/0-6/"))
+    disk.files[path.replace(".rows", ".log")].data[70] ^= 1
+    (finding,) = checked(disk)[0]
+    assert (finding.severity, finding.offset) == (NOTE, 0)
+    assert finding.problem.endswith("; these messages were deleted")

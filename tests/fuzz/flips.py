@@ -8,6 +8,10 @@ The folder is taken after a clean stop, after a kill, or while a broker runs on 
     harmless    everything is read as before
     refused     the broker does not start, and names the file
     reported    messages are missing, and each is an error at its offset or is named by the broker's log
+    retimed     as harmless, but for when Kafka's records were stored, which only their damaged index row told:
+                RocketMQ's consumers see the producer's time instead, as after a kill
+    unguarded   a RocketMQ record's properties or numbers were served wrong, for its own checksum covers the body
+                only, and the kill came before its index row was written
     wrong       something was served as valid that is not what was written             a failure
     silent      something is missing that nothing named                                a failure
     crashed     an exception that is none of Steelyard's                               a failure
@@ -41,11 +45,13 @@ from tests.nodes.broker.driver import START  # noqa: E402
 from steelyard.errors import StorageError  # noqa: E402
 from steelyard.store import check, salvage  # noqa: E402
 from steelyard.store.files import Files  # noqa: E402
+from steelyard.store.index import ROW, ROW_BYTES  # noqa: E402
 from steelyard.store.memory import MemoryDisk  # noqa: E402
+from steelyard.wire.kafka.records import CONTROL  # noqa: E402
 
 FLIPS = 2_000
 FAILURES = ("wrong", "silent", "crashed", "repair")
-OUTCOMES = ("harmless", "refused", "reported", *FAILURES)
+OUTCOMES = ("harmless", "refused", "reported", "retimed", "unguarded", *FAILURES)
 STATES = ("clean", "killed", "running")
 KINDS = {"log": ".log", "index": ".rows", "table": ".table", "other": ""}
 """Kinds of files by suffix; `other` is whose the folder is, and how it was left."""
@@ -55,6 +61,9 @@ LOGS = ("remoting", "kafka", "committed", "system")
 
 STATE = ("topics", "offsets", "groups", "transactions")
 """What it gives of tables."""
+
+BORN_HOST, STORED, STORE_HOST = 6, 7, 8
+"""Where in a message that RocketMQ's consumers get; the hosts are the broker's where the record is Kafka's."""
 
 REPORTS_MAX = 20
 
@@ -105,7 +114,7 @@ def kind_of(path: str) -> str:
     for kind, suffix in KINDS.items():
         if suffix and path.endswith(suffix):
             return kind
-    return "index" if path.endswith(".rows") else "other"
+    return "other"
 
 
 def found(disk: MemoryDisk) -> list[check.Finding]:
@@ -118,6 +127,8 @@ def judge(folders: Folders, flip: Flip) -> tuple[str, str]:
     """The outcome of one flip, and what there is to say about it."""
     try:
         outcome, text = read_flipped(folders, flip)
+        if outcome == "wrong" and is_unguarded(folders.disks[flip.state], flip):
+            return "unguarded", text
         if outcome in FAILURES:
             return outcome, text
         worse = repair_flipped(folders, flip)
@@ -151,16 +162,32 @@ def read_flipped(folders: Folders, flip: Flip) -> tuple[str, str]:
     return compare(rig, expected, named)
 
 
+def is_unguarded(disk: MemoryDisk, flip: Flip) -> bool:
+    """Has the entry that the bit is in no row in the index file?"""
+    if flip.kind != "log":
+        return False
+    index = disk.files.get(flip.path.removesuffix(KINDS["log"]) + KINDS["index"])
+    if index is None or index.size() < ROW_BYTES:
+        return True
+    base = int(flip.path.rpartition("/")[2].partition("-")[0])
+    position, size, *_ = ROW.unpack_from(
+        index.data, index.size() // ROW_BYTES * ROW_BYTES - ROW_BYTES
+    )
+    return flip.place >= int(position) + int(size) - base
+
+
 def compare(rig: BothRig, expected: Plain, named: list[str]) -> tuple[str, str]:
     """What consumers read beside what they should read. `named`: what `check` found before the start."""
     reading = read_everything(rig)
-    wrong = differences(expected, reading)
+    wrong, retimed = differences(expected, reading)
     if wrong:
         return "wrong", wrong[0]
     missing = lacking(expected, reading)
     if not missing and reading == expected:
         return "harmless", ""
     reports = [*faults_of(reading), *told(rig)]
+    if retimed and not missing:
+        return ("retimed" if reports else "silent"), retimed[0]
     silent = [text for text, topic in missing if not any(topic in report for report in reports)]
     if silent or not reports:
         return "silent", f"{(silent or ['a search by time'])[0]}; check named {named}"
@@ -170,18 +197,35 @@ def compare(rig: BothRig, expected: Plain, named: list[str]) -> tuple[str, str]:
 def told(rig: BothRig) -> list[str]:
     """What the broker's log would say: of the start, and since."""
     texts = [tell.text for tell in rig.told if tell.level in ("WARNING", "ERROR")]
+    texts += [f"{each.path}: {each.topic}: {each.problem}" for each in rig.store.findings.take()]
     return [*rig.recovery.warnings(), *texts]
 
 
-def differences(expected: Plain, reading: Plain) -> list[str]:
-    """What was served as valid and is not what was written."""
-    found = []
+def differences(expected: Plain, reading: Plain) -> tuple[list[str], list[str]]:
+    """What was served as valid and is not what was written; and what differs only in when it was stored."""
+    wrong: list[str] = []
+    retimed: list[str] = []
     for part, log, at, record in messages_in(reading):
-        should = dict(at_of(expected, part, log)).get(at)
+        should = at_of(expected, part, log).get(at)
         if should != record:
-            found.append(f"{part} {log} offset {at}: {record} in place of {should}")
+            text = f"{part} {log} offset {at}: {record} in place of {should}"
+            (retimed if part == "remoting" and are_retimed(should, record) else wrong).append(text)
     parts = [part for part in STATE if expected[part] != reading[part]]
-    return found + [f"{part}: {reading[part]} in place of {expected[part]}" for part in parts]
+    wrong += [f"{part}: {reading[part]} in place of {expected[part]}" for part in parts]
+    return wrong, retimed
+
+
+def are_retimed(should: object, record: object) -> bool:
+    """Is it a record of Kafka's that differs only in when it was stored?"""
+    if not isinstance(should, list) or not isinstance(record, list):
+        return False
+    same = [a == b for a, b in zip(should, record, strict=True)]
+    return same.count(False) == 1 and not same[STORED] and should[BORN_HOST] == should[STORE_HOST]
+
+
+def is_marker(record: object) -> bool:
+    """Is it a record that Kafka's consumers do not show, the end of a transaction?"""
+    return isinstance(record, list) and len(record) == 6 and bool(record[4] & CONTROL)
 
 
 def lacking(expected: Plain, reading: Plain) -> list[tuple[str, str]]:
@@ -229,7 +273,10 @@ def repair_flipped(folders: Folders, flip: Flip) -> str:
     if flip.kind == "table" and lost:
         for part in STATE:
             reading[part] = expected[part]  # an older value counts again, as was said
-    wrong = differences(expected, reading)
+        for part, log, at, record in list(messages_in(reading)):
+            if at not in at_of(expected, part, log) and is_marker(record):
+                del at_of(reading, part, log)[at]  # a transaction that was ended once more
+    wrong, _ = differences(expected, reading)
     if wrong:
         return f"after the repair: {wrong[0]}"
     missing = lacking(expected, reading)

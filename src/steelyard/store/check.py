@@ -28,6 +28,8 @@ DAMAGE = "damage"
 NOTE = "note"
 """Severity: nothing is lost, or nothing that was acknowledged; the next start deals with it."""
 
+_STARTS_PATH = "tables/log%20starts.table"
+
 TABLE, INDEX, LOG, FOLDER, IDENTITY, STOP = "table", "index", "log", "folder", "identity", "stop"
 
 
@@ -120,13 +122,16 @@ def check(files: Files) -> Iterator[Result]:
     if folders and listed is None and "logs.table" not in missing:
         lost = Finding(DAMAGE, TABLE, log_list.PATH, "is missing, though there are logs")
         yield from counts.noted(iter([lost]))
+    starts = {entry.key: int(entry.value or 0) for entry in entries_of(files, _STARTS_PATH)}
     for folder in sorted(folders):
         place = (listed or {}).get(folders[folder].log_id)
         if place is None:
             problem = "holds a log that no table lists"
             yield from counts.noted(iter([Finding(NOTE, FOLDER, folder, problem)]))
         end = None if ends is None else ends.logs.get(folder)
-        yield from counts.noted(_check_log(files, folder, folders[folder], counts, end))
+        start = starts.get(str(folders[folder].log_id), 0)
+        results = _check_log(files, folder, folders[folder], counts, end)
+        yield from counts.noted(_without_deleted(results, start))
     for folder, (position, offset) in sorted(ends.logs.items()) if ends is not None else ():
         yield from counts.noted(_check_end(files, folder, position, offset))
     yield Summary(
@@ -189,6 +194,22 @@ def _check_log(
                 stretch.offset,
                 stretch.count,
             )
+
+
+def _without_deleted(
+    results: Iterator[Finding | Progress], start: int
+) -> Iterator[Finding | Progress]:
+    """Damage before the first offset that a log still has is only a note: those messages were deleted."""
+    for result in results:
+        if isinstance(result, Finding) and result.part == LOG and 0 < _end_of(result) <= start:
+            problem = f"{result.problem}; these messages were deleted"
+            yield msgspec.structs.replace(result, severity=NOTE, problem=problem)
+        else:
+            yield result
+
+
+def _end_of(finding: Finding) -> int:
+    return finding.offset + finding.count
 
 
 def _check_end(files: Files, folder: str, position: int, offset: int) -> Iterator[Finding]:

@@ -43,7 +43,7 @@ def repair(files: Files, findings: Iterable[Finding], label: str, now: int) -> I
     aside = f"damaged-{label}"
     found = list(findings)
     for finding in found:
-        if finding.part == check.LOG:
+        if finding.part == check.LOG and finding.severity == check.DAMAGE:
             yield _keep_copy(files, finding, aside)
     for path in dict.fromkeys(item.path for item in found if item.part == check.INDEX):
         _move(files, path, aside)
@@ -166,20 +166,18 @@ def _mend_identity(files: Files, aside: str) -> Iterator[Deed]:
 
 
 def _pass_over(store: Store, found: list[Finding]) -> Iterator[Deed]:
-    """Have readers pass over damaged messages."""
+    """Have readers pass over damaged messages; their offsets are not given to others."""
     for finding in found:
         log = store.log(finding.topic, finding.queue_id) if finding.part == check.LOG else None
-        if (
-            log is not None
-            and finding.path.startswith(f"{log.folder}/")
-            and log.min_offset <= finding.offset < log.max_offset
-        ):
-            first, count = log.give_up(finding.offset)
-            lost = (
-                f"offsets {first} to {first + count - 1}"
-                f" of queue {finding.queue_id} of topic {finding.topic!r}"
-            )
-            yield Deed(finding.path, "readers pass over it", lost)
+        if log is None or not finding.path.startswith(f"{log.folder}/"):
+            continue
+        offset, end = max(finding.offset, log.min_offset), finding.offset + finding.count
+        while offset < min(end, log.max_offset):
+            first, count = log.give_up(offset)
+            lost = f"offset {first}" if count == 1 else f"offsets {first} to {first + count - 1}"
+            lost += f" of queue {finding.queue_id} of topic {finding.topic!r}"
+            yield Deed(finding.path, "readers pass over what is damaged", lost)
+            offset = first + count
 
 
 def _write(files: Files, path: str, data: bytes) -> None:
