@@ -33,6 +33,7 @@ from steelyard.sim.network import Weather
 from steelyard.sim.run import run
 from steelyard.sim.scenario import Fault, Scenario, load
 from steelyard.store import files
+from steelyard.store.segment import Segment
 from steelyard.store.store import Store
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.codes import RequestCode
@@ -372,3 +373,14 @@ def test_a_store_that_takes_a_missing_descriptor_for_a_failed_disk(
     found = run(scenario).failure
     assert found is not None
     assert "Too many open files" in found
+
+
+def test_a_store_that_believes_its_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = replace(load((FOLDER / "rotten_index.toml").read_text()), settle_ms=20_000)
+    assert run(replace(scenario, settle_ms=60_000)).failure is None
+
+    def rows(self: Segment, offset: int, count: int) -> bytes:
+        return self.index.read(offset - self.base_offset, count)
+
+    monkeypatch.setattr(Segment, "rows", rows)
+    assert run(scenario).failure is not None

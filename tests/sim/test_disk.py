@@ -119,3 +119,21 @@ def test_without_descriptors_nothing_is_opened_and_what_is_open_goes_on() -> Non
     mount.rename("a/b", "a/c")
     disk.exhausted = False
     assert mount.list("a") == ["c"]
+
+
+def test_a_bit_that_flips_is_flipped_on_the_platter_too() -> None:
+    disk = SimDisk(Random(1))
+    assert not disk.flip_bit(".rows")
+    mount = disk.remount()
+    for name in ("a.rows", "a.log"):
+        file = mount.open(name)
+        file.write(0, bytes(8))
+        file.sync()
+    mount.sync_folder("")
+    assert disk.flip_bit(".rows")
+    for _ in range(2):
+        mount = disk.remount()
+        flipped = int.from_bytes(mount.open("a.rows").read(0, 8))
+        assert flipped.bit_count() == 1
+        assert not any(mount.open("a.log").read(0, 8))
+        disk.lose_power()

@@ -7,9 +7,10 @@
 - `lose_power()` forgets what is not on the platter, except that the kernel may have written back a
   prefix of a file's unsynced growth, and the first few of the unsynced folder operations.
 - With `exhausted` nothing is opened (EMFILE), files that are open go on.
+- `flip_bit` damages a file at rest.
 - `room` bytes are left; of a write beyond them a prefix may get through before DiskFullError.
 
-Left out: unsynced overwrites surviving in part (our files only grow or are replaced), bit rot.
+Left out: unsynced overwrites surviving in part (our files only grow or are replaced).
 """
 
 from __future__ import annotations
@@ -68,6 +69,21 @@ class SimDisk:
         """Kill the process inside its `count`-th write from now (1 = the next)."""
         assert count >= 1
         self._writes_until_kill = count
+
+    def flip_bit(self, suffix: str) -> bool:
+        """Turn one bit over in some file whose name ends so, on the platter as well. False: there is no such file."""
+        names = sorted(name for name in self._names if name.endswith(suffix))
+        names = [name for name in names if self._names[name].data]
+        if not names:
+            return False
+        inode = self._names[self._rng.choice(names)]
+        position, mask = self._rng.randrange(len(inode.data)), 1 << self._rng.randrange(8)
+        inode.data[position] ^= mask
+        if position < len(inode.synced):
+            synced = bytearray(inode.synced)
+            synced[position] ^= mask
+            inode.synced = bytes(synced)
+        return True
 
     def lose_power(self) -> None:
         """Keep what the platter has, and what the kernel happened to have written back."""

@@ -52,6 +52,7 @@ class Fates:
             "freeze": self._freeze,
             "restart_cluster": self._restart_cluster,
             "descriptors": self._descriptors,
+            "rot_index": self._rot_index,
         }
         for fault in scenario.faults:
             self._world.at(EPOCH + fault.at_ms, partial(self._happen, fault))
@@ -180,6 +181,11 @@ class Fates:
         else:
             seat.process.die("killed")
             then()
+
+    def _rot_index(self, fault: Fault) -> bool:
+        seats = [s for s in self._cluster.brokers if fault.target in ("", s.name)]
+        disk = self._rng.choice(seats).host.disk
+        return sum(disk.flip_bit(".rows") for _ in range(max(1, fault.count))) > 0
 
     def _descriptors(self, fault: Fault) -> bool:
         seat = self._target(fault, self._cluster.brokers)

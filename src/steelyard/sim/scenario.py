@@ -35,6 +35,7 @@ FaultKind = Literal[
     "freeze",  # the application of a Kafka member does not poll for for_ms
     "restart_cluster",  # all nameservers and brokers are down at once, and back in any order by for_ms later: killed, or
     # with count = 1 stopped cleanly; what nameservers knew is lost
+    "rot_index",  # count bits flip in the index files on the broker's disk, while it runs or is down
     "descriptors",  # the broker's process has no file descriptor left for for_ms: no new connection, no file is opened
 ]
 

@@ -36,13 +36,16 @@ RESTART_SHARE = 0.12
 DESCRIPTORS_SHARE = 0.12
 """Of the seeds have brokers without file descriptors for a while."""
 
+ROT_SHARE = 0.12
+"""Of the seeds have bits that flip in index files."""
+
 KAFKA_SHARE = 0.3
 """Of the seeds have a Kafka group."""
 
 CHECK_EVERY = 4
 """Checking every node after each event takes 40 % of a run; a broken invariant seldom mends itself."""
 
-_APART: tuple[FaultKind, ...] = ("freeze", "restart_cluster", "descriptors")
+_APART: tuple[FaultKind, ...] = ("freeze", "restart_cluster", "rot_index", "descriptors")
 """Drawn by themselves, not among the others."""
 
 _SHORT_MS = (500, 10_000)
@@ -121,6 +124,11 @@ def _late_kinds(seed: int, until_ms: int) -> list[Fault]:
         for _ in range(rng.choice((1, 2, 3))):
             at_ms = rng.randrange(FIRST_FAULT_MS, until_ms)
             faults.append(Fault(kind="descriptors", at_ms=at_ms, for_ms=rng.randrange(*_SHORT_MS)))
+    rng = Random(f"swarm {seed}, rot")
+    if rng.random() < ROT_SHARE:
+        for _ in range(rng.choice((1, 2, 4))):
+            at_ms, count = rng.randrange(FIRST_FAULT_MS, until_ms), rng.choice((1, 2, 3))
+            faults.append(Fault(kind="rot_index", at_ms=at_ms, count=count))
     return faults
 
 
