@@ -41,6 +41,7 @@ from steelyard import ConsumeFrom, ConsumerConfig, MessageView, Producer, PushCo
 from steelyard.errors import ProtocolError, SteelyardError  # noqa: E402
 from steelyard.wire.remoting import frame  # noqa: E402
 from steelyard.wire.remoting.command import Command  # noqa: E402
+from steelyard.wire.strangers import Signs, Stranger, refusal  # noqa: E402
 
 GROWTH_BYTES_MAX = 256 * 1024 * 1024
 """How much a server's memory may grow: all unsent replies, unfinished frames and held pulls are in it."""
@@ -276,11 +277,13 @@ class Attack:
             writer.transport.abort()
 
     async def _read(self, reader: asyncio.StreamReader, seconds: float) -> None:
-        """Answers must be frames."""
+        """Answers must be frames, or what those hear that speak HTTP or TLS."""
         decoder = frame.Decoder()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while data := await reader.read(65536):
+                    if data.startswith((b"HTTP/1.1 400 ", refusal(Stranger.TLS, Signs()))):
+                        return
                     try:
                         self.replies += len(decoder.feed(data))
                     except ProtocolError as error:
