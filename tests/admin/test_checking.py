@@ -98,7 +98,7 @@ def test_a_newer_format(
     tmp_path: Path, whole: MemoryDisk, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = written(tmp_path / "data", whole)
-    (folder / "format").write_text("steelyard-store 99\n")
+    (folder / "format").write_text("steelyard-store 99".ljust(63) + "\n538817c3\n")
     assert main(["check", "--repair", str(folder)]) == 2
     assert "has format 99" in capsys.readouterr().err
 

@@ -264,7 +264,11 @@ def test_strange_files_in_a_log_folder_are_left_alone() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"steelyard-store 3\n", "has format 3, this version reads 1 to 2"),
+        (
+            b"steelyard-store 3".ljust(63) + b"\nab635b00\n",
+            "has format 3, this version reads 1 to 2",
+        ),
+        (b"steelyard-store 3\n", "'format' is damaged"),
         (b"steelyard-store one\n", "'format' is damaged"),
         (b"steelyard-store 0\n", "'format' is damaged"),
         (b"", "'format' is damaged"),

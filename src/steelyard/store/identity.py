@@ -2,7 +2,7 @@
 
     steelyard-store 2                 the format's number; padded to 64 bytes
     {"cluster":"...", ...}            `Identity` as JSON; `{}` as long as no broker has taken the directory
-    5f3c9a01                          CRC-32 of the lines above, in hex
+    5f3c9a01                          CRC-32 of the lines above, in hex; the last line of every later format, too
 
 Format 1 had the first line only. Versions that read format 1 look at the first 64 bytes, so that they name the number
 that they found. The file is replaced in one step, and synced, before anything else is changed.
@@ -74,6 +74,8 @@ def read(files: Files) -> Found:
         return Found(0, Identity())
     data = files.read(PATH, 0, _FILE_BYTES_MAX)
     number = _number(data)
+    if number > 1 and not _is_signed(data):
+        raise DamageError(f"the file {PATH!r} is damaged: its checksum does not match", (PATH,))
     if number > FORMAT:
         raise StorageError(
             f"the data directory has format {number}, this version reads {FORMAT_MIN} to {FORMAT}:"
@@ -94,16 +96,15 @@ def _number(data: bytes) -> int:
     return int(words[1])
 
 
+def _is_signed(data: bytes) -> bool:
+    """Does the last line match what is above it? In every format from 2 on."""
+    signed, newline, last = data[:-1].rpartition(b"\n")
+    return data.endswith(b"\n") and last == b"%08x" % zlib.crc32(signed + newline)
+
+
 def _identity(data: bytes) -> Identity:
-    """Of a file of format 2 or later."""
-    signed, newline, rest = data[:-1].rpartition(b"\n")
-    lines = signed.split(b"\n")
-    if (
-        rest != b"%08x" % zlib.crc32(signed + newline)
-        or not data.endswith(b"\n")
-        or len(lines) != 2
-    ):
-        raise DamageError(f"the file {PATH!r} is damaged: its checksum does not match", (PATH,))
+    """Of a file of format 2."""
+    lines = data.split(b"\n")
     try:
         return msgspec.json.decode(lines[1], type=Identity)
     except msgspec.DecodeError as error:

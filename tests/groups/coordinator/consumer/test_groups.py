@@ -661,6 +661,25 @@ def test_members_go_on_after_a_restart() -> None:
     assert assigned(rig.beat("m2", 2)) == of("t", 2, 3)
 
 
+def test_members_go_on_where_the_groups_own_row_is_lost() -> None:
+    """A damaged table was repaired: the members' rows are newer than the group's, or it has none."""
+    rig = Rig()
+    rig.join("m1")
+    rig.join("m2")
+    rig.beat("m1", 1, of("t", 0, 1, 2, 3))
+    assert rig.beat("m1", 1, of("t", 0, 1)).member_epoch == 2
+    rig.beat("m2", 2)
+    rig.store.table("kafka_consumer_groups").delete(records.key_of(GROUP))
+    rig.restart()
+    rig.consumers.check()
+    assert (rig.group.assignment_epoch, rig.group.epoch) == (2, 3)
+    for member, held in (("m1", of("t", 0, 1)), ("m2", of("t", 2, 3))):
+        answer = rig.beat(member, 2, held)
+        assert answer.error_code == 0
+        assert (answer.member_epoch, answer.assignment) == (rig.group.epoch, None)
+    rig.consumers.check()
+
+
 def test_silence_counts_from_the_restart_on() -> None:
     rig = Rig()
     rig.join("m1")

@@ -370,6 +370,12 @@ class ConsumerGroup:
             one: partitions_of(row.targets[one]) for one in self._members if one in row.targets
         }
         self._unsaved = stored.members.keys() - self._members.keys()
+        newest = max((member.epoch for member in self._members.values()), default=0)
+        if newest > self.assignment_epoch:
+            # The group's own row is older than its members', or lost: a damaged table was repaired. They keep what
+            # they have until there is a new target.
+            self.assignment_epoch = newest
+            self.epoch = max(self.epoch, newest + 1)
 
     def forget(self) -> None:
         self._records.erase(self.group_id, self._members)
