@@ -204,7 +204,7 @@ def test_broker(seed: int, flush: str) -> None:
     # Pulls may be held, running info is relayed, and with sync everything stored waits for the disk.
     late_codes = {11, 361, 12, 223, 307, 309, 324, 325}  # held, searched for, or asked of a client
     if flush == "sync":
-        late_codes |= {10, 36, 37, 310, 320}
+        late_codes |= {10, 17, 18, 36, 37, 215, 310, 320}
     bench = Bench(node, Random(seed), frozenset(late_codes))
     bench.run(2000)
     assert len(bench.replies) > 5
