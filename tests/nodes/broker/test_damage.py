@@ -149,6 +149,22 @@ def test_the_brokers_own_readers_go_on_behind_damage(folder: MemoryDisk) -> None
                     )
 
 
+def test_after_a_clean_stop_no_operation_is_needed_to_know_which_transactions_are_open() -> None:
+    rig = BothRig()
+    fill(rig)
+    rig.stop()
+    expected = read_everything(BothRig(rig.disk.copy()))["transactions"]
+    log = the_log(BothRig(rig.disk.copy()), "RMQ_SYS_TRANS_OP_HALF_TOPIC")
+    assert log.max_offset > 1
+    for offset in range(log.max_offset):
+        segment = log.find_run(offset, 0, log.max_offset).segment
+        disk = rig.disk.copy()  # as the stop left it: no broker has been there since
+        at = segment.row(offset)[0] - segment.base_position
+        disk.files[segment.log_path].data[at + 60] ^= 2
+        again = BothRig(disk)
+        assert read_everything(again)["transactions"] == expected
+
+
 def test_a_pass_of_the_scrubber_finds_what_nobody_reads(folder: MemoryDisk) -> None:
     rig = BothRig(folder.copy())
     assert info(rig)["scrubPasses"] == "0"

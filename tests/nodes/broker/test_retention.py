@@ -34,6 +34,7 @@ def test_producers_are_refused_before_the_disk_is_full_and_taken_again() -> None
     rig = rig_on(disk)
     link = rig.connect()
     assert rig.send(link).code == ResponseCode.SUCCESS
+    rig.advance(5_000)  # until all index rows are written
     disk.room_bytes = 3 * GIB
     rig.advance(retention.SPACE_INTERVAL_MS)
     answer = rig.send(link)

@@ -372,6 +372,7 @@ class BrokerNode:
         self._stopped = True
         result: StorageError | None = None
         try:
+            self._remoting.stop()
             self._store.close()
             self._durability.closed(effects)
         except StorageError as error:

@@ -138,6 +138,14 @@ class OpenTransactions:
             self._kept[row.offset] = row.checks
             self._push(row.offset, row.ask_at)
 
+    def keep_all(self, half_end: int, op_end: int) -> None:
+        """As `keep`, with rows for all that have none, so that neither topic need be read again."""
+        ask_at: dict[int, int] = {}
+        for at, offset in sorted(self._times):
+            ask_at.setdefault(offset, at)
+        rows = [Row(offset, 0, ask_at[offset]) for offset in self._fresh]
+        self.keep(rows, half_end, op_end)
+
     def _push(self, offset: int, ask_at: int) -> None:
         heapq.heappush(self._times, (-(-ask_at // SLOT_MS) * SLOT_MS, offset))
 

@@ -330,6 +330,10 @@ class RemotingSide:
             assert key == QUERY_TIMER, f"no timer of ours: {key}"
             self._queries.due(now, effects)
 
+    def stop(self) -> None:
+        """The store is about to be closed. Raises StorageError."""
+        self._transactions.stop()
+
     # -- invariants ------------------------------------------------------------------------------
 
     def check(self) -> None:

@@ -350,6 +350,14 @@ class Transactions:
                 self._open.begin(row.offset, row.ask_at, self._open.op_offset)
         self._arm(now, effects)
 
+    def stop(self) -> None:
+        """Keep what is open, so that the next start need not find it out from operations, which may be damaged by then.
+
+        Raises StorageError.
+        """
+        if not self._owed:  # these are found by their operations
+            self._open.keep_all(self._half_log.max_offset, self._operations.next_offset)
+
     # -- invariants ------------------------------------------------------------------------------
 
     def check(self) -> None:
