@@ -42,8 +42,8 @@ _TAGS = b"TAGS\x01"
 
 def places(entry: bytes, start: int = 0) -> tuple[int, int]:
     """(queue offset, address) that the entry was written with."""
-    offset, address = _PLACES.unpack_from(entry, start + 20)
-    return offset, address
+    found: tuple[int, int] = _PLACES.unpack_from(entry, start + 20)
+    return found
 
 
 def size_of(data: bytes, start: int = 0) -> int:

@@ -98,7 +98,7 @@ class Buffers:
     """
 
     def __init__(self, rows_max: int) -> None:
-        self._bytes_max = rows_max * ROW_BYTES
+        self.bytes_max = rows_max * ROW_BYTES
         self._waiting: dict[str, Index] = {}
         self.bytes_waiting = 0
 
@@ -113,7 +113,7 @@ class Buffers:
 
     def shrink(self) -> None:
         """Have the oldest indexes write their rows where there are too many. Raises StorageError."""
-        while self.bytes_waiting >= self._bytes_max:
+        while self.bytes_waiting >= self.bytes_max:
             next(iter(self._waiting.values())).flush()
 
     def flush(self) -> None:
@@ -125,7 +125,7 @@ class Buffers:
 class Index:
     """Rows 0 .. count - 1 of one segment, of which `file_rows` are in the file."""
 
-    __slots__ = ("_buffers", "_file_rows", "_files", "_flush_rows", "_path", "_tail")
+    __slots__ = ("_buffers", "_file_rows", "_files", "_flush_bytes", "_path", "_tail")
 
     def __init__(
         self, files: Files, buffers: Buffers, path: str, flush_rows: int, file_rows: int = 0
@@ -133,7 +133,7 @@ class Index:
         self._files = files
         self._buffers = buffers
         self._path = path
-        self._flush_rows = max(1, flush_rows)
+        self._flush_bytes = max(1, flush_rows) * ROW_BYTES
         self._file_rows = file_rows
         self._tail = bytearray()
 
@@ -148,11 +148,13 @@ class Index:
 
     def prepare(self) -> None:
         """Make room for more rows. Call before the log is written: it may raise StorageError, `add` cannot."""
-        self._buffers.shrink()
-        if len(self._tail) >= self._flush_rows * ROW_BYTES:
+        buffers = self._buffers
+        if buffers.bytes_waiting >= buffers.bytes_max:
+            buffers.shrink()
+        if len(self._tail) >= self._flush_bytes:
             self.flush()
         if not self._tail:
-            self._buffers.enter(self._path, self)
+            buffers.enter(self._path, self)
 
     def add(self, rows: bytes) -> None:
         """Append packed rows, in memory."""

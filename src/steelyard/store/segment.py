@@ -120,11 +120,12 @@ class Segment:
 
     def append(self, data: bytes, rows: bytes, link: int) -> None:
         """Entries, their packed rows, and the link of the last. One write to the log; when it raises, nothing has changed."""
-        self.index.prepare()
+        index = self.index
+        index.prepare()
         self.files.write(self.log_path, self.size, data)
         self.size += len(data)
         self.link = link
-        self.index.add(rows)
+        index.add(rows)
 
     # -- the index -------------------------------------------------------------------------------
 
