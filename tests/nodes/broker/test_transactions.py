@@ -464,3 +464,22 @@ def test_questions_wait_for_a_full_disk(rig: Rig, link: int) -> None:
     rig.disk.room_bytes = None
     rig.advance(1_000)
     assert len(questions(rig)) == 1
+
+
+@pytest.mark.parametrize("what", [b"ADDRESS\x01", b"OUTCOME\x01", b"REAL_QID\x01"])
+def test_an_operation_that_makes_no_sense_leaves_its_transaction_open(
+    rig: Rig, link: int, what: bytes
+) -> None:
+    """The kill came before the index row was written, so no checksum covers its properties."""
+    end(rig, link, half(rig, link))
+    path = next(
+        name for name in rig.disk.files if f"/{OP}/" in f"/{name}" and name.endswith(".log")
+    )
+    data = rig.disk.files[path].data
+    data[data.index(what) + len(what)] ^= 0x40
+    rig.restart()
+    (text,) = [tell.text for tell in rig.told if tell.level == "ERROR"]
+    assert text.startswith(f"{OP}: 1 damaged entries cannot be read.")
+    rig.beat(rig.connect(), "p1", producer=PGROUP)
+    rig.advance(100_000)
+    assert questions(rig)

@@ -20,7 +20,7 @@ from steelyard.nodes.seam import Effect
 from steelyard.store.segment import POSITION_BITS
 from steelyard.store.store import Store
 from steelyard.wire.remoting import properties as props
-from steelyard.wire.remoting.message import decode_records
+from steelyard.wire.remoting.message import MessageView, decode_records
 
 REMOVE_TAG = "d"
 OUTCOME = "OUTCOME"
@@ -63,6 +63,8 @@ class Operations:
         self._store = store
         self._writer = writer
         self._log = store.create_log(OP_TOPIC, 0)
+        self.unreadable = 0
+        """Operations that `since` met and that make no sense: their properties have no checksum of their own."""
 
     @property
     def next_offset(self) -> int:
@@ -101,13 +103,12 @@ class Operations:
                 continue
             offset = max(offset + 1, found.next_offset)  # a Kafka batch is no operation
             for view in decode_records(found.data):
-                yield Operation(
-                    int(view.body),
-                    Outcome(view.property_of(OUTCOME)),
-                    view.property_of(props.REAL_TOPIC) or "",
-                    int(view.property_of(props.REAL_QID) or 0),
-                    int(view.property_of(ADDRESS) or -1),
-                )
+                try:
+                    operation = _operation_of(view)
+                except ValueError:  # as if it were damaged, which it is
+                    self.unreadable += 1
+                    continue
+                yield operation
 
     def is_unfinished(self, operation: Operation, half_address: int) -> bool:
         """Was the message of the operation not published? False as well where its topic was deleted since.
@@ -126,3 +127,14 @@ class Operations:
         if entry is None:
             return False  # its retention ended
         return decode_records(entry)[0].prepared_transaction_offset != half_address
+
+
+def _operation_of(view: MessageView) -> Operation:
+    """Raises ValueError where the message makes no sense."""
+    return Operation(
+        int(view.body),
+        Outcome(view.property_of(OUTCOME)),
+        view.property_of(props.REAL_TOPIC) or "",
+        int(view.property_of(props.REAL_QID) or 0),
+        int(view.property_of(ADDRESS) or -1),
+    )

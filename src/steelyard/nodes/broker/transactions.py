@@ -39,6 +39,7 @@ from steelyard.nodes.broker.schedule import Schedule, delay_level
 from steelyard.nodes.broker.topics import (
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
+    OP_TOPIC,
     SCHEDULE_TOPIC,
     Topics,
 )
@@ -325,6 +326,12 @@ class Transactions:
         operations = {
             item.half_offset: item for item in self._operations.since(self._open.op_offset)
         }
+        if self._operations.unreadable:
+            text = (
+                f"{OP_TOPIC}: {self._operations.unreadable} damaged entries cannot be read. The transactions that they"
+                " ended count as open: their producers are asked again, and may publish them twice"
+            )
+            effects.append(Tell("ERROR", text))
         first = max(self._open.half_offset, half_log.min_offset)
         timeout = self._config.transaction_timeout_ms
         rows = [
