@@ -165,6 +165,35 @@ def test_after_a_clean_stop_no_operation_is_needed_to_know_which_transactions_ar
         assert read_everything(again)["transactions"] == expected
 
 
+@pytest.mark.parametrize(
+    ("topic", "queue_id", "word"),
+    [
+        ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0, b"OUTCOME"),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", 0, b"REAL_QID"),
+        ("SCHEDULE_TOPIC_XXXX", 4, b"REAL_QID"),
+    ],
+)
+def test_nonsense_in_what_the_broker_wrote_for_itself_is_passed_over(
+    topic: str, queue_id: int, word: bytes
+) -> None:
+    """The index was lost with a kill, so that no checksum covers the properties."""
+    rig = BothRig()
+    fill(rig)
+    disk = rig.disk.copy()
+    log = the_log(rig, topic, queue_id)
+    for path in [path for path in disk.files if path.startswith(log.folder)]:
+        data = disk.files[path].data
+        if path.endswith(".rows"):
+            disk.remove(path)
+        else:
+            assert word in data
+            data[:] = data.replace(word, word.swapcase())
+    again = BothRig(disk)
+    again.advance(120_000)
+    texts = [tell.text for tell in again.told if tell.level in ("WARNING", "ERROR")]
+    assert any("damaged" in text for text in texts), texts
+
+
 def test_a_pass_of_the_scrubber_finds_what_nobody_reads(folder: MemoryDisk) -> None:
     rig = BothRig(folder.copy())
     assert info(rig)["scrubPasses"] == "0"

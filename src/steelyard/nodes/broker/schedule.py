@@ -115,7 +115,12 @@ class Schedule:
             text = f"a delayed message was dropped: its topic {topic!r} is gone"
             effects.append(Tell("WARNING", text))
             return
-        queue_id = int(properties[props.REAL_QID])
+        queue = properties.get(props.REAL_QID, "")
+        if not queue.isdecimal() or len(queue) > 9:
+            text = f"a delayed message of topic {topic!r} was dropped: it is damaged, its queue is {queue!r}"
+            effects.append(Tell("ERROR", text))
+            return
+        queue_id = int(queue)
         draft = Draft(
             view.stored_body,
             props.encode_properties(properties),

@@ -143,7 +143,7 @@ class Transactions:
         address = header.commit_log_offset
         entry = None if address < 0 else self._store.at_address(address)
         half = None if entry is None else decode_records(entry)[0]
-        if half is None or half.topic != HALF_TOPIC:
+        if half is None or half.topic != HALF_TOPIC or not _is_half(half):
             return "Find prepared transaction message failed"
         if half.property_of(props.PGROUP) != header.producer_group:
             return "The producer group wrong"
@@ -230,7 +230,8 @@ class Transactions:
             entry = self._half_log.record_at(offset)
         except CorruptError:  # it cannot be published any more
             return None
-        return None if entry is None else decode_records(entry)[0]
+        half = None if entry is None else decode_records(entry)[0]
+        return half if half is not None and _is_half(half) else None
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -373,6 +374,17 @@ class Transactions:
         assert at is None or (self._armed_at is not None and self._armed_at <= at)
         assert not self._owed or self._armed_at is not None
         assert not any(offset in self._open for offset in self._owed)
+
+
+def _is_half(message: MessageView) -> bool:
+    """Does the message say where it is to go? Else it is damaged where nothing guards it."""
+    queue_id = message.property_of(props.REAL_QID) or ""
+    return (
+        bool(message.property_of(props.REAL_TOPIC))
+        and queue_id.isdecimal()
+        and len(queue_id) < 10
+        and message.property_of(props.TRAN_MSG) is not None
+    )
 
 
 def _asked_after(half: MessageView, checks: int) -> bytes:
