@@ -35,7 +35,7 @@ def test_producers_are_refused_before_the_disk_is_full_and_taken_again() -> None
     link = rig.connect()
     assert rig.send(link).code == ResponseCode.SUCCESS
     rig.advance(5_000)  # until all index rows are written
-    disk.room_bytes = 3 * GIB
+    disk.room_bytes = 3 * GIB + 500_000
     rig.advance(retention.SPACE_INTERVAL_MS)
     answer = rig.send(link)
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE

@@ -10,7 +10,7 @@ import pytest
 from tests.nodes.broker.kafka.brokers import Brokers
 
 from steelyard.nodes.broker.kafka.cluster import coordinator_partition
-from steelyard.nodes.broker.kafka.neighbours import FORWARD, NEWS, QUEUES_WANTED
+from steelyard.nodes.broker.kafka.neighbours import FORWARD, NEWS, QUEUES_WANTED, SURVEY
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Reply
 from steelyard.wire.kafka.messages.create_partitions import (
@@ -62,6 +62,20 @@ def create_queues(brokers: Brokers, name: str, topic: str, queues: int) -> None:
         "topicFilterType": "SINGLE_TAG",
     }
     assert brokers.command(name, RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
+
+
+def test_queues_made_on_two_brokers_at_once_are_partitions_at_once() -> None:
+    """While the controller asks about a topic, another broker has queues of it, too: they do not wait for the next round.
+
+    A consumer that looks meanwhile may not look again for minutes (librdkafka: topic.metadata.refresh.interval.ms).
+    """
+    brokers = Brokers(A, B)
+    brokers.late = lambda command: command.code == SURVEY
+    create_queues(brokers, A, "shared", 2)
+    create_queues(brokers, B, "shared", 3)
+    assert brokers.held
+    brokers.release()
+    assert brokers.leaders(A, "shared") == [1, 1, 2, 2, 2]
 
 
 def _create(topic: str, partitions: int) -> CreateTopicsRequest:

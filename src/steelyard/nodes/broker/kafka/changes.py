@@ -14,6 +14,7 @@ Other brokers tell the controller of queues that came through their RocketMQ doo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 
 import msgspec
@@ -119,8 +120,8 @@ class Changes:
         self._under_way: dict[int, _Change] = {}
         self._claimed: set[str] = set()
         """Topics whose partitions are just given out."""
-        self._waiting: list[tuple[Sequence[KafkaTopic], Then]] = []
-        """Changes that wait for one of those."""
+        self._waiting: list[Callable[[int, list[Effect]], None]] = []
+        """(now, effects): changes that wait for one of those."""
         self._asking = False
         self._fault_told = False
         self._contradictions: set[tuple[str, str, str]] = set()
@@ -139,7 +140,7 @@ class Changes:
         topics = [self._dated(topic, now) for topic in topics]
         if any(topic.name in self._claimed for topic in topics):
             if len(self._waiting) < WAITING_MAX:
-                self._waiting.append((topics, then))
+                self._waiting.append(partial(self.put, topics, then))
             else:
                 text = "too many changes wait for each other; try again later"
                 faults = {topic.name: (ErrorCode.NOT_CONTROLLER, text) for topic in topics}
@@ -236,8 +237,8 @@ class Changes:
             self._claimed.difference_update(topic.name for topic in topics)
             then(faults, now, effects)
             waiting, self._waiting = self._waiting, []
-            for put in waiting:
-                self.put(*put, now, effects)
+            for change in waiting:
+                change(now, effects)
 
         return released
 
@@ -436,6 +437,11 @@ class Changes:
     def _cover(
         self, broker: str, queues: dict[str, int], then: Then, now: int, effects: list[Effect]
     ) -> None:
+        self._cluster.wanted.clear()
+        if not self._claimed.isdisjoint(queues) and len(self._waiting) < WAITING_MAX:
+            # Another broker's queues get their numbers just now; these come behind them.
+            self._waiting.append(partial(self._cover, broker, queues, then))
+            return
         topics = []
         at_once = len(queues) if len(self._cluster.live_brokers()) == 1 else TOPICS_MAX
         for name, count in islice(queues.items(), at_once):  # the rest comes with the next round
@@ -454,7 +460,6 @@ class Changes:
                     self._tell_fault(f"layout of topic {name} is not kept: {text}", effects)
             then(faults, now, effects)
 
-        self._cluster.wanted.clear()
         self.put(topics, after, now, effects)
 
     def queues_wanted(
