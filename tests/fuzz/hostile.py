@@ -12,12 +12,9 @@ Exit code 1 when something was wrong; the servers' output is then kept in out/ho
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import multiprocessing
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -25,7 +22,7 @@ from contextlib import suppress
 from itertools import count
 from multiprocessing.queues import Queue
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 
 ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
@@ -34,7 +31,7 @@ if str(ROOT) not in sys.path:
 from tests.fuzz import garbage  # noqa: E402
 from tests.fuzz.cluster import Cluster, FaultError  # noqa: E402
 from tests.fuzz.load import Load  # noqa: E402
-from tests.fuzz.soak import latencies  # noqa: E402
+from tests.fuzz.trial import latencies, parser, run  # noqa: E402
 from tests.nodes.broker.kafka.conftest import batch  # noqa: E402
 from tests.nodes.broker.kafka.requests import joining, producing  # noqa: E402
 from tests.nodes.broker.kafka.test_nonsense import Nonsense, served  # noqa: E402
@@ -346,73 +343,46 @@ def attack(
 
 def hostile(seconds: float, seed: int) -> int:
     """One run; the exit code."""
-    print(f"hostile: seed {seed}, {seconds:.0f} s", flush=True)
     context = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory(prefix="steelyard-hostile-") as name:
-        folder = Path(name)
-        cluster = Cluster(folder)
+
+    def work(cluster: Cluster, load: Load) -> list[str]:
         told: Queue[Counter[str]] = context.Queue()
         arguments = (cluster.bootstrap, cluster.nameserver, seed, seconds, told)
         attackers = context.Process(target=attack, args=arguments, daemon=True)
+        at_first = {name: cluster.process(name).memory_info().rss for name in cluster.names}
+        peak = dict(at_first)
+        attackers.start()
         try:
-            for server in cluster.names:
-                cluster.start(server)
-            cluster.wait_ready()
-            load = Load(cluster, pause_seconds=0.05)
-            load.start()
-            at_first = {
-                server: cluster.process(server).memory_info().rss for server in cluster.names
-            }
-            peak = dict(at_first)
-            attackers.start()
             while attackers.is_alive():
                 attackers.join(1)
-                for server in cluster.names:
-                    cluster.check()
-                    peak[server] = max(peak[server], cluster.process(server).memory_info().rss)
-                    if peak[server] - at_first[server] > GROWTH_BYTES_MAX:
-                        raise FaultError(
-                            f"{server} grew from {at_first[server]} to {peak[server]} bytes"
-                        )
+                cluster.check()
                 load.check()
-            if attackers.exitcode:
-                raise FaultError("the attackers failed: their traceback is above")
-            held = load.verify()
-            cluster.check()
-            cluster.close()
-        except FaultError as error:
-            kept = ROOT / "out" / f"hostile-{seed}"
-            kept.mkdir(parents=True, exist_ok=True)
-            for output in folder.glob("*.txt"):
-                shutil.copy(output, kept)
-            print(f"FAILED: {error}\nsaved: {kept}\nagain: ./dev fuzz hostile --seed {seed}")
-            return 1
+                for name, before in at_first.items():
+                    peak[name] = max(peak[name], cluster.process(name).memory_info().rss)
+                    if peak[name] - before > GROWTH_BYTES_MAX:
+                        raise FaultError(f"{name} grew from {before} to {peak[name]} bytes")
         finally:
-            if attackers.is_alive():
-                attackers.kill()
-            cluster.abandon()
-    thrown = ", ".join(f"{manner} {number}" for manner, number in sorted(told.get().items()))
-    print(f"attacks: {thrown}")
-    print("\n".join(held))
-    print(latencies("RocketMQ sends", load.sends.seconds))
-    print(latencies("Kafka produces (5 ms linger)", load.produces.seconds))
-    for server in cluster.names:
-        print(f"{server}: memory {at_first[server] >> 20} MiB, at most {peak[server] >> 20} MiB")
-    for client in load.clients:
-        failed = ", ".join(f"{number} x {text!r}" for text, number in client.errors.most_common(5))
-        print(f"errors of {type(client).__name__}: {failed or 'none'}")
-    return 0
+            attackers.kill()
+        if attackers.exitcode:
+            raise FaultError("the attackers failed: their traceback is above")
+        thrown = ", ".join(f"{manner} {number}" for manner, number in sorted(told.get().items()))
+        return [
+            f"attacks: {thrown}",
+            *load.verify(),
+            latencies("RocketMQ sends", load.sends.seconds),
+            latencies("Kafka produces (5 ms linger)", load.produces.seconds),
+            *[
+                f"{name}: memory {at_first[name] >> 20} MiB, at most {peak[name] >> 20} MiB"
+                for name in cluster.names
+            ],
+        ]
+
+    return run("hostile", seconds, seed, work, pause_seconds=0.05)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="./dev fuzz hostile", description="legal but hostile requests"
-    )
-    parser.add_argument("--seconds", type=float, default=600, help="how long; default 600")
-    parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
-    options = parser.parse_args()
-    seed = SystemRandom().randrange(2**32) if options.seed is None else options.seed
-    return hostile(options.seconds, seed)
+    given = parser("hostile", "legal but hostile requests", 600).parse_args()
+    return hostile(given.seconds, given.seed)
 
 
 if __name__ == "__main__":

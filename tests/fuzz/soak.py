@@ -12,13 +12,11 @@ Exit code 1 when something was wrong.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 
 ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
@@ -26,6 +24,7 @@ if str(ROOT) not in sys.path:
 
 from tests.fuzz.cluster import Cluster, FaultError  # noqa: E402
 from tests.fuzz.load import Load  # noqa: E402
+from tests.fuzz.trial import latencies, parser, run  # noqa: E402
 
 SAMPLE_SECONDS = 6.0
 CHURN_SECONDS = (3.0, 15.0)
@@ -62,78 +61,43 @@ class Meter:
         return text
 
 
-def latencies(name: str, seconds: list[float]) -> str:
-    """The median and the tail, in ms."""
-    ordered = sorted(seconds)
-    if not ordered:
-        raise FaultError(f"{name}: no call succeeded")
-
-    def at(share: float) -> float:
-        return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-    return (
-        f"{name}: {len(ordered)} calls, p50 {at(0.5):.1f} ms, p99 {at(0.99):.1f} ms, "
-        f"p99.9 {at(0.999):.1f} ms, slowest {at(1):.1f} ms"
-    )
-
-
 def soak(seconds: float, seed: int) -> int:
     """One run; the exit code."""
-    print(f"soak: seed {seed}, {seconds:.0f} s", flush=True)
     rng = Random(f"soak {seed}")
-    changes = 0
-    with tempfile.TemporaryDirectory(prefix="steelyard-soak-") as name:
-        cluster = Cluster(Path(name))
-        try:
-            for server in cluster.names:
-                cluster.start(server)
-            cluster.wait_ready()
-            load = Load(cluster)
-            load.start()
-            meters = [Meter(cluster, server) for server in cluster.names]
+
+    def work(cluster: Cluster, load: Load) -> list[str]:
+        changes = 0
+        meters = [Meter(cluster, server) for server in cluster.names]
+        now = time.monotonic()
+        until, sample_at, churn_at = now + seconds, now, now + rng.uniform(*CHURN_SECONDS)
+        while now < until:
+            time.sleep(max(0.0, min(until, sample_at, churn_at) - now))
             now = time.monotonic()
-            until, sample_at, churn_at = now + seconds, now, now + rng.uniform(*CHURN_SECONDS)
-            while now < until:
-                time.sleep(max(0.0, min(until, sample_at, churn_at) - now))
-                now = time.monotonic()
-                if now >= sample_at:
-                    sample_at += SAMPLE_SECONDS
-                    for meter in meters:
-                        meter.sample()
-                    cluster.check()
-                    load.check()
-                if now >= churn_at:
-                    churn_at = now + rng.uniform(*CHURN_SECONDS)
-                    load.churn(rng)
-                    changes += 1
-            held = load.verify()
-            held += [meter.verdict() for meter in meters]
-            held += [
-                latencies("RocketMQ sends", load.sends.seconds),
-                latencies("Kafka produces (5 ms linger)", load.produces.seconds),
-                latencies("Kafka transactions", load.kafka_transactions.seconds),
-            ]
-            cluster.close()
-        except FaultError as error:
-            print(f"FAILED: {error}\nagain: ./dev fuzz soak --seed {seed}")
-            return 1
-        finally:
-            cluster.abandon()
-    print(f"{changes} members came or went")
-    print("\n".join(held))
-    for client in load.clients:
-        failed = ", ".join(f"{count} x {text!r}" for text, count in client.errors.most_common(5))
-        print(f"errors of {type(client).__name__}: {failed or 'none'}")
-    return 0
+            if now >= sample_at:
+                sample_at += SAMPLE_SECONDS
+                for meter in meters:
+                    meter.sample()
+                cluster.check()
+                load.check()
+            if now >= churn_at:
+                churn_at = now + rng.uniform(*CHURN_SECONDS)
+                load.churn(rng)
+                changes += 1
+        return [
+            f"{changes} members came or went",
+            *load.verify(),
+            *[meter.verdict() for meter in meters],
+            latencies("RocketMQ sends", load.sends.seconds),
+            latencies("Kafka produces (5 ms linger)", load.produces.seconds),
+            latencies("Kafka transactions", load.kafka_transactions.seconds),
+        ]
+
+    return run("soak", seconds, seed, work)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="./dev fuzz soak", description="a long mixed load")
-    parser.add_argument("--seconds", type=float, default=3600, help="how long; default 3600")
-    parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
-    options = parser.parse_args()
-    seed = SystemRandom().randrange(2**32) if options.seed is None else options.seed
-    return soak(options.seconds, seed)
+    given = parser("soak", "a long mixed load", 3600).parse_args()
+    return soak(given.seconds, given.seed)
 
 
 if __name__ == "__main__":

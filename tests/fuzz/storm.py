@@ -12,21 +12,19 @@ Exit code 1 when something was wrong; the servers' output is then kept in out/st
 
 from __future__ import annotations
 
-import argparse
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from random import Random, SystemRandom
+from random import Random
 
 ROOT = Path(__file__).resolve().parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from tests.fuzz.cluster import NAMESERVER, Cluster, FaultError  # noqa: E402
+from tests.fuzz.cluster import NAMESERVER, Cluster  # noqa: E402
 from tests.fuzz.load import Load  # noqa: E402
+from tests.fuzz.trial import parser, run  # noqa: E402
 
 QUIET_SECONDS = (0.0, 3.0)
 """Between the return of the last server and the next fault."""
@@ -88,54 +86,28 @@ class Storm:
 
 def storm(seconds: float, seed: int, flush: str = "async") -> int:
     """One run; the exit code."""
-    print(f"storm: seed {seed}, {seconds:.0f} s, flush={flush}", flush=True)
     rng = Random(f"storm {seed}")
-    with tempfile.TemporaryDirectory(prefix="steelyard-storm-") as name:
-        folder = Path(name)
-        cluster = Cluster(folder, flush=flush)
-        try:
-            for server in cluster.names:
-                cluster.start(server)
-            cluster.wait_ready()
-            load = Load(cluster)
-            load.start()
-            blown = Storm(cluster, rng)
-            until = time.monotonic() + seconds
-            while time.monotonic() < until:
-                blown.blow()
-                cluster.check()
-                load.check()
-                if rng.random() < 0.3:
-                    load.churn(rng)
-            held = load.verify()
+
+    def work(cluster: Cluster, load: Load) -> list[str]:
+        blown = Storm(cluster, rng)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            blown.blow()
             cluster.check()
-            cluster.close()
-        except FaultError as error:
-            kept = ROOT / "out" / f"storm-{seed}"
-            kept.mkdir(parents=True, exist_ok=True)
-            for output in folder.glob("*.txt"):
-                shutil.copy(output, kept)
-            print(f"FAILED: {error}\nsaved: {kept}\nagain: ./dev fuzz storm --seed {seed}")
-            return 1
-        finally:
-            cluster.abandon()
-    faults = ", ".join(f"{count} x {kind}" for kind, count in sorted(blown.faults.items()))
-    print(f"{blown.kills} kills: {faults}")
-    print("\n".join(held))
-    for client in load.clients:
-        failed = ", ".join(f"{count} x {text!r}" for text, count in client.errors.most_common(5))
-        print(f"errors of {type(client).__name__}: {failed or 'none'}")
-    return 0
+            load.check()
+            if rng.random() < 0.3:
+                load.churn(rng)
+        faults = ", ".join(f"{count} x {kind}" for kind, count in sorted(blown.faults.items()))
+        return [f"{blown.kills} kills: {faults}", *load.verify()]
+
+    return run("storm", seconds, seed, work, flush=flush)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="./dev fuzz storm", description="kill storms under load")
-    parser.add_argument("--seconds", type=float, default=600, help="how long; default 600")
-    parser.add_argument("--seed", type=int, help="default: a new one, which is printed")
-    parser.add_argument("--flush", choices=("async", "sync"), default="async")
-    options = parser.parse_args()
-    seed = SystemRandom().randrange(2**32) if options.seed is None else options.seed
-    return storm(options.seconds, seed, options.flush)
+    options = parser("storm", "kill storms under load", 600)
+    options.add_argument("--flush", choices=("async", "sync"), default="async")
+    given = options.parse_args()
+    return storm(given.seconds, given.seed, given.flush)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.fuzz import hostile, load, soak, storm
+from tests.fuzz import hostile, load, soak, storm, trial
 
 
 @pytest.mark.timeout(400)
 def test_a_short_storm_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    assert storm.storm(8, seed=1) == 0, capsys.readouterr().out
+    assert storm.storm(4, seed=1) == 0, capsys.readouterr().out
     printed = capsys.readouterr().out
     assert "kills: " in printed
     assert "no commit lost" in printed
@@ -24,13 +24,13 @@ def test_a_short_soak_tells_latencies(
     monkeypatch.setattr(soak, "SAMPLE_SECONDS", 0.5)
     monkeypatch.setattr(soak, "GROWTH_BYTES_MAX", 1 << 30)  # it has hardly begun
     monkeypatch.setattr(soak, "GROWTH_DESCRIPTORS_MAX", 1_000)
-    assert soak.soak(6, seed=1) == 0, capsys.readouterr().out
+    assert soak.soak(3, seed=1) == 0, capsys.readouterr().out
     assert "p99.9" in capsys.readouterr().out
 
 
 @pytest.mark.timeout(400)
 def test_hostile_requests_harm_nobody_else(capsys: pytest.CaptureFixture[str]) -> None:
-    assert hostile.hostile(8, seed=1) == 0, capsys.readouterr().out
+    assert hostile.hostile(4, seed=1) == 0, capsys.readouterr().out
     assert "attacks: " in capsys.readouterr().out
 
 
@@ -47,6 +47,6 @@ def test_a_lost_record_is_noticed(
 
     monkeypatch.setattr(load.Produces, "verify", verify_more)
     monkeypatch.setattr(storm.Storm, "blow", lambda self: time.sleep(0.1))
-    monkeypatch.setattr(storm, "ROOT", tmp_path)
+    monkeypatch.setattr(trial, "ROOT", tmp_path)
     assert storm.storm(2, seed=2) == 1
     assert "FAILED: 1 acknowledged records are not where they were" in capsys.readouterr().out

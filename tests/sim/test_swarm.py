@@ -1,4 +1,4 @@
-"""200 seeds: the nodes keep every rule under whatever the seeds draw."""
+"""100 seeds: the nodes keep every rule under whatever the seeds draw."""
 
 from collections.abc import Iterator
 
@@ -11,18 +11,20 @@ from steelyard.sim.scenario import FAULT_KINDS, Fault, Scenario
 from steelyard.sim.swarm import draw, run_seeds, shrink
 
 SEEDS = range(1, 201)
+RUN = SEEDS[:100]
+"""These are run here; `./dev seeds` runs others, drawn from the commit."""
 BLOCK = 20
 
 
 @pytest.fixture(scope="module")
 def outcomes() -> Iterator[Iterator[Outcome]]:
     """All seeds, in order; they are run while the tests ask for them."""
-    running = run_seeds(SEEDS)
+    running = run_seeds(RUN)
     yield running
     running.close()  # type: ignore[attr-defined]  # a generator
 
 
-@pytest.mark.parametrize("first", SEEDS[::BLOCK])
+@pytest.mark.parametrize("first", RUN[::BLOCK])
 def test_seeds(first: int, outcomes: Iterator[Outcome]) -> None:
     failures = []
     for seed in range(first, first + BLOCK):
