@@ -117,6 +117,9 @@ def test_without_descriptors_nothing_is_opened_and_what_is_open_goes_on() -> Non
     file.write(0, b"hello")
     file.sync()
     mount.rename("a/b", "a/c")
+    with disk.looked_at():
+        assert mount.open("a/c").size() == 5  # a checker's look needs no descriptor of the process
+    assert disk.exhausted
     disk.exhausted = False
     assert mount.list("a") == ["c"]
 

@@ -401,5 +401,6 @@ class Cluster:
         assert seat.store is not None
         log = seat.store.log(queue.topic, queue.queue_id)
         assert log is not None
-        (view,) = decode_records(log.entry_at(offset), queue.broker_name)
+        with seat.host.disk.looked_at():
+            (view,) = decode_records(log.entry_at(offset), queue.broker_name)
         return number_of(view.body)

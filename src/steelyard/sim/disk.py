@@ -16,7 +16,8 @@ Left out: unsynced overwrites surviving in part (our files only grow or are repl
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 
 from steelyard.errors import DiskFullError, StorageError
@@ -110,6 +111,15 @@ class SimDisk:
             data = synced
         inode.data = bytearray(data)
         inode.synced = data
+
+    @contextmanager
+    def looked_at(self) -> Iterator[None]:
+        """A checker looks into the files of a process meanwhile: that needs no file descriptor of the process."""
+        exhausted, self.exhausted = self.exhausted, False
+        try:
+            yield
+        finally:
+            self.exhausted = exhausted
 
     # -- what a mount asks -------------------------------------------------------------------------
 
