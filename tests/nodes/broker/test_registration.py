@@ -131,6 +131,20 @@ def test_with_sync_flush_whoever_makes_a_topic_is_answered_when_the_disk_has_it(
     assert rig.reply_to(link, opaque)
 
 
+def test_a_round_that_is_to_be_repeated_when_the_broker_stops_is_not_repeated() -> None:
+    """The invariants of the node are checked after each event."""
+    rig, (server,) = cluster("n1:1")
+    server.silent = True
+    link = rig.connect()
+    for topic in ("One", "Other"):
+        rig.post(link, RequestCode.UPDATE_AND_CREATE_TOPIC, CREATE | {"topic": topic})
+    rig.event(Asked(1, Stop()))
+    (to_nameserver,) = rig.dialed_links
+    rig.event(Closed(to_nameserver, "gone"))
+    assert server.codes().count(REGISTER) == 2
+    assert rig.answers == {1: None}
+
+
 def answer_of(rig: Rig) -> Received:
     """The late answer to the last registration."""
     link, request = next(

@@ -164,6 +164,7 @@ class Registration:
     def stop(self, now: int, effects: list[Effect]) -> None:
         """Leave all nameservers; `idle` tells when they have heard it."""
         self._stopping = True
+        self._again = False
         for link, answer in (*self._covered, *self._waiting):
             self._durability.send(link, answer, effects)
         self._covered, self._waiting = [], []
