@@ -10,14 +10,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from steelyard import KafkaConsumer, Message, MessageQueue, Producer, PullConsumer, RemotingError
+from steelyard import KafkaConsumer, Message, Producer, PullConsumer, RemotingError
+
+T = TypeVar("T")
 
 LIMIT = 256
 IDLE = 1_100
@@ -57,14 +60,23 @@ def idle(address: str, held: list[socket.socket]) -> None:
             held.append(each)
 
 
-def queues(reader: PullConsumer) -> tuple[MessageQueue, ...]:
-    """Who comes within the first 100 ms of a flood may be refused: that is an error worth a second try."""
-    deadline = time.monotonic() + 30
+def patiently(ask: Callable[[], T]) -> T:
+    """Who comes while a flood goes on, and is slow to speak, may be closed: an error that is worth another try."""
+    deadline = time.monotonic() + 60
     while True:
         try:
-            return reader.queues("Orders")
+            return ask()
         except RemotingError:
             assert time.monotonic() < deadline
+
+
+def read(reader: PullConsumer) -> list[bytes]:
+    """The bodies of all messages."""
+    found: list[bytes] = []
+    for queue in patiently(partial(reader.queues, "Orders")):
+        result = patiently(partial(reader.pull, queue, 0, max_messages=100))
+        found += [view.body for view in result.messages]
+    return found
 
 
 @pytest.mark.parametrize("flush", ["async", "sync"])
@@ -93,11 +105,7 @@ def test_idle_connections_stop_neither_the_servers_nor_their_clients(
                 # Logs that have no file yet: each needs a descriptor.
                 producer.send(Message(f"Other{number}", b"x"))
             with PullConsumer("readers", nameserver) as reader:
-                found = [
-                    view.body
-                    for queue in queues(reader)
-                    for view in reader.pull(queue, 0, max_messages=100).messages
-                ]
+                found = read(reader)
             assert sorted(found) == sorted([b"first", *(b"%d" % n for n in range(ROUNDS))])
             with KafkaConsumer(
                 "Orders",

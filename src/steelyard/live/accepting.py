@@ -1,10 +1,11 @@
 """Which connections a server lets in: bounds for the process, for each listener and for each client address.
 
 What is above a bound is closed at once, logged and counted. But who connects and says nothing keeps nobody out: where
-the process or the listener is full, the connection makes room that is silent for longest, if it never sent a whole
-message and is older than SILENT_MS. (Apache Kafka closes the one idle for longest, and only for other brokers'
-connections: SocketServer.scala, ConnectionQuotas; the names of the bounds are its `max.connections` and
-`max.connections.per.ip`.)
+the process or the listener is full, the connection that was silent for longest makes room, if it never sent a whole
+message. Bytes that the kernel has are not silence: a server that accepts a thousand connections in one pass reads
+late, and a good client among them must not pay for that. (Apache Kafka closes the one idle for longest, and only for
+other brokers' connections: SocketServer.scala, ConnectionQuotas; the names of the bounds are its `max.connections`
+and `max.connections.per.ip`.)
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
     from steelyard.live.links import Wire
 
-SILENT_MS = 100
-"""How long a new connection may take to send its first message before it may have to make room."""
+LOOKED_AT_MAX = 16
+"""So many silent connections are looked at for one that has nothing to be read; each look is a call of the kernel."""
 
 TELL_MS = 30_000
 """How often refusals are logged."""
@@ -104,23 +105,30 @@ class Accepting:
         return True
 
     def _make_room(self, listeners: list[Listening], now: int) -> bool:
-        oldest: Wire | None = None
-        since = now - SILENT_MS
-        for listening in listeners:
-            wire = next(iter(listening.silent), None)
-            if wire is not None and listening.silent[wire] <= since:
-                oldest, since = wire, listening.silent[wire]
-        if oldest is None:
-            return False
-        assert oldest.listening is not None
-        del oldest.listening.silent[oldest]
-        oldest.is_silent = False
-        oldest.cut("silent, and its place was needed")
+        """Close the connection that was silent for longest; False where there is none."""
+        for _ in range(LOOKED_AT_MAX):
+            silent = min(
+                (listening.silent for listening in listeners if listening.silent),
+                key=lambda each: next(iter(each.values())),
+                default=None,
+            )
+            if silent is None:
+                return False
+            wire = next(iter(silent))
+            del silent[wire]
+            if not wire.has_unread():
+                self._displace(wire, now)
+                return True
+            silent[wire] = now  # the next pass reads it: until then it is not the oldest
+        return False
+
+    def _displace(self, wire: Wire, now: int) -> None:
+        wire.is_silent = False
+        wire.cut("silent, and its place was needed")
         self.displaced += 1
         self._untold += 1
-        self._reason = f"{oldest.address} never sent a request, and its place was needed"
+        self._reason = f"{wire.address} never sent a request, and its place was needed"
         self.tell(now)
-        return True
 
     def spoke(self, wire: Wire) -> None:
         """The first whole message came."""

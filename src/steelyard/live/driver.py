@@ -419,6 +419,7 @@ class Driver:
     # -- links (called by Wire) --------------------------------------------------------------------
 
     def link_opened(self, wire: Wire) -> None:
+        self.take_read()  # who was read before it has spoken
         if self._stopped:
             wire.cut("the driver was closed")
             return

@@ -255,6 +255,17 @@ class Wire(asyncio.Protocol):
         """The peer reads too slowly: take no more of its messages for now."""
         return self._paused and not self.dialed
 
+    def has_unread(self) -> bool:
+        """Whether the kernel has bytes of an accepted link that were not read yet."""
+        from fcntl import ioctl  # servers' systems have it; this module is the clients' as well
+        from termios import FIONREAD
+
+        try:
+            left = ioctl(self.transport.get_extra_info("socket").fileno(), FIONREAD, bytes(4))
+        except (OSError, ValueError):  # it is being closed
+            return False
+        return left != bytes(4)
+
     def keep(self, messages: Sequence[object]) -> None:
         """Messages that were decoded but cannot be taken while the link is choked."""
         self._backlog = messages
