@@ -18,7 +18,7 @@ from steelyard.wire.kafka.messages.join_group import (
 from steelyard.wire.kafka.messages.leave_group import LeaveGroupRequest
 from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-CODES = st.sampled_from([0, 0, 0, 0, 14, 15, 16, 22, 25, 27, 79])
+CODES = st.sampled_from([0, 0, 0, 0, 14, 15, 16, 22, 25, 27, 30, 79, 82])
 SHARES = st.lists(st.integers(0, 3), unique=True, max_size=4).map(sorted)
 
 STEPS = st.one_of(
@@ -31,6 +31,7 @@ STEPS = st.one_of(
     st.tuples(st.just("subscribe"), st.sampled_from([("t",), ("t", "u"), ()])),
     st.tuples(st.just("commit"), st.sampled_from([22, 25, 27])),
     st.tuples(st.just("topics"), st.integers(1, 4)),
+    st.tuples(st.just("retry")),
 )
 
 
@@ -96,6 +97,8 @@ class Application:
                 rig.tell(events.Subscribed(topics))
             case ("commit", int(code)):
                 rig.tell(events.CommitRefused(code))
+            case ("retry",):
+                rig.tell(events.Retried())
             case ("topics", int(count)):
                 rig.tell(events.TopicsChanged({"t": count}))
         self.take()
@@ -147,6 +150,7 @@ class Application:
         self.step(("subscribe", ("t",)))
         self.rig.tell(events.RejoinWanted("what it was given before does not count"))
         for _ in range(50):
+            self.step(("retry",))
             self.step(("poll", True))
             self.step(("coordinator", True))
             self.step(("time", 150))

@@ -268,19 +268,18 @@ def test_an_unanswered_request_is_made_again_to_whoever_coordinates_then(api: st
     rig.request()
 
 
-FATAL = (
+REFUSALS = (
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
     ErrorCode.INVALID_SESSION_TIMEOUT,
     ErrorCode.INVALID_GROUP_ID,
     ErrorCode.GROUP_MAX_SIZE_REACHED,
-    ErrorCode.FENCED_INSTANCE_ID,
     999,
 )
 
 
-@pytest.mark.parametrize("code", FATAL)
-def test_errors_that_end_the_member(code: int) -> None:
+@pytest.mark.parametrize("code", REFUSALS)
+def test_a_member_that_is_refused_joins_again_when_the_application_polls_again(code: int) -> None:
     rig = Rig()
     rig.tell(events.CoordinatorFound(), events.Subscribed(("t",)))
     rig.prepare()
@@ -290,6 +289,58 @@ def test_errors_that_end_the_member(code: int) -> None:
     rig.tell(events.Subscribed(("u",)), events.PollBegan(), events.TimePassed())
     rig.nothing()
     assert rig.member.due is None
+    rig.tell(events.Retried(), events.PollBegan())
+    rig.prepare()
+    rig.nothing()
+    rig.pass_time(BACKOFF_MS)
+    rig.request()
+
+
+@pytest.mark.parametrize("name", ["range", COOPERATIVE])
+def test_what_a_refused_member_held_is_lost(name: str) -> None:
+    """1. A heartbeat is refused. 2. The application hears so and polls again. 3. It is told what it lost, and joins."""
+    rig = Rig(name)
+    rig.stable(*parts(0))
+    rig.pass_time(HEARTBEAT_MS)
+    beat = rig.ask()
+    rig.tell(events.Answered(beat.turn, HeartbeatResponse(0, ErrorCode.GROUP_AUTHORIZATION_FAILED)))
+    rig.take(events.Fail)
+    rig.pass_time(POLL_MS)
+    rig.nothing()
+    rig.tell(events.Retried())
+    assert rig.prepare() == events.Prepare((), parts(0), commit=False)
+    assert rig.request().member_id == "me"
+
+
+@pytest.mark.parametrize("name", ["range", COOPERATIVE])
+def test_a_member_that_is_refused_while_it_prepares_waits_as_well(name: str) -> None:
+    rig = Rig(name)
+    rig.stable(*parts(0))
+    rig.beat(ErrorCode.REBALANCE_IN_PROGRESS)
+    prepare = rig.take(events.Prepare)
+    rig.pass_time(HEARTBEAT_MS)
+    beat = rig.ask()
+    rig.tell(events.Answered(beat.turn, HeartbeatResponse(0, 999)))
+    rig.take(events.Fail)
+    rig.tell(events.Prepared(prepare.revoked))
+    rig.pass_time(POLL_MS)
+    rig.nothing()
+    rig.tell(events.Retried())
+    if name == COOPERATIVE:
+        assert rig.prepare().lost == parts(0)
+    rig.request()
+
+
+def test_a_fenced_member_is_gone() -> None:
+    rig = Rig(instance="i")
+    rig.tell(events.CoordinatorFound(), events.Subscribed(("t",)))
+    rig.prepare()
+    rig.request()
+    rig.answer(JoinGroupResponse(0, ErrorCode.FENCED_INSTANCE_ID))
+    rig.take(events.Fail)
+    rig.tell(events.Retried(), events.PollBegan(), events.TimePassed())
+    rig.nothing()
+    assert rig.member.state is State.GONE
 
 
 def test_a_group_of_another_kind_is_no_group_for_it() -> None:

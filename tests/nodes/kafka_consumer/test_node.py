@@ -354,15 +354,6 @@ def test_offsets_that_a_transaction_may_still_change_are_waited_for() -> None:
 # -- errors that end it ----------------------------------------------------------------------------
 
 
-def test_a_group_that_it_may_not_join() -> None:
-    rig = Rig()
-    rig.cluster.errors["JoinGroup"] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
-    rig.ask(contract.Subscribe(("t",)))
-    for _ in range(2):
-        with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):
-            rig.poll()
-
-
 def test_a_group_that_nobody_may_coordinate_for_it() -> None:
     rig = Rig()
     rig.cluster.errors["FindCoordinator"] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
@@ -400,3 +391,41 @@ def test_a_coordinator_that_was_refused_is_looked_for_again_once_the_application
     for _ in range(50):
         found += rig.poll(1_000)
     assert found == [b"1"]
+
+
+@pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup", "Heartbeat"])
+def test_a_refusal_is_raised_once_and_the_next_poll_joins_again(api: str) -> None:
+    """1. The coordinator answers with an error that no member can act on. 2. One poll raises it; nothing is asked until
+    the next one. 3. That joins the group again, and reads."""
+    rig = Rig()
+    if api == "Heartbeat":
+        rig.ask(contract.Subscribe(("t",)))
+        for _ in range(20):
+            rig.poll()
+    rig.cluster.errors[api] = [ErrorCode.GROUP_AUTHORIZATION_FAILED]
+    rig.ask(contract.Subscribe(("t",)))
+    if api == "Heartbeat":
+        rig.pass_time(3_000)
+    joins = len(rig.cluster.requests("JoinGroup"))
+    with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED") as raised:
+        rig.poll(1_000)
+    assert raised.value.code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    joins = joins if api == "Heartbeat" else 1
+    rig.pass_time(10_000)
+    assert len(rig.cluster.requests("JoinGroup")) == joins
+    rig.cluster.fill(T0, b"1")
+    found: list[bytes | None] = []
+    for _ in range(50):
+        found += rig.poll(1_000)
+    assert found == [b"1"]
+    assert len(rig.cluster.requests("JoinGroup")) == joins + 1
+
+
+def test_a_fenced_consumer_hears_so_at_every_poll() -> None:
+    rig = Rig(group_instance_id="i")
+    rig.cluster.errors["JoinGroup"] = [ErrorCode.FENCED_INSTANCE_ID]
+    rig.ask(contract.Subscribe(("t",)))
+    for _ in range(3):
+        with pytest.raises(KafkaError, match="FENCED_INSTANCE_ID"):
+            rig.poll(1_000)
+    assert len(rig.cluster.requests("JoinGroup")) == 1

@@ -78,6 +78,10 @@ class Adopted(Fact, frozen=True):
     owned: Partitions
 
 
+class Retried(Fact, frozen=True):
+    """The application has heard of a `Fail`, and polls again."""
+
+
 class PollBegan(Fact, frozen=True):
     """The application asks for records, and so is done with those it had."""
 
@@ -118,6 +122,7 @@ Event = (
     | Answered
     | Unanswered
     | Adopted
+    | Retried
     | PollBegan
     | PollEnded
     | CommitRefused
@@ -168,7 +173,8 @@ class Adopt(Order, frozen=True):
 
 
 class Fail(Order, frozen=True):
-    """The member cannot be one; the application must know."""
+    """The group refuses the member for a reason that is no matter of time; the application must know. Then `Retried`,
+    but for FENCED_INSTANCE_ID, which is for good."""
 
     code: int
     text: str

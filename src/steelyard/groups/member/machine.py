@@ -8,6 +8,9 @@ longer than `max.poll.interval.ms`) has *lost* its partitions: others may have t
 Heartbeats go in PREPARING, ADOPTING and STABLE, by `due`, whatever the application does. While JoinGroup or SyncGroup
 is under way the coordinator needs none.
 
+An error that no member can act on is for the application (`Fail`); the member is out of the group then, and begins anew
+when the application has heard of it and polls again (`Retried`). A member whose instance id another one has is gone.
+
 Static members (`instance`) do not leave when they close, nor when they are silent: the session runs out.
 Source: clients/consumer/internals/AbstractCoordinator.java, ConsumerCoordinator.java, Heartbeat.java; KIP-62, 345, 394,
 429, 800.
@@ -70,6 +73,8 @@ class Member:
         self._coordinator = False
         self._turn = 0
         self._rejoin = False
+        self._refused = False
+        """From a `Fail` to the `Retried` that follows it."""
         self._reason = ""
         self._joined_topics: tuple[str, ...] = ()
         self._retry_at = 0
@@ -84,7 +89,7 @@ class Member:
     @property
     def due(self) -> int | None:
         """When the member wants to hear `TimePassed`."""
-        if self.state is State.READY and self._coordinator:
+        if self.state is State.READY and self._coordinator and not self._refused:
             return self._retry_at
         if self.generation >= 0 and self.state in BEATING:
             return self._pulse.due(beats=self._coordinator)
@@ -140,12 +145,14 @@ class Member:
                 self._unanswered(event, now, orders)
             case events.Adopted():
                 self._adopted(event)
+            case events.Retried():
+                self._refused = False
             case events.PollBegan():
                 self._pulse.poll_began()
             case events.PollEnded():
                 self._pulse.poll_ended(now)
             case events.CommitRefused():
-                self._commit_refused(event.code, orders)
+                self._commit_refused(event.code, now, orders)
             case events.RejoinWanted():
                 self._want_rejoin(event.reason)
             case events.TimePassed():
@@ -158,6 +165,8 @@ class Member:
 
     def _go_on(self, now: int, orders: list[events.Effect]) -> None:
         """Whatever can be done now without anybody's word."""
+        if self._refused:
+            return
         if (self.state is State.OUT and self.topics is not None and not self._pulse.silent) or (
             self.state is State.STABLE and self._rejoin
         ):
@@ -227,6 +236,7 @@ class Member:
         if response.error_code:
             self._obey(join_verdict(response.error_code), response.error_code, now, orders)
             return
+        self.member_id = response.member_id
         protocol_type = response.protocol_type
         if (
             protocol_type not in (None, PROTOCOL_TYPE)
@@ -234,9 +244,8 @@ class Member:
         ):
             code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
             text = f"the group uses {protocol_type} {response.protocol_name}"
-            self._fail(code, text, orders)
+            self._fail(code, text, now, orders)
             return
-        self.member_id = response.member_id
         self.generation = response.generation_id
         self.protocol = response.protocol_name or ""
         if not self._rejoin:  # else it is why to join once more
@@ -249,7 +258,8 @@ class Member:
         try:
             self._lead = Lead(response)
         except ProtocolError as error:
-            self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, f"a member's metadata: {error}", orders)
+            text = f"a member's metadata: {error}"
+            self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, text, now, orders)
             return
         self._move(State.ASSIGNING)
         orders.append(events.NeedTopics(self._lead.topics))
@@ -276,7 +286,8 @@ class Member:
         try:
             share = read_share(response.assignment)
         except ProtocolError as error:
-            self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, f"the assignment: {error}", orders)
+            text = f"the assignment: {error}"
+            self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, text, now, orders)
             return
         wanted = set(self._joined_topics)
         self._move(State.ADOPTING)
@@ -345,7 +356,7 @@ class Member:
                 self._lose(keep_id=verdict is Verdict.NEW_GENERATION)
                 self._reason = f"rebalance failed due to {name}"
             case Verdict.GIVE_UP:
-                self._fail(code, f"{name} from the coordinator", orders)
+                self._fail(code, f"{name} from the coordinator", now, orders)
             case _:
                 assert_never(verdict)
 
@@ -356,12 +367,12 @@ class Member:
             self._reason = reason
             self._move(State.READY)
 
-    def _commit_refused(self, code: int, orders: list[events.Effect]) -> None:
+    def _commit_refused(self, code: int, now: int, orders: list[events.Effect]) -> None:
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             if self.state is State.STABLE:
                 self._want_rejoin("offset commit failed since group is already rebalancing")
         elif code == ErrorCode.FENCED_INSTANCE_ID:
-            self._fail(code, "another consumer has this group instance id", orders)
+            self._fail(code, "another consumer has this group instance id", now, orders)
         elif self.state in BEATING and self.generation >= 0:
             self._lose(keep_id=code == ErrorCode.ILLEGAL_GENERATION)
 
@@ -419,10 +430,16 @@ class Member:
             request = requests.leave_group(settings, self.member_id, reason)
             orders.append(events.Ask(0, request, settings.request_timeout_ms))
 
-    def _fail(self, code: int, text: str, orders: list[events.Effect]) -> None:
+    def _fail(self, code: int, text: str, now: int, orders: list[events.Effect]) -> None:
         orders.append(events.Fail(code, text))
-        self.generation = NO_GENERATION
-        self._move(State.GONE)
+        if code == ErrorCode.FENCED_INSTANCE_ID:
+            # Who joined again with this instance id would fence the other in turn.
+            self.generation = NO_GENERATION
+            self._move(State.GONE)
+            return
+        self._refused = True
+        self._retry_at = now + self._settings.retry_backoff_ms
+        self._lose(keep_id=True)
 
     def _move(self, state: State) -> None:
         assert state is State.GONE or state in MOVES[self.state], f"{self.state} -> {state}"

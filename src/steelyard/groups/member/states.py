@@ -1,8 +1,8 @@
 """The states of a classic group member, what it waits for in them, and what a member is told at its start.
 
 state      what the member waits for                          what moves it on
-OUT        topics, a coordinator, or a poll after it fell     all there -> PREPARING
-           silent
+OUT        topics, or a poll after it fell silent or was      all there -> PREPARING
+           refused
 PREPARING  `Prepared`: what is consumed is committed, and     Prepared -> READY
            what must be given up before joining is
 READY      a coordinator, or the end of a backoff             both there: JoinGroup -> JOINING
@@ -13,7 +13,7 @@ ASSIGNING  `TopicsKnown`: the leader must know how many       shares computed: S
 SYNCING    the SyncGroup response                             share read -> ADOPTING; errors -> READY, OUT
 ADOPTING   `Adopted`: the application knows its new share     Adopted -> STABLE
 STABLE     heartbeats that say otherwise                      rebalance -> PREPARING; membership lost -> OUT
-GONE       nothing: it closed, or an error forbids to go on
+GONE       nothing: it closed, or another has its instance id
 """
 
 from __future__ import annotations

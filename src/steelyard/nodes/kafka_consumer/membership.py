@@ -81,7 +81,7 @@ class Membership:
         hooks: bool,
     ) -> None:
         self.failed: KafkaError | None = None
-        """Why this consumer cannot be a member; every poll raises it."""
+        """Why this consumer is not a member; the next poll raises it."""
         self.active = False
         """The partitions come from the group, not from `Assign`."""
         self.member = make_member()
@@ -100,6 +100,8 @@ class Membership:
         self._needed: tuple[str, ...] | None = None
         self._seen_version = -1
         self._polling = False
+        self._failure_heard = False
+        """The application has heard why it is not a member, and has not polled since."""
         self._coordinator_known = False
         self._leaves = 0
         """LeaveGroup requests that are not answered yet."""
@@ -177,7 +179,10 @@ class Membership:
     def poll_began(self, now: int, out: list[Effect]) -> None:
         self._polling = True
         if self.active:
+            if self._failure_heard:
+                self._tell(events.Retried(), now, out)
             self._tell(events.PollBegan(), now, out)
+        self._failure_heard = False
 
     def poll_ended(self, now: int, out: list[Effect]) -> None:
         self._polling = False
@@ -224,10 +229,14 @@ class Membership:
             self._tell(events.Answered(purpose.turn, reply), now, out)
 
     def take_failure(self, now: int) -> KafkaError | None:
-        """Why the member cannot go on, for the application. One that the brokers may take back is tried anew after it."""
+        """Why the member cannot go on, for the application, which hears it once; its next poll tries anew (as Java's,
+        AbstractCoordinator.joinGroupIfNeeded). What is for good it hears at every poll."""
         error = self.failed
-        if error is not None and error is self._coordinator.refused:
-            self.failed = None
+        if error is None or self.member.state is State.GONE:
+            return error
+        self.failed = None
+        self._failure_heard = True
+        if error is self._coordinator.refused:
             self._coordinator.search_again(now)
         return error
 
