@@ -170,7 +170,9 @@ def test_connections_past_the_limit_are_closed_and_room_comes_back(run_scenario:
         node = bench.node()
         address = await bench.serve(node, LinkLimits(accepted_max=2))
         kept = [await bench.connect(address) for _ in range(2)]
-        await bench.until(lambda: len(node.events) == 2)
+        for reader, writer in kept:
+            writer.write(encode(Command(1)))
+            assert await read_commands(reader, 1) == [Command(1)]
         reader, writer = await bench.connect(address)
         async with asyncio.timeout(10):
             assert await read_to_end(reader) == b""
