@@ -101,7 +101,6 @@ class Accepting:
         listening.by_ip[ip] = listening.by_ip.get(ip, 0) + 1
         listening.silent[wire] = now
         self.descriptors += 1
-        wire.is_silent = True
         return True
 
     def _make_room(self, listeners: list[Listening], now: int) -> bool:

@@ -676,6 +676,8 @@ class Driver:
             self.handle(Refused(address, f"no connection in {self.limits.dial_timeout_ms} ms"))
         except (OSError, ValueError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
+            if self._tls is not None and not isinstance(error, ConnectionRefusedError):
+                reason += "; is that port encrypted, and its certificate one to be trusted?"
             self.handle(Refused(address, reason))
 
     # -- flushing ----------------------------------------------------------------------------------

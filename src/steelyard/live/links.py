@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from steelyard.errors import ProtocolError
 from steelyard.live.sending import Sending
 from steelyard.nodes.seam import KAFKA, REMOTING
-from steelyard.wire.strangers import HEAD_BYTES
+from steelyard.wire.strangers import HEAD_BYTES, Stranger, answerer, expected, unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,6 +67,8 @@ class Dialect:
     """Append the frame of a message, in pieces of bytes or of files, and return how long it is."""
     accepting: Callable[[], Decoding]
     dialing: Callable[[], Decoding]
+    speech: Stranger
+    """What that is to who speaks something else."""
     sends_files: bool = False
     """A piece may be a `FileRange`."""
 
@@ -77,11 +79,15 @@ def dialect(name: str) -> Dialect:
     if name == KAFKA:
         from steelyard.wire.kafka import frame as kafka
 
-        return Dialect(KAFKA, kafka.write, kafka.RequestDecoder, kafka.ReplyDecoder, True)
+        return Dialect(
+            KAFKA, kafka.write, kafka.RequestDecoder, kafka.ReplyDecoder, Stranger.KAFKA, True
+        )
     assert name == REMOTING, name
     from steelyard.wire.remoting import frame as remoting
 
-    return Dialect(REMOTING, remoting.write, remoting.Decoder, remoting.reply_decoder)
+    return Dialect(
+        REMOTING, remoting.write, remoting.Decoder, remoting.reply_decoder, Stranger.REMOTING
+    )
 
 
 class LinkOwner(Protocol):
@@ -113,6 +119,7 @@ class Wire(asyncio.Protocol):
         "_reason",
         "_sending",
         "_sends_files",
+        "_speech",
         "_unfinished",
         "active_at",
         "address",
@@ -147,13 +154,14 @@ class Wire(asyncio.Protocol):
         """Where it was accepted; None where it was dialed."""
         self.ip = ""
         """The peer's, where it was accepted."""
-        self.is_silent = False
-        """It was accepted and has not sent a whole message yet."""
+        self.is_silent = True
+        """The peer has not sent a whole message yet."""
         self.has_second_descriptor = False
         """Files are sent past its transport."""
         self.dialect = spoken.name
         self.decoder = spoken.dialing() if self.dialed else spoken.accepting()
         self.encode = spoken.write
+        self._speech = spoken.speech
         self._sends_files = spoken.sends_files
         self.address = dialed_address or ""
         self.link = -1
@@ -190,8 +198,10 @@ class Wire(asyncio.Protocol):
         try:
             messages = self.decoder.feed(data)
         except ProtocolError as error:
+            is_first = self.is_silent and not self._unfinished
+            if self.dialed and is_first and self._meets_stranger(data):
+                return
             # Its first bytes, where nothing came before them.
-            is_first = not self.dialed and self.is_silent and not self._unfinished
             self._owner.link_broken(self, error, data[:HEAD_BYTES] if is_first else b"")
             return
         except (
@@ -212,6 +222,9 @@ class Wire(asyncio.Protocol):
                 self.message_bytes = message_bytes
                 self._owner.link_received(self, messages)
         else:
+            is_first = self.is_silent and not self._unfinished
+            if self.dialed and is_first and self._meets_stranger(data):
+                return
             self._unfinished += len(data)
             self._owner.unfinished += len(data)
             if self._owner.unfinished > self._owner.limits.unfinished_max:
@@ -241,8 +254,19 @@ class Wire(asyncio.Protocol):
         self.out.clear()
         if self._sending is not None:
             self._sending.close()
-        reason = self._reason or (str(exc) if exc else "closed by the peer")
+        reason = self._reason
+        if not reason:
+            reason = str(exc) if exc else "closed by the peer"
+            if self.dialed and self.is_silent:
+                reason = f"{reason} {unanswered(self._speech)}"
         self._owner.link_closed(self, reason)
+
+    def _meets_stranger(self, head: bytes) -> bool:
+        """Whether the first bytes that came on a dialed link are of something else; it is cut then."""
+        found = answerer(head)
+        if found:
+            self.cut(f"{found} answers there, not {expected(self._speech)}; check host and port")
+        return bool(found)
 
     def _forget_unfinished(self) -> None:
         self._owner.unfinished -= self._unfinished

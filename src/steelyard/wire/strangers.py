@@ -9,6 +9,8 @@
 | a size, a serialization type and the size of a header, `{` or a request code | RocketMQ's remoting protocol |
 
 Called once a decoder has refused the bytes of a connection that never sent a whole message, so that it costs good clients nothing.
+
+The other way round, for clients at a wrong port, `answerer` tells from what came back, and `unanswered` where nothing did.
 Source: RFC 9113 section 3.4; RFC 8446 section 5.1; RequestHeader.json; remoting/protocol/RemotingCommand.java.
 """
 
@@ -79,6 +81,38 @@ def _is_remoting(head: bytes) -> bool:
     if not 4 + header_size <= size or header_size < 2:
         return False
     return (word >> 24 == 0 and head[8:9] == b"{") or (word >> 24 == 1 and header_size >= 21)
+
+
+_HTTP_2_SETTINGS = re.compile(rb"\0..\x04\0\0\0\0\0", re.DOTALL)
+_TEXT = re.compile(rb"[ -~]{4,}")
+"""As a size it would be 512 MB or more, above what either protocol sends."""
+
+
+def answerer(head: bytes) -> str:
+    """What a server is that answers a client with these first bytes; empty where it may be one that the client wants."""
+    if head.startswith(b"HTTP/"):
+        return "an HTTP server"
+    if head[:2] == b"\x15\x03":
+        return "a TLS server (tls=True connects to it)"
+    if _HTTP_2_SETTINGS.match(head) is not None:
+        return "an HTTP/2 server (gRPC, as proxies of RocketMQ 5.x)"
+    text = _TEXT.match(head)
+    return "" if text is None else f"a server that begins with {text[0][:40].decode('ascii')!r}"
+
+
+def expected(wants: Stranger) -> str:
+    """What a client wants to find at an address, by what it speaks."""
+    if wants is Stranger.KAFKA:
+        return "a Kafka broker"
+    return "a RocketMQ nameserver or broker"
+
+
+def unanswered(wants: Stranger) -> str:
+    """What to check where a server closed the connection before it answered anything."""
+    return (
+        f"before it answered anything: it has no room, is stopping, or is not {expected(wants)};"
+        " check host and port"
+    )
 
 
 class Signs(msgspec.Struct, frozen=True):

@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from steelyard.config import KafkaConsumerConfig
+from steelyard.errors import SteelyardError
 from steelyard.nodes.kafka_calls import KafkaCalls, Lane
 from steelyard.nodes.kafka_consumer.backoff import Backoff
-from steelyard.nodes.seam import Address, Effect
+from steelyard.nodes.seam import Address, Effect, Tell
 from steelyard.types import Random, TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.metadata import (
@@ -28,6 +29,9 @@ from steelyard.wire.kafka.messages.metadata import (
 
 DATA = "data"
 """The lane for everything but the group's requests."""
+
+TELL_MS = 30_000
+"""While no broker answers, the log says so once in so long."""
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """A pattern does not match these (exclude.internal.topics)."""
@@ -57,6 +61,8 @@ class Metadata:
         """Topics that cannot be had, with the error that says why; those that do not exist yet are not among them."""
         self.version = 0
         """Grows with every answer."""
+        self.trouble = ""
+        """Why the last request failed; empty once one is answered."""
         self.pattern: re.Pattern[str] | None = None
         """Of topics to know besides; set it by `match`."""
         self._config = config
@@ -70,6 +76,7 @@ class Metadata:
         self._stale = True
         self._asked_at = 0
         self._next_at = 0
+        self._tell_at = 0
         self._answered: frozenset[str] | None = frozenset()
         """The topics that the last answer was about; None: all."""
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
@@ -172,8 +179,13 @@ class Metadata:
         timeout_ms = self._config.request_timeout_ms
         self._calls.call(lane, METADATA, request, purpose, now, timeout_ms, out)
 
-    def unanswered(self, now: int) -> None:
+    def unanswered(self, error: SteelyardError, now: int, out: list[Effect]) -> None:
         """The request failed."""
+        self.trouble = str(error)
+        if now >= self._tell_at:
+            self._tell_at = now + TELL_MS
+            text = f"no broker has told what the cluster looks like: {error}; trying again"
+            out.append(Tell("WARNING", text))
         self._asking = None
         self._stale = True
         self._next_at = now + self._backoff.next_ms()
@@ -183,6 +195,8 @@ class Metadata:
         if self._asking is not None:
             self._failed.discard(self._asking)
         self._asking = None
+        self.trouble = ""
+        self._tell_at = 0
         self.version += 1
         if response.brokers:
             self._brokers = {

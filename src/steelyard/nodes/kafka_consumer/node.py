@@ -240,7 +240,8 @@ class KafkaConsumerNode:
                 if isinstance(reply, MetadataResponse):
                     self._metadata.answered(purpose, reply, now)
                 else:
-                    self._metadata.unanswered(now)
+                    assert isinstance(reply, SteelyardError)
+                    self._metadata.unanswered(reply, now, out)
             case CoordinatorAsked():
                 assert isinstance(reply, FindCoordinatorResponse | SteelyardError)
                 self._coordinator.answered(reply, now)
