@@ -71,8 +71,8 @@ class Up:
     def stop(self) -> int:
         """Stop it cleanly; its exit code."""
         self.process.terminate()
-        code = self.process.wait(30)
-        self._reader.join(10)
+        code = self.process.wait(60)
+        self._reader.join(60)
         return code
 
     def kill(self) -> None:
@@ -81,8 +81,8 @@ class Up:
             for child in psutil.Process(self.process.pid).children(recursive=True):
                 child.kill()
             self.process.kill()
-        self.process.wait(10)
-        self._reader.join(10)
+        self.process.wait(60)
+        self._reader.join(60)
         for stream in (self.process.stdout, self.process.stderr):
             assert stream is not None
             stream.close()
@@ -97,7 +97,7 @@ def up(data: Path, *options: str, brokers: int = 1) -> Iterator[Up]:
         running.kill()
 
 
-def until(holds: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+def until(holds: Callable[[], object], what: str, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, what

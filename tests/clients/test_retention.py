@@ -66,7 +66,7 @@ def test_producers_hear_of_a_disk_that_is_nearly_full(tmp_path: Path, name: str)
         admin.create_topics([NewTopic(name, 1)])[name].result(30)
         failed: list[KafkaError | None] = []
         producer = Producer(
-            {"bootstrap.servers": running.bootstrap, "message.timeout.ms": 3000, "retries": 0}
+            {"bootstrap.servers": running.bootstrap, "message.timeout.ms": 30_000, "retries": 0}
         )
         producer.produce(name, b"x", on_delivery=lambda error, _: failed.append(error))
         producer.flush(30)

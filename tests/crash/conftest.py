@@ -24,7 +24,7 @@ from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import BatchEntry, MessageView, decode_records, encode_batch
 
 STEELYARD = Path(sys.executable).with_name("steelyard")
-SECONDS_MAX = 30.0
+SECONDS_MAX = 90.0
 """Deadline of each wait: a start, a reply, the end of a publisher."""
 
 SUBSCRIPTION = 4

@@ -86,7 +86,7 @@ class Bench:
         return await asyncio.open_connection(host, int(port))
 
     @staticmethod
-    async def until(holds: Callable[[], object], seconds: float = 10.0) -> None:
+    async def until(holds: Callable[[], object], seconds: float = 60.0) -> None:
         """Wait until a state is reached; fails after a generous deadline."""
         async with asyncio.timeout(seconds):
             while not holds():

@@ -51,7 +51,7 @@ def idle(address: str, held: list[socket.socket]) -> None:
     host, _, port = address.rpartition(":")
     for _ in range(IDLE):
         each = socket.socket()
-        each.settimeout(10)
+        each.settimeout(60)
         try:
             each.connect((host, int(port)))
         except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -44,7 +45,7 @@ BAD = 666
 
 async def read_to_end(reader: asyncio.StreamReader) -> bytes:
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await reader.read()
     except ConnectionError:
         return b""
@@ -55,7 +56,7 @@ async def echoed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, opa
     writer.write(encode(Command(1, opaque=opaque)))
     decoder = Decoder()
     commands: list[Command] = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not commands:
             data = await reader.read(65536)
             assert data, "the connection was closed"
@@ -118,7 +119,7 @@ def test_effects_of_a_handler_that_failed_half_way_are_made_true(run_scenario: R
         second = await bench.connect(address)
         second[1].write(encode(Command(BAD)))
         assert Decoder().feed(await read_to_end(second[0])) == [Command(1, opaque=9)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert Decoder().feed(await first[0].read(65536)) == [Command(40)]
         for _, writer in (first, second):
             writer.close()
@@ -181,7 +182,7 @@ def test_a_reply_that_cannot_be_encoded_costs_its_link_and_nothing_after_it(
         second = await bench.connect(address)
         second[1].write(encode(Command(BAD)))
         assert await read_to_end(second[0]) == b""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert Decoder().feed(await first[0].read(65536)) == [Command(40)]
         await bench.until(lambda: Due("after") in node.events)
         for _, writer in (first, second):
@@ -211,7 +212,7 @@ def test_a_bug_in_a_decoder_costs_its_link_and_not_what_others_sent_meanwhile(
             driver.link_read(driver._links[link], encode(Command(1, opaque=link)))
         assert await read_to_end(peers[1][0]) == b""
         for number in (0, 2):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 data = await peers[number][0].read(65536)
             assert Decoder().feed(data) == [Command(1, opaque=number + 1)]
         assert not driver.failed.done()
@@ -240,7 +241,7 @@ def test_a_broken_invariant_stops_the_node_and_callers_are_told_why(
         driver = bench.drivers[0]
         call = driver.ask("no answer comes")
         writer.write(encode(Command(BAD)))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert "two owners" in str(await driver.failed)
         await read_to_end(reader)
         for waiting in (call, driver.ask("too late")):
@@ -259,7 +260,7 @@ def test_a_broken_invariant_stops_the_node_and_callers_are_told_why(
 
 
 def test_checks_that_take_long_are_put_off_and_serve_many_errors(run_scenario: Run) -> None:
-    """1. The check takes 20 ms. 2. Ten errors follow each other. 3. One check at once, one for all others, later."""
+    """1. The check takes 30 ms. 2. Ten errors follow each other. 3. One check at once, one for all others, later."""
 
     async def scenario(bench: Any) -> None:
         node = bench.node(lambda event, now: [][1])  # IndexError
@@ -268,17 +269,16 @@ def test_checks_that_take_long_are_put_off_and_serve_many_errors(run_scenario: R
         def check() -> None:
             checks.append(len(node.events))
             before = asyncio.get_running_loop().time()
-            import time
-
-            time.sleep(0.02)
+            time.sleep(0.03)
             assert asyncio.get_running_loop().time() >= before
 
         node.check = check
         driver = bench.drive(node)
-        for number in range(10):
-            with pytest.raises(InternalError):
-                await driver.ask(number)
+        asked = [driver.ask(number) for number in range(10)]  # handled at once
         assert checks == [1]
+        for each in asked:
+            with pytest.raises(InternalError):
+                await each
         await bench.until(lambda: len(checks) == 2)
         assert checks == [1, 10]
 

@@ -47,7 +47,7 @@ def _address(text: str) -> Address:
 def ask(address: Address, code: int) -> Command:
     """A well-behaved peer's question and its answer."""
     with socket.create_connection(address, 10) as connection:
-        connection.settimeout(10)
+        connection.settimeout(60)
         connection.sendall(encode(Command(code, opaque=5)))
         decoder = Decoder()
         while not (replies := decoder.feed(connection.recv(65536))):

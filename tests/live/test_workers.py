@@ -13,7 +13,7 @@ from steelyard.live.workers import Workers
 
 def until_ended(workers: Workers[int]) -> None:
     for thread in workers.threads:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -44,7 +44,7 @@ def test_slow_work_is_spread_over_all_threads() -> None:
     together = threading.Barrier(8)
 
     def meet(item: int) -> None:
-        together.wait(10)
+        together.wait(60)
 
     workers: Workers[int] = Workers(8, meet, "test")
     for item in range(8):
@@ -85,7 +85,7 @@ def test_more_and_fewer_threads() -> None:
 
     def meet(item: int) -> None:
         if item < 6:
-            together.wait(10)
+            together.wait(60)
         done.release()
 
     workers: Workers[int] = Workers(1, meet, "test")
@@ -109,7 +109,7 @@ def test_a_thread_that_is_one_too_many_finishes_what_it_has() -> None:
 
     def work(item: int) -> None:
         begun.release()
-        end.wait(10)
+        end.wait(60)
         taken.append(item)
 
     workers: Workers[int] = Workers(3, work, "test")
