@@ -41,9 +41,10 @@ NODES_MAX = 100_000
 """Most values in a text, references counted as what they stand for: the statistics of 12,000 queues. It
 bounds how long a hostile text holds up its reader, some 3 µs a value."""
 
-# Possessive, so that a hostile text cannot make the scanner remember or retry.
-_SPACE = re.compile(r"(?:[ \t\r\n\f\b]++|/\*(?:[^*]|\*(?!/))*+\*/|//[^\n]*+(?:\n|\Z))*+")
-_TEXT = re.compile(r"""(["'])((?:(?!\1)[^\\]|\\.)*+)\1""", re.DOTALL)
+# Possessive, so that a hostile text cannot make the scanner remember or retry. Nothing looks ahead in a possessive
+# group: before Python 3.11.5 such a pattern matches nothing (gh-106052).
+_SPACE = re.compile(r"(?:[ \t\r\n\f\b]++|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*+/|//[^\n]*+(?:\n|\Z))*+")
+_TEXT = re.compile(r"""\"((?:[^"\\]|\\.)*+)"|'((?:[^'\\]|\\.)*+)'""", re.DOTALL)
 _NUMBER = re.compile(r"([+-]?\d{1,400}+(\.\d{0,400}+)?([eE][+-]?\d{1,9}+)?)[LSBFD]?", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*+", re.ASCII)
 _WORDS = {"true": True, "false": False, "null": None, "undefined": None, "NaN": None}
@@ -146,7 +147,7 @@ class _Parser:
         found = _TEXT.match(self._text, self._position)
         if found is None:
             raise self._wrong("the end of a text")
-        inner: str = found[2]
+        inner: str = found[found.lastindex or 0]
         if "\\" in inner:
             inner = _ESCAPE.sub(self._unescaped, inner)
             # Two escapes may stand for one character: Java's are halves of UTF-16.
