@@ -8,6 +8,8 @@ from tests.damage.filling import fill
 from tests.damage.reading import faults_of, read_everything
 from tests.nodes.broker.conftest import pull_ext
 from tests.nodes.broker.driver import START
+from tests.nodes.broker.kafka.conftest import KafkaRig, batch
+from tests.nodes.broker.kafka.test_produce import request as producing
 
 from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.nodes.broker.damage import PLACES_MAX, REPEAT_MS, DamageReports
@@ -23,6 +25,7 @@ from steelyard.wire.kafka.messages.fetch import (
     FetchResponse,
     FetchTopic,
 )
+from steelyard.wire.kafka.messages.produce import ProduceResponse
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import KVTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -39,13 +42,13 @@ def folder() -> MemoryDisk:
     return rig.disk
 
 
-def the_log(rig: BothRig, topic: str, queue_id: int = 0) -> Log:
+def the_log(rig: BothRig | KafkaRig, topic: str, queue_id: int = 0) -> Log:
     log = rig.store.log(topic, queue_id)
     assert log is not None
     return log
 
 
-def flip(rig: BothRig, topic: str, offset: int, byte: int, queue_id: int = 0) -> str:
+def flip(rig: BothRig | KafkaRig, topic: str, offset: int, byte: int, queue_id: int = 0) -> str:
     """Flip a bit of the entry that holds an offset: in which file."""
     log = the_log(rig, topic, queue_id)
     segment = log.find_run(offset, 0, log.max_offset).segment
@@ -63,6 +66,29 @@ def fetched(rig: BothRig, topic: str, offset: int) -> tuple[int, bytes]:
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic, b"", [part])])
     answer = rig.kafka(request, 11, FetchResponse).responses[0].partitions[0]
     return answer.error_code, bytes(answer.records or b"")
+
+
+def fetching(
+    *places: tuple[str, int], wait_ms: int = 0, session: tuple[int, int] = (0, -1)
+) -> FetchRequest:
+    """From an offset of partition 0 of each topic on."""
+    topics = [
+        FetchTopic(topic, bytes(16), [FetchPartition(0, -1, offset, partition_max_bytes=100_000)])
+        for topic, offset in places
+    ]
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=session[0],
+        session_epoch=session[1],
+        topics=topics,
+    )
+
+
+def codes(answer: FetchResponse) -> dict[str, int]:
+    """The error code of each topic's partition."""
+    return {topic.topic: topic.partitions[0].error_code for topic in answer.responses}
 
 
 def info(rig: BothRig) -> dict[str, str]:
@@ -113,6 +139,38 @@ def test_a_damaged_batch_is_given_to_nobody(folder: MemoryDisk, byte: int) -> No
     )
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert len(errors(rig)) == 1
+
+
+def test_a_fetch_of_damage_alone_is_answered_when_its_time_is_over(folder: MemoryDisk) -> None:
+    """aiokafka and kafka-python ask again at once, as often as they are answered. The damaged log grows: no news for them."""
+    rig = KafkaRig(SMALL, folder.copy())
+    flip(rig, "events", 8, 70)
+    rig.create_topic("whole")
+    reader, writer = rig.link, rig.connect()
+    begun = rig.ask(fetching(("events", 8), ("whole", 0), session=(0, 0)), 12, FetchResponse)
+    session = begun.session_id
+    for epoch, names in ((-1, [("events", 8), ("whole", 0)]), (1, [])):
+        asked = fetching(*names, wait_ms=500, session=(session if epoch > 0 else 0, epoch))
+        number = rig.post(asked, 12, link=reader)
+        rig.advance(480)
+        rig.ask(producing(batch(), topic="events"), 9, ProduceResponse, link=writer)
+        assert rig.answer_to(number, FetchResponse) is None
+        rig.advance(20)
+        answer = rig.answer_to(number, FetchResponse)
+        assert answer is not None
+        assert codes(answer)["events"] == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_fetch_that_waits_beside_damage_hears_of_the_others(folder: MemoryDisk) -> None:
+    rig = KafkaRig(SMALL, folder.copy())
+    flip(rig, "events", 8, 70)
+    rig.create_topic("whole")
+    reader, writer = rig.link, rig.connect()
+    number = rig.post(fetching(("events", 8), ("whole", 0), wait_ms=500), 12, link=reader)
+    rig.ask(producing(batch(), topic="whole"), 9, ProduceResponse, link=writer)
+    answer = rig.answer_to(number, FetchResponse)
+    assert answer is not None
+    assert codes(answer) == {"events": ErrorCode.CORRUPT_MESSAGE, "whole": 0}
 
 
 def test_a_damaged_index_row_costs_nothing_and_is_a_warning(folder: MemoryDisk) -> None:

@@ -1,7 +1,8 @@
 """1 Fetch, versions 4-18: record batches from an offset on, at once or as soon as there are some.
 
 - The limits on bytes are the client's, 55 MB in all at most; but the first batch that is found is always given, and whole.
-- Less than min_bytes, and no error: the fetch waits at its queues until there is enough, or max_wait_ms is over.
+- Less than min_bytes, and no error: the fetch waits at its queues until there is enough, or max_wait_ms is over. So it
+  does where the only error is damage on the disk, at the queues that are whole.
 - Batches are given as they lie in the log; the first may begin before the offset, as in Kafka. What RocketMQ's producers
   wrote is turned into batches (`crossing`).
 - An incremental fetch is answered with the partitions where something has changed: see `fetch_sessions`.
@@ -102,7 +103,8 @@ class Fetches:
         if found < fetch.min_bytes and not at_once and fetch.parts and wait_ms > 0:
             fetch.found = found
             fetch.news = {answer.asked.key: answer.asked for answer in answers}
-            fetch.ends = self._ends(fetch.parts)
+            refused = {answer.asked.key for answer in answers if answer.data.error_code}
+            fetch.ends = self._ends(part for part in fetch.parts if part.key not in refused)
             if self._holds.add(fetch, fetch.ends, call.peer.link, now + wait_ms):
                 return None
         return self._answer(fetch, answers, now)

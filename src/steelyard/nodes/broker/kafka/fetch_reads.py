@@ -39,6 +39,12 @@ IDS_SINCE = 13
 STORAGE_ERROR_SINCE = 6
 """Before, clients do not know that error as one to try again after."""
 
+LASTING = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR)
+"""What the disk refuses is refused the next time, too: a fetch that gets nothing else waits for as long as it may.
+
+Some clients ask again at once (aiokafka, kafka-python), others after a pause of their own (librdkafka).
+"""
+
 _NO_EPOCH = EpochEndOffset()
 _NO_LEADER = LeaderIdAndEpoch()
 _NO_SNAPSHOT = SnapshotId()
@@ -85,7 +91,7 @@ class Reads:
         now: int,
         effects: list[Effect],
     ) -> tuple[list[Answer], int, bool]:
-        """What there is to say, how many bytes of records, and whether it must be said at once.
+        """What there is to say, how many bytes of records, and whether it must be said at once (see LASTING).
 
         Converting RocketMQ's messages takes effort. When there is none left the other partitions have none of them; clients
         ask for those first the next time.
@@ -121,7 +127,7 @@ class Reads:
                 answer = _fault(asked, code)
             found += len(answer.data.records or b"")
             if answer.data.error_code:
-                at_once = True
+                at_once = at_once or answer.data.error_code not in LASTING
             elif is_incremental and answer.says_nothing_new:
                 continue
             answers.append(answer)
