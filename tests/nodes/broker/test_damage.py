@@ -13,6 +13,7 @@ from tests.nodes.broker.kafka.test_produce import request as producing
 
 from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.nodes.broker.damage import PLACES_MAX, REPEAT_MS, DamageReports
+from steelyard.nodes.broker.pull import REFUSED_MS
 from steelyard.nodes.broker.scrubbing import FIRST_PASS_MS, LOGS_MAX, PIECE_BYTES
 from steelyard.nodes.seam import Effect
 from steelyard.store.findings import FINDINGS_MAX, Finding, Findings
@@ -125,6 +126,24 @@ def test_a_damaged_message_is_an_error_of_both_protocols_and_is_named_once(
     rig.now += REPEAT_MS
     assert fetched(rig, "orders", 3)[0] == ErrorCode.CORRUPT_MESSAGE
     assert errors(rig) == [error, error]
+
+
+def test_a_pull_that_may_wait_is_refused_after_a_second(folder: MemoryDisk) -> None:
+    """The C++ client asks again at once. What is appended meanwhile is no reason to answer."""
+    rig = BothRig(folder.copy())
+    flip(rig, "orders", 3, len(the_log(rig, "orders").entry_at(3)) - 4)
+    waits = {"sysFlag": 6, "subscription": "*", "suspendTimeoutMillis": 15_000}
+    asked = rig.post(
+        rig.remoting_link, RequestCode.PULL_MESSAGE, pull_ext(3, topic="orders", **waits)
+    )
+    rig.advance(REFUSED_MS - 100)
+    sender = rig.connect("10.0.0.3:5000")
+    rig.send(sender, topic="orders")
+    assert rig.reply_to(rig.remoting_link, asked) is None
+    rig.advance(150)
+    answer = rig.reply_to(rig.remoting_link, asked)
+    assert answer is not None
+    assert answer.code == ResponseCode.SYSTEM_ERROR
 
 
 @pytest.mark.parametrize("byte", [2, 9, 13, 16, 18, 70])

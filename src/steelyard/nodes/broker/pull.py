@@ -9,6 +9,7 @@ expressions (1). An expression that comes with the pull and cannot be read gets 
 Then, by the offset: messages found → 0; none that the filter lets through → 20; at the end, or an empty queue and
 offset 0 → 19, held first where the peer allows it (`PullFlag.SUSPEND`); elsewhere → 21 with a better offset.
 A held pull is looked at again with every message appended to its queue; past its time it gets 19.
+Damaged on the disk → 1, after REFUSED_MS where the pull may be held.
 What Kafka's producers wrote is converted on the way (`kafka/crossing.py`); the queue ends at the last stable offset.
 A pull that takes long waits for its turn (`turns`). A message that no frame holds is passed over (`passing`).
 Differences from RocketMQ: a member is judged by its own subscription, not by the group's latest; an offset beyond the
@@ -60,6 +61,8 @@ _STORED = struct.Struct(">q")
 
 SLOT_MS = 50
 """Deadlines of held pulls are rounded up to this."""
+REFUSED_MS = 1_000
+"""How long a pull that may wait does so where messages cannot be read: the C++ client asks again as soon as it is refused."""
 AT_ONCE_ROWS = 1_024
 """Index rows that are looked at for tags before a pull has to wait for its turn, some 150 microseconds of work."""
 
@@ -127,10 +130,17 @@ class Pulls:
         if answer is None:
             self._wait_for_turn(pull, now, effects)
             return None
-        if answer.code != ResponseCode.PULL_NOT_FOUND or pull.hold_ms <= 0:
+        queues: tuple[Queue, ...] = ()
+        hold_ms = pull.hold_ms
+        if answer.code == ResponseCode.PULL_NOT_FOUND:
+            queues = ((pull.topic, pull.queue_id),)
+        elif answer.code == ResponseCode.SYSTEM_ERROR:
+            hold_ms = min(hold_ms, REFUSED_MS)  # what is appended meanwhile does not help
+        else:
             return answer
-        queues = ((pull.topic, pull.queue_id),)
-        if not self.holds.add(pull, queues, peer.link, now + pull.hold_ms):
+        if hold_ms <= 0:
+            return answer
+        if not self.holds.add(pull, queues, peer.link, now + hold_ms):
             return reply(request, ResponseCode.SYSTEM_BUSY, "too many pulls wait on this broker")
         return None
 
