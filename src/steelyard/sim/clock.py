@@ -25,6 +25,8 @@ class Clock(msgspec.Struct, frozen=True):
 
     def true_time(self, shown: int) -> int:
         """The earliest true time at which the clock shows `shown` or more."""
+        if not self.drift_ppm:
+            return shown - self.skew_ms
         guess = EPOCH + (shown - self.skew_ms - EPOCH) * _MILLION // (_MILLION + self.drift_ppm)
         while self.read(guess) >= shown:
             guess -= 1

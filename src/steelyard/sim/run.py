@@ -101,6 +101,9 @@ class _Show:
         self.judge.stop_members()
         self._check_duplicates()
         self.judge.restart_brokers()
+        for seat in self._cluster.seats:
+            if seat.process.alive:
+                seat.process.check()
 
     def _raise_curtain(self) -> None:
         cluster, world, rng = self._cluster, self._world, self._rng

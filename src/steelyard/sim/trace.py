@@ -17,6 +17,9 @@ from steelyard.wire.remoting.command import Command, is_oneway, is_response
 LINES_MAX = 100_000
 """Lines of a readable trace that are kept: the last ones."""
 
+HASHED_AT_ONCE = 1_000
+"""Entries: a single one costs more to hand over than to hash."""
+
 MESSAGE_CHARACTERS_MAX = 400
 """Of one Kafka message in a readable trace."""
 
@@ -28,26 +31,36 @@ class Trace:
 
     def __init__(self, *, readable: bool = False) -> None:
         self._hash = hashlib.sha256()
+        self._unhashed: list[bytes] = []
         self._lines: deque[str] | None = deque(maxlen=LINES_MAX) if readable else None
         self.entries = 0
 
     def note(self, now: int, who: str, what: str) -> None:
         """Something happened to `who`."""
         self.entries += 1
-        self._hash.update(f"{now} {who} {what}\n".encode())
+        self._take(f"{now} {who} {what}\n".encode())
         if self._lines is not None:
             self._lines.append(f"{(now - EPOCH) / 1000:10.3f}  {who:<14} {what}")
 
     def frame(self, now: int, who: str, verb: str, link: int, message: object, data: bytes) -> None:
         """`who` sent or received the frame `data` on `link`."""
         self.entries += 1
-        self._hash.update(f"{now} {who} {verb} {link}\n".encode())
-        self._hash.update(data)
+        self._take(f"{now} {who} {verb} {link}\n".encode() + data)
         if self._lines is not None:
             text = f"{verb} #{link} {describe(message)}"
             self._lines.append(f"{(now - EPOCH) / 1000:10.3f}  {who:<14} {text}")
 
+    def _take(self, entry: bytes) -> None:
+        self._unhashed.append(entry)
+        if len(self._unhashed) >= HASHED_AT_ONCE:
+            self._hash_waiting()
+
+    def _hash_waiting(self) -> None:
+        self._hash.update(b"".join(self._unhashed))
+        self._unhashed.clear()
+
     def digest(self) -> str:
+        self._hash_waiting()
         return self._hash.hexdigest()
 
     def lines(self) -> list[str]:

@@ -62,7 +62,7 @@ class World:
         self.now = EPOCH
         self.trace = trace or Trace()
         self.check_every = check_every
-        """Run a node's `check` after every n-th of its events."""
+        """Run a node's `check` after every n-th of its events; it runs before its process ends in any case."""
         self.steps = 0
         self.told: dict[str, int] = {}
         """How many `Tell`s of each level."""
@@ -76,7 +76,7 @@ class World:
     def at(self, time: int, action: Callable[[], None]) -> None:
         """Do `action` at the true time, after whatever was put there before."""
         self._serial += 1
-        heapq.heappush(self._heap, (max(time, self.now), self._serial, action))
+        heapq.heappush(self._heap, (time if time > self.now else self.now, self._serial, action))
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
         self.at(self.now + delay_ms, action)
@@ -88,8 +88,9 @@ class World:
 
     def run(self, until: int) -> None:
         """Let everything happen up to and including the true time `until`. Raises Violation."""
-        while self._heap and self._heap[0][0] <= until:
-            self.now, _, action = heapq.heappop(self._heap)
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            self.now, _, action = heapq.heappop(heap)
             self.steps += 1
             if self.steps > EVENTS_MAX:
                 raise Violation(f"more than {EVENTS_MAX} steps: something runs away")
@@ -172,7 +173,7 @@ class Process:
         self.alive = True
         now = self.host.clock.read(self.world.now)
         self.world.trace.note(self.world.now, self.name, f"starts at {self.address}")
-        self._take(lambda: self._begin(build, now))
+        self._take(partial(self._begin, build, now))
 
     def _begin(self, build: Callable[[int], Node], now: int) -> list[Effect]:
         self._node = build(now)
@@ -180,8 +181,16 @@ class Process:
 
     def die(self, reason: str, *, silently: bool = False) -> None:
         """SIGKILL, or with `silently` the end of its machine: peers are not told."""
-        if not self.alive:
-            return
+        if self.alive:
+            self.check()
+            self._end(reason, silently=silently)
+
+    def check(self) -> None:
+        """Have the node look at its invariants, between two of its events."""
+        if self._events:
+            self.node.check()
+
+    def _end(self, reason: str, *, silently: bool = False) -> None:
         self.alive = False
         self.world.trace.note(self.world.now, self.name, f"dies: {reason}")
         self._timers.clear()
@@ -209,7 +218,7 @@ class Process:
 
     def deliver(self, event: Event) -> None:
         """Hand `event` to the node, now or when its stall is over."""
-        self._enter(lambda: self._handle(event))
+        self._enter(partial(self._handle, event))
 
     def _enter(self, step: Callable[[], None]) -> None:
         if not self.alive:
@@ -221,9 +230,9 @@ class Process:
 
     def _handle(self, event: Event) -> None:
         now = self.host.clock.read(self.world.now)
-        if not isinstance(event, Received):  # frames are noted by the network, as bytes
+        if type(event) is not Received:  # frames are noted by the network, as bytes
             self.world.trace.note(self.world.now, self.name, f"< {event!r}")
-        self._take(lambda: self.node.handle(event, now))
+        self._take(partial(self.node.handle, event, now))
 
     def _take(self, step: Callable[[], list[Effect]]) -> None:
         try:
@@ -232,7 +241,7 @@ class Process:
             if self._events % self.world.check_every == 0:
                 self.node.check()
         except Killed as death:
-            self.die(str(death))
+            self._end(str(death))
             return
         self._perform(effects)
 
@@ -241,55 +250,61 @@ class Process:
     def _perform(self, effects: list[Effect]) -> None:
         sends: dict[Link, list[object]] = {}
         for effect in effects:
-            match effect:
-                case Send(link, message):
-                    if self.on_send is not None:
-                        self.on_send(self, link, message)
-                    sends.setdefault(link, []).append(message)
-                case Hang(link, reason):
-                    if link in sends:
-                        self._network.send(self, link, sends.pop(link))
-                    self._network.hang(self, link, reason)
-                case Dial(address, dialect):
-                    self._network.dial(self, address, dialect)
-                case SetTimer(key, at):
-                    self._set_timer(key, at)
-                case DropTimer(key):
-                    self._timers.pop(key, None)
-                case Flush(ticket):
-                    self._tickets.append(ticket)
-                    if not self._flushing:
-                        self._flushing = True
-                        self.world.after(0, lambda: self._enter(self._begin_flush))
-                case Hand(ticket, batch):
-                    assert self.on_hand is not None, f"{self.name} has no listener"
-                    self.on_hand(self, ticket, batch)
-                case Answer(call_id, result):
-                    then, self._calls[call_id] = self._calls[call_id], None
-                    assert then is not None, f"call {call_id} is answered twice"
-                    self.world.trace.note(self.world.now, self.name, f"> {effect!r}")
-                    self.world.after(0, partial(then, result))
-                case Keep(data):
-                    self.kept = data
-                case Tell(level, text):
-                    self.world.told[level] = self.world.told.get(level, 0) + 1
-                    self.world.trace.note(self.world.now, self.name, f"{level}: {text}")
-                case _:
-                    assert_never(effect)
+            # Of most effects; each class that a `match` tries in vain costs as much as a call.
+            if type(effect) is SetTimer:
+                self._set_timer(effect.key, effect.at)
+            elif type(effect) is Send:
+                if self.on_send is not None:
+                    self.on_send(self, effect.link, effect.message)
+                sends.setdefault(effect.link, []).append(effect.message)
+            else:
+                if type(effect) is Hang and effect.link in sends:
+                    self._network.send(self, effect.link, sends.pop(effect.link))
+                self._perform_one(effect)
         for link, messages in sends.items():
             self._network.send(self, link, messages)
 
+    def _perform_one(self, effect: Effect) -> None:
+        """Any but the two that most are."""
+        assert not isinstance(effect, Send | SetTimer)
+        match effect:
+            case DropTimer(key):
+                self._timers.pop(key, None)
+            case Flush(ticket):
+                self._tickets.append(ticket)
+                if not self._flushing:
+                    self._flushing = True
+                    self.world.after(0, partial(self._enter, self._begin_flush))
+            case Answer(call_id, result):
+                then, self._calls[call_id] = self._calls[call_id], None
+                assert then is not None, f"call {call_id} is answered twice"
+                self.world.trace.note(self.world.now, self.name, f"> {effect!r}")
+                self.world.after(0, partial(then, result))
+            case Hand(ticket, batch):
+                assert self.on_hand is not None, f"{self.name} has no listener"
+                self.on_hand(self, ticket, batch)
+            case Dial(address, dialect):
+                self._network.dial(self, address, dialect)
+            case Hang(link, reason):
+                self._network.hang(self, link, reason)
+            case Keep(data):
+                self.kept = data
+            case Tell(level, text):
+                self.world.told[level] = self.world.told.get(level, 0) + 1
+                self.world.trace.note(self.world.now, self.name, f"{level}: {text}")
+            case _:
+                assert_never(effect)
+
     def _set_timer(self, key: Hashable, at: int) -> None:
         self._timer_serial += 1
-        serial = self._timer_serial
-        self._timers[key] = serial
+        self._timers[key] = self._timer_serial
+        due = partial(self._due, key, self._timer_serial)
+        self.world.at(self.host.clock.true_time(at), partial(self._enter, due))
 
-        def due() -> None:
-            if self._timers.get(key) == serial:  # neither set anew nor dropped since
-                del self._timers[key]
-                self._handle(Due(key))
-
-        self.world.at(self.host.clock.true_time(at), lambda: self._enter(due))
+    def _due(self, key: Hashable, serial: int) -> None:
+        if self._timers.get(key) == serial:  # neither set anew nor dropped since
+            del self._timers[key]
+            self._handle(Due(key))
 
     def _begin_flush(self) -> None:
         """One fsync for all tickets so far; those that come meanwhile share the next one."""
@@ -301,7 +316,7 @@ class Process:
             try:
                 sync()
             except Killed as death:
-                self.die(str(death))
+                self._end(str(death))
             except DescriptorsError:  # as the live driver: the disk was not asked
                 self.world.after(FLUSH_AGAIN_MS, lambda: self._enter(done))
                 return
