@@ -12,16 +12,17 @@ class Faults:
 
     def __init__(self) -> None:
         self._tell_at = 0
-        self._noted = ""
+        self.noted = ""
+        """What the next `report` tells."""
 
     def note(self, text: str) -> None:
         """Tell it after this event: for those who have no effects at hand."""
-        self._noted = text
+        self.noted = text
 
     def report(self, now: int, effects: list[Effect]) -> None:
         """Called after each event."""
-        if self._noted:
-            text, self._noted = self._noted, ""
+        if self.noted:
+            text, self.noted = self.noted, ""
             self.tell(text, now, effects)
 
     def tell(self, text: str, now: int, effects: list[Effect]) -> None:

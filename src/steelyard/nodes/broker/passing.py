@@ -26,6 +26,7 @@ class PassedOver:
     def __init__(self) -> None:
         self.count = 0
         """Messages passed over since the start. One that several groups come to counts each time."""
+        self.has_news = False
         self._reported = 0
         self._report_at = 0
         self._last = ""
@@ -33,6 +34,7 @@ class PassedOver:
     def note(self, log: Log, offset: int, count: int, reason: str) -> None:
         """`count` messages from `offset` on were passed over."""
         self.count += count
+        self.has_news = True
         self._last = f"topic {log.topic}, queue {log.queue_id}, offset {offset}: {reason}"
 
     def report(self, now: int, effects: list[Effect]) -> None:
@@ -42,6 +44,7 @@ class PassedOver:
             return
         self._report_at = now + INTERVAL_MS
         self._reported = self.count
+        self.has_news = False
         what = "1 message was" if news == 1 else f"{news} messages were"
         text = f"{what} passed over for RocketMQ consumers; the last: {self._last}"
         effects.append(Tell("WARNING", text))

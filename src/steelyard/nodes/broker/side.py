@@ -8,7 +8,6 @@ nothing was acknowledged. An unknown code gets 3; once the broker is `stopping`,
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from functools import partial
 
 from steelyard.config import BrokerConfig
@@ -101,6 +100,7 @@ class RemotingSide:
         self.writer = Writer(
             store, self.pulls, durability, retention, self.statistics, config.address
         )
+        self._passed = self.pulls.crossing.passed
         self._schedule = Schedule(store, store.table("schedule"), topics, self.writer)
         self._transactions = Transactions(
             config, store, topics, registry, self.writer, self._schedule, durability
@@ -249,7 +249,7 @@ class RemotingSide:
                 if not isinstance(error, MessageError | StorageError):
                     self._refusals.tell(peer.address, request.code, str(error), now, effects)
                 answer = self._refusal(request, error)
-        if isinstance(answer, Generator):
+        if answer is not None and not isinstance(answer, Command):
             then = partial(self._answer, link, request)
             if self._turns.run(link, self._guarded(request, answer), then, now, effects):
                 return
@@ -295,8 +295,10 @@ class RemotingSide:
 
     def follow_up(self, now: int, effects: list[Effect]) -> None:
         """After each event: say what went wrong."""
-        self.faults.report(now, effects)
-        self.pulls.crossing.passed.report(now, effects)
+        if self.faults.noted:
+            self.faults.report(now, effects)
+        if self._passed.has_news:
+            self._passed.report(now, effects)
 
     def answered(self, link: Link, response: Command, effects: list[Effect]) -> None:
         """A client answers what it was asked on behalf of another."""
