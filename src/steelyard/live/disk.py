@@ -136,7 +136,11 @@ class LiveFile:
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes; less only at the end of the file."""
-        return _read(self._descriptor.number, position, size)
+        number = self._descriptor.number
+        data = os.pread(number, size, position)
+        if len(data) == size or not data:
+            return data
+        return _read(number, position, size)
 
     def lend(self, position: int, size: int) -> LiveRange:
         """Bytes that are there, not read."""

@@ -32,6 +32,9 @@ SIZE_MIN = 91
 
 _SIZE_MAGIC_CRC = struct.Struct(">III")
 _PLACES = struct.Struct(">qq")
+PLACES_BYTE = 20
+unpack_places = _PLACES.unpack_from
+"""`places` for those to whom a call matters: `unpack_places(entry, PLACES_BYTE)`."""
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -42,7 +45,7 @@ _TAGS = b"TAGS\x01"
 
 def places(entry: bytes, start: int = 0) -> tuple[int, int]:
     """(queue offset, address) that the entry was written with."""
-    found: tuple[int, int] = _PLACES.unpack_from(entry, start + 20)
+    found: tuple[int, int] = unpack_places(entry, start + PLACES_BYTE)
     return found
 
 

@@ -107,7 +107,11 @@ class Files:
         """
         if self._torn:
             self._mend(path)
-        file = self._file(path)
+        file = self._open.get(path)
+        if file is None:
+            file = self._file(path)
+        else:
+            self._open.move_to_end(path)
         if not can_be_lost:
             self._unsynced.add(path)
         try:
@@ -129,8 +133,13 @@ class Files:
 
     def read(self, path: str, position: int, size: int) -> bytes:
         """`size` bytes; fewer only where the file ends."""
+        file = self._open.get(path)
+        if file is None:
+            file = self._file(path)
+        else:
+            self._open.move_to_end(path)
         try:
-            return self._file(path).read(position, size)
+            return file.read(position, size)
         except OSError as error:
             raise storage_error("read", path, error) from error
 

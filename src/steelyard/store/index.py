@@ -32,7 +32,7 @@ GIVEN_UP = 0x42
 """The same, but an operator or a power cut gave it up: readers pass over it."""
 
 _FRONT = struct.Struct(">qiqI")
-_CHECK = struct.Struct("<I")
+_SEALED = struct.Struct("<24sI")
 _LINK = struct.Struct(">I")
 _LINK_BYTE = 20
 SOUND = 0x48674BC7
@@ -44,7 +44,7 @@ _TIME_MAX = (1 << _TIME_BITS) - 1
 def pack_row(position: int, size: int, tag_code: int, link: int) -> bytes:
     """A row with its checksum."""
     front = _FRONT.pack(position, size, tag_code, link)
-    return front + _CHECK.pack(crc32c(front, SOUND))
+    return _SEALED.pack(front, crc32c(front, SOUND))
 
 
 def are_sound(rows: bytes) -> bool:

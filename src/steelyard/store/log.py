@@ -21,6 +21,7 @@ from steelyard.errors import CorruptError, DiskFullError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store import index, links, reads
+from steelyard.store.entry import PLACES_BYTE, unpack_places
 from steelyard.store.files import Files
 from steelyard.store.findings import Findings
 from steelyard.store.index import Buffers, pack_row
@@ -31,6 +32,7 @@ from steelyard.store.segment import POSITION_BITS, POSITION_MAX, Origin, Segment
 from steelyard.store.segments import Segments
 from steelyard.store.tables import Table
 
+_MISPLACED = "the entry was made for another place"
 LOG_ID_MAX = (1 << 63 - POSITION_BITS) - 1
 
 
@@ -82,11 +84,12 @@ class Log:
         """
         address = self.next_address
         offset = self.max_offset
-        assert entries.places(entry) == (offset, address), "the entry was made for another place"
+        position = address & POSITION_MAX
+        assert unpack_places(entry, PLACES_BYTE) == (offset, address), _MISPLACED
         size = len(entry)
-        segment = self._segment_for(size, now)
+        segment = self._segments.for_append((position, offset), size, now)
         link = crc32c(entry, segment.link)  # as in `links`, without the call
-        segment.append(entry, pack_row(address & POSITION_MAX, size, tag_code, link), link)
+        segment.append(entry, pack_row(position, size, tag_code, link), link)
         segment.newest_ms = now
         self.max_offset = offset + 1
         self.next_address = address + size
@@ -94,28 +97,26 @@ class Log:
 
     def append_many(self, batch: Sequence[tuple[bytes, int]], now: int) -> int:
         """Add (entry, tag code) pairs, at least one, at consecutive offsets; the first offset. One write for all."""
-        first = self.max_offset
-        address = self.next_address
+        first = offset = self.max_offset
+        begin = self.next_address & POSITION_MAX
+        log_base = self.next_address - begin
         assert batch, "an empty batch"
-        position = address & POSITION_MAX
         data = b"".join([entry for entry, _ in batch])
-        segment = self._segment_for(len(data), now)
+        segment = self._segments.for_append((begin, first), len(data), now)
         link = segment.link
+        position = begin
         rows = []
-        for number, (entry, tag_code) in enumerate(batch):
+        for entry, tag_code in batch:
+            assert unpack_places(entry, PLACES_BYTE) == (offset, log_base + position), _MISPLACED
             size = len(entry)
-            assert entries.places(entry) == (
-                first + number,
-                address,
-            ), "the entry was made for another place"
             link = crc32c(entry, link)
             rows.append(pack_row(position, size, tag_code, link))
             position += size
-            address += size
+            offset += 1
         segment.append(data, b"".join(rows), link)
         segment.newest_ms = now
-        self.max_offset = first + len(batch)
-        self.next_address = address
+        self.max_offset = offset
+        self.next_address = log_base + position
         return first
 
     def append_batch(self, batch: bytes, count: int, now: int) -> int:
@@ -124,24 +125,19 @@ class Log:
         The caller has checked it and set its base offset to `max_offset`. `now` is what `stored_at` says of it.
         """
         first = self.max_offset
-        assert batches.size_of(batch, 0, first) == len(batch), (
-            "the batch was made for another place"
-        )
+        size = len(batch)
+        assert batches.size_of(batch, 0, first) == size, _MISPLACED
         assert batches.count_of(batch) == count
         address = self.next_address
-        size = len(batch)
-        segment = self._segment_for(size, now)
+        position = address & POSITION_MAX
+        segment = self._segments.for_append((position, first), size, now)
         link = links.batch_link(batch, segment.link)
-        row = pack_row(address & POSITION_MAX, size, batches.row_tag(now), link)
+        row = pack_row(position, size, batches.row_tag(now), link)
         segment.append(batch, row * count, link)
         segment.newest_ms = now
         self.max_offset = first + count
         self.next_address = address + size
         return first
-
-    def _segment_for(self, size: int, now: int) -> Segment:
-        end = (self.next_address & POSITION_MAX, self.max_offset)
-        return self._segments.for_append(end, size, now)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -314,8 +310,11 @@ class Log:
 
         A log whose entries are all too old begins a new segment: offsets and positions go on. For retention_bytes
         the last segment is never deleted. Raises StorageError; what was deleted by then stays so.
+        Called from time to time: entries are recent (`Segment.recent`) until the second call after they were written.
         Source: storage/.../UnifiedLog.deleteOldSegments.
         """
+        if self._segments.all:
+            self._segments.all[-1].age()
         config = self.config
         gone = 0
         if config.retention_ms >= 0:

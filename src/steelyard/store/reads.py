@@ -19,7 +19,7 @@ from steelyard.errors import CorruptError
 from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store import index, links
-from steelyard.store.index import ROW, ROW_BYTES, kinds
+from steelyard.store.index import ROW, ROW_BYTES, TAG_BYTE, kinds
 from steelyard.store.segment import Segment
 from steelyard.types import FileRange
 
@@ -114,25 +114,33 @@ def read_records(segment: Segment, offset: int, end: int, count_max: int, bytes_
 
     Nothing, and `next_offset` unchanged, where the entry at `offset` is a batch.
     """
-    before, rows = _linked_rows(segment, offset, min(count_max, end - offset))
-    found = kinds(rows)
+    count = min(count_max, end - offset)
+    before = first = 0
+    if offset == segment.base_offset:
+        rows = segment.rows(offset, count)
+    else:  # as in `_linked_rows`, without a copy
+        rows = segment.rows(offset - 1, count + 1)
+        before, first = ROW.unpack_from(rows)[3], ROW_BYTES
+    found = rows[first + TAG_BYTE :: ROW_BYTES]
     count = len(found) - len(found.lstrip(_RECORD))
     if not count:
         next_offset = _past_holes(segment, offset, found, refuse=True)
         return Slice(b"", 0, next_offset, next_offset)
-    begin = ROW.unpack_from(rows)[0]
+    begin = ROW.unpack_from(rows, first)[0]
     limit = begin + bytes_max
-    position, size, _, link = ROW.unpack_from(rows, (count - 1) * ROW_BYTES)
+    position, size, _, link = ROW.unpack_from(rows, first + (count - 1) * ROW_BYTES)
     if position + size > limit:
+        rows = rows[first:]
+        first = 0
         count = max(1, bisect_right(range(count), limit, key=partial(_end, rows)))
         position, size, _, link = ROW.unpack_from(rows, (count - 1) * ROW_BYTES)
     size += position - begin
     data = segment.peek(begin, size)
-    if len(data) != size or not links.is_record(data, before, link):
+    if not segment.are_records(data, begin, size, before, link):
         stop = _damaged(segment, offset, offset + count)
         if stop < offset + count:
             count = stop - offset
-            data = data[: ROW.unpack_from(rows, count * ROW_BYTES)[0] - begin]
+            data = data[: ROW.unpack_from(rows, first + count * ROW_BYTES)[0] - begin]
     return Slice(data, count, offset + count, offset)
 
 
@@ -207,7 +215,7 @@ def _tagged(segment: Segment, pieces: list[_Piece], next_offset: int) -> Slice:
     for piece in pieces:
         size = piece.end - piece.begin
         data = segment.peek(piece.begin, size)
-        if len(data) != size or not links.is_record(data, piece.before, piece.link):
+        if not segment.are_records(data, piece.begin, size, piece.before, piece.link):
             offset = piece.first_offset
             try:
                 stop = _damaged(segment, offset, offset + piece.count)
@@ -234,14 +242,17 @@ def find_run(
     Raises CorruptError where the first entry is known to be damaged; without `refuse` that is passed over and noted.
     """
     before = 0
+    count = min(_RUN_ROWS, end - offset)
     if offset > segment.base_offset:
-        rows = segment.rows(offset - 1, 2)
+        rows = segment.rows(offset - 1, count + 1)
         earlier, _, _, before = ROW.unpack_from(rows)
-        begin, size, tag_code, link = ROW.unpack_from(rows, ROW_BYTES)
+        rows = rows[ROW_BYTES:]
+        begin, size, tag_code, link = ROW.unpack_from(rows)
         if earlier == begin:
             before = _UNKNOWN
     else:
-        begin, size, tag_code, link = segment.row(offset)
+        rows = segment.rows(offset, count)
+        begin, size, tag_code, link = ROW.unpack_from(rows)
     if index.is_hole(tag_code):
         found = kinds(segment.rows(offset, min(_RUN_ROWS_MAX, end - offset)))
         next_offset = _past_holes(segment, offset, found, refuse=refuse)
@@ -255,9 +266,10 @@ def find_run(
     next_offset, run_end = offset, begin
     rows_max = _RUN_ROWS
     while next_offset < stop:
-        rows = segment.rows(next_offset, min(rows_max, stop - next_offset))
-        rows_max = min(2 * rows_max, _RUN_ROWS_MAX)
-        found = kinds(rows)
+        if next_offset > offset:
+            rows_max = min(2 * rows_max, _RUN_ROWS_MAX)
+            rows = segment.rows(next_offset, min(rows_max, stop - next_offset))
+        found = kinds(rows)[: stop - next_offset]
         count = len(found) - len(found.lstrip(kind))
         within = bisect_right(range(count), limit, key=partial(_end, rows))
         if within:

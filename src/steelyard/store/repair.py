@@ -86,7 +86,7 @@ class Repair:
         if segment.files.disk.exists(segment.old_index_path):
             segment.index.flush()
             segment.files.remove(segment.old_index_path)
-        segment.fresh = segment.end[0]
+        segment.rest()
         cut = self._file_end - log_end
         return SegmentRepair(self._made, file_rows - kept, cut, self._damaged)
 
