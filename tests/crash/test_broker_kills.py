@@ -21,7 +21,7 @@ from steelyard.store.store import Store
 pytestmark = pytest.mark.timeout(400)  # half a minute on an idle machine
 
 SEED = 20261121
-KILLS = 54
+KILLS = 30
 KILLS_SYNC = 8
 
 MIXES = (
