@@ -55,6 +55,7 @@ from steelyard.wire.kafka.messages.metadata import (
     MetadataResponse,
 )
 from steelyard.wire.kafka.schema import Message
+from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
 
 START = 1_700_000_000_000
@@ -295,6 +296,18 @@ class Brokers:
         reply = self.replies[self.serial]
         assert isinstance(reply, Command)
         return reply
+
+    def create_queues(self, name: str, topic: str, queues: int) -> None:
+        """Create a topic, or queues of it, through a broker's RocketMQ door."""
+        ext = {
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "readQueueNums": str(queues),
+            "writeQueueNums": str(queues),
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+        }
+        assert self.command(name, RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
 
     def create(self, name: str, topic: str, partitions: int) -> CreatableTopicResult:
         """Create a topic through a broker's Kafka door."""

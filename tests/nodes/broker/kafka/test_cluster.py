@@ -51,19 +51,6 @@ def brokers() -> Brokers:
     return Brokers(A, B, C)
 
 
-def create_queues(brokers: Brokers, name: str, topic: str, queues: int) -> None:
-    """Through the RocketMQ door."""
-    ext = {
-        "topic": topic,
-        "defaultTopic": "TBW102",
-        "readQueueNums": str(queues),
-        "writeQueueNums": str(queues),
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-    }
-    assert brokers.command(name, RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
-
-
 def test_queues_made_on_two_brokers_at_once_are_partitions_at_once() -> None:
     """While the controller asks about a topic, another broker has queues of it, too: they do not wait for the next round.
 
@@ -71,8 +58,8 @@ def test_queues_made_on_two_brokers_at_once_are_partitions_at_once() -> None:
     """
     brokers = Brokers(A, B)
     brokers.late = lambda command: command.code == SURVEY
-    create_queues(brokers, A, "shared", 2)
-    create_queues(brokers, B, "shared", 3)
+    brokers.create_queues(A, "shared", 2)
+    brokers.create_queues(B, "shared", 3)
     assert brokers.held
     brokers.release()
     assert brokers.leaders(A, "shared") == [1, 1, 2, 2, 2]
@@ -196,7 +183,7 @@ def test_the_partitions_of_coordinators_stay_as_they_are(brokers: Brokers) -> No
     grow = CreatePartitionsRequest([CreatePartitionsTopic("__consumer_offsets", 60, None)])
     answer = brokers.ask(A, grow, 3, CreatePartitionsResponse)
     assert answer.results[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    create_queues(brokers, A, "__consumer_offsets", 60)
+    brokers.create_queues(A, "__consumer_offsets", 60)
     assert len(brokers.leaders(B, "__consumer_offsets")) == 50
 
 
@@ -425,11 +412,11 @@ def test_a_broker_without_a_nameserver_serves_what_it_has() -> None:
 
 
 def test_queues_of_the_rocketmq_door_become_partitions(brokers: Brokers) -> None:
-    create_queues(brokers, C, "queues", 2)
+    brokers.create_queues(C, "queues", 2)
     assert brokers.leaders(A, "queues") == [3, 3]
-    create_queues(brokers, A, "queues", 1)
+    brokers.create_queues(A, "queues", 1)
     assert brokers.leaders(B, "queues") == [3, 3, 1]
-    create_queues(brokers, C, "queues", 4)
+    brokers.create_queues(C, "queues", 4)
     assert brokers.leaders(B, "queues") == [3, 3, 1, 3, 3]
 
 
@@ -437,7 +424,7 @@ def test_queues_that_the_controller_did_not_hear_of_become_partitions_later(
     brokers: Brokers,
 ) -> None:
     brokers.lost = lambda command: command.code == QUEUES_WANTED
-    create_queues(brokers, C, "queues", 2)
+    brokers.create_queues(C, "queues", 2)
     assert brokers.leaders(A, "queues") == []
     brokers.lost = lambda command: False
     brokers.advance(10_000)

@@ -188,7 +188,7 @@ def test_queues_of_a_broker_alone_get_their_numbers_when_enough_are_there() -> N
     brokers = Brokers(A, B)
     brokers.kill(A)
     brokers.advance(4_000)
-    _create_queues(brokers, B, "queues", 2)
+    brokers.create_queues(B, "queues", 2)
     brokers.advance(10_000)
     assert brokers.leaders(B, "queues") == []
     brokers.start(A)
@@ -290,7 +290,7 @@ def test_more_topics_than_a_survey_takes_get_their_numbers_in_turn(
     brokers.lost = lambda command: command.code == SURVEY
     names = [f"t{number}" for number in range(5)]
     for name in names:
-        _create_queues(brokers, A, name, 1)
+        brokers.create_queues(A, name, 1)
     brokers.lost = lambda command: False
     brokers.advance(20_000)
     assert [brokers.leaders(B, name) for name in names] == [[1]] * 5
@@ -408,7 +408,7 @@ def test_a_folder_of_the_version_before_keeps_its_layout() -> None:
     """It has the layout among the attributes of its own topics only."""
     brokers = Brokers(listed=())
     brokers.start(A)
-    _create_queues(brokers, A, "__consumer_offsets", 50)
+    brokers.create_queues(A, "__consumer_offsets", 50)
     config = json.loads(
         brokers.command(A, RequestCode.GET_TOPIC_CONFIG, {"topic": "__consumer_offsets"}).body
     )
@@ -494,16 +494,3 @@ def _pester(brokers: Brokers, keys: list[str]) -> None:
 
 def _wish(topic: str) -> MetadataRequest:
     return MetadataRequest([MetadataRequestTopic(name=topic)], True)
-
-
-def _create_queues(brokers: Brokers, name: str, topic: str, queues: int) -> None:
-    """Through the RocketMQ door."""
-    ext = {
-        "topic": topic,
-        "defaultTopic": "TBW102",
-        "readQueueNums": str(queues),
-        "writeQueueNums": str(queues),
-        "perm": "6",
-        "topicFilterType": "SINGLE_TAG",
-    }
-    assert brokers.command(name, RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0

@@ -79,49 +79,41 @@ def test_a_time_in_a_large_batch_is_looked_for_in_turns(
     assert found(rig, correlation) == wanted
 
 
-def test_the_times_of_a_log_are_learned_in_turns(
-    rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def unlearned(rig: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> KafkaRig:
+    """A queue of 300 batches, one each ms, whose times have to be learned, in small blocks."""
     monkeypatch.setattr("steelyard.store.times.BLOCK_BYTES", 1_000)
     rig.create_topic()
     log = rig.store.create_log(TOPIC, 0)
     for number in range(300):
         data = write_batch([Record(number, START + number, None, b"x")])
         log.append_batch(data, 1, START)
-    correlation = rig.post(by_time(START + 299), 7)
-    assert turns_until_answered(rig, correlation) > 10
-    assert found(rig, correlation) == (299, START + 299)
+    return rig
+
+
+def test_the_times_of_a_log_are_learned_in_turns(unlearned: KafkaRig) -> None:
+    correlation = unlearned.post(by_time(START + 299), 7)
+    assert turns_until_answered(unlearned, correlation) > 10
+    assert found(unlearned, correlation) == (299, START + 299)
     # What was learned is kept.
-    correlation = rig.post(by_time(START + 298), 7)
-    assert found(rig, correlation) == (298, START + 298)
+    correlation = unlearned.post(by_time(START + 298), 7)
+    assert found(unlearned, correlation) == (298, START + 298)
 
 
-def test_answers_of_a_link_keep_their_order(rig: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steelyard.store.times.BLOCK_BYTES", 1_000)
-    rig.create_topic()
-    log = rig.store.create_log(TOPIC, 0)
-    for number in range(300):
-        log.append_batch(write_batch([Record(number, START, None, b"x")]), 1, START)
-    first = rig.post(by_time(START), 7)
-    second = rig.post(ApiVersionsRequest(), 0)
-    assert not rig.answers.keys() & {first, second}
-    turns_until_answered(rig, second)
-    assert first in rig.answers
+def test_answers_of_a_link_keep_their_order(unlearned: KafkaRig) -> None:
+    first = unlearned.post(by_time(START + 299), 7)
+    second = unlearned.post(ApiVersionsRequest(), 0)
+    assert not unlearned.answers.keys() & {first, second}
+    turns_until_answered(unlearned, second)
+    assert first in unlearned.answers
 
 
-def test_a_topic_that_is_deleted_between_two_steps(
-    rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("steelyard.store.times.BLOCK_BYTES", 1_000)
-    rig.create_topic()
-    log = rig.store.create_log(TOPIC, 0)
-    for number in range(300):
-        log.append_batch(write_batch([Record(number, START, None, b"x")]), 1, START)
-    correlation = rig.post(by_time(START), 7)
-    rig.advance(3)
-    rig.store.delete_topic(TOPIC)
-    turns_until_answered(rig, correlation)
-    assert found(rig, correlation) == (-1, -1)
+def test_a_topic_that_is_deleted_between_two_steps(unlearned: KafkaRig) -> None:
+    correlation = unlearned.post(by_time(START + 299), 7)
+    unlearned.advance(3)
+    unlearned.store.delete_topic(TOPIC)
+    turns_until_answered(unlearned, correlation)
+    assert found(unlearned, correlation) == (-1, -1)
 
 
 def test_a_client_that_is_gone_gets_no_more_turns(
