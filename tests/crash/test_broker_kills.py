@@ -86,7 +86,7 @@ def kill_and_compare(broker: Broker, kills: int, seed: int) -> Notes:
         compare_all(broker, notes, ends)
         publish_until_killed(broker, notes, f"{kill}", Random(f"{seed} {kill}"))
         behind += rows_written(broker.data) < notes.count
-    assert behind > kills // 2, "kills come between a log write and the write of its index row"
+    assert behind, "some kills come between a log write and the write of its index row"
     broker.start()
     compare_all(broker, notes, ends)
     compare_all(broker, notes, {})
@@ -114,12 +114,12 @@ def test_the_log_alone_brings_back_what_no_index_has(brokers: dict[str, Broker])
     """1 messages are acknowledged, 2 the kill comes before any index row is written, 3 all are there."""
     broker, notes = brokers["async"], Notes()
     broker.start()
-    notes.arm(broker, 300)
+    notes.arm(broker, 60)
     publisher = Publisher(broker, notes, "only", "single", 4, Random(SEED))
     publisher.start()
     publisher.join(SECONDS_MAX)
     assert broker.wait() == -9
-    assert notes.count >= 300
+    assert notes.count >= 60
     assert rows_written(broker.data) == 0
     broker.start()
     compare_all(broker, notes, {})
