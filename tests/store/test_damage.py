@@ -191,6 +191,33 @@ def test_an_index_of_zeros_and_one_that_was_cut_under_a_running_store_are_mended
         assert sum(len(data) for _, data in read_everything(log)) == size
 
 
+@pytest.mark.parametrize("stopped", [True, False], ids=["stopped", "killed"])
+def test_rows_that_are_damaged_up_to_the_last_on_the_disk_are_made_anew(*, stopped: bool) -> None:
+    """The last one by a single bit, others by more: what is behind them in the log has rows in no file after a kill."""
+    whole = MemoryDisk()
+    entries = filled(whole)
+    size = sum(len(entry) for _, _, entry in entries)
+    paths = sorted(path for path in whole.files if path.endswith(".rows"))
+    rng = random.Random(7)
+    for _ in range(200):
+        disk = whole.copy()
+        if not stopped:
+            disk.remove("clean-stop")
+        for path in paths:
+            data = disk.files[path].data
+            if not stopped and path == paths[-1]:
+                del data[rng.randrange(1, len(data) // ROW_BYTES) * ROW_BYTES :]
+            for begin in range(0, len(data), ROW_BYTES):
+                bits = 1 if begin + ROW_BYTES == len(data) else rng.choice((1, 2, 3))
+                for bit in rng.sample(range(8 * ROW_BYTES), bits):
+                    data[begin + bit // 8] ^= 1 << bit % 8
+        store, _ = opened(disk, CONFIG)
+        log = the_log(store)
+        assert sum(len(data) for _, data in read_everything(log)) == size
+        assert all(item.mended for item in store.findings.take())
+        store.check()
+
+
 def test_a_damaged_entry_whose_row_is_damaged_too_is_refused() -> None:
     whole = MemoryDisk()
     entries = filled(whole)

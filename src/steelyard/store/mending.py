@@ -49,6 +49,20 @@ def mended(segment: Segment, offset: int, count: int) -> bytes:
     return bytes(rows)
 
 
+def put_right(segment: Segment, number: int) -> bytes:
+    """A row that is damaged, without a look at its neighbours: as it was where a single bit of it is wrong, else as it is.
+
+    For repairs, which do not know yet what is behind it. Raises StorageError.
+    """
+    packed = _raw(segment, number, number + 1)
+    row = index.corrected(packed)
+    if row is None:
+        return packed
+    segment.index.replace(number, row)
+    _note(segment, number, number + 1, lost=False)
+    return row
+
+
 def _raw(segment: Segment, first: int, stop: int) -> bytes:
     """Rows as they lie in the file."""
     return segment.index.read(first, stop - first)
@@ -75,18 +89,22 @@ def _made(segment: Segment, begin: int, end: int) -> bytes:
         rows = before * (end - begin)
     else:
         rows = _from_log(segment, begin, end, after)
-    origin, offset = segment.origin, segment.base_offset + begin
     lost = rows is None
-    problem = "damaged index rows were made anew"
     if rows is None:
         rows = _hole(segment, begin, end, after)
+    _note(segment, begin, end, lost=lost)
+    return rows
+
+
+def _note(segment: Segment, begin: int, end: int, *, lost: bool) -> None:
+    origin, offset = segment.origin, segment.base_offset + begin
+    problem = "damaged index rows were made anew"
+    if lost:
         problem = "index rows are damaged, and so is the log that they could be made from"
     place = (segment.index_path, begin * ROW_BYTES, (end - begin) * ROW_BYTES)
     queue = (origin.topic, origin.queue_id)
-    origin.findings.note(
-        Finding(*place, *queue, offset, end - begin, problem, mended=not lost),
-    )
-    return rows
+    finding = Finding(*place, *queue, offset, end - begin, problem, mended=not lost)
+    origin.findings.note(finding)
 
 
 def _corrected(rows: bytes) -> bytes | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from steelyard.store import batch as batches
 from steelyard.store import index, links
 from steelyard.store.index import ROW_BYTES, pack_row
+from steelyard.store.mending import put_right
 from steelyard.store.recovery import SegmentRepair
 from steelyard.store.scanning import Found, find_next, looks_unwritten, scan
 
@@ -58,6 +59,8 @@ class Repair:
         self._file_end = segment.base_position + segment.files.size(segment.log_path)
         self._made = 0
         self._damaged = 0
+        self._last_is_damaged = False
+        """The entry that the last of the trusted rows describes."""
         self._old_rows = b""
 
     def run(self) -> SegmentRepair:
@@ -74,6 +77,9 @@ class Repair:
         if kept:
             last = segment.base_offset + kept - 1
             segment.link = segment.row(last)[3]
+            if self._last_is_damaged:
+                self._damaged += 1
+                segment.corrupt(last)
             self._newest = segment.stored_at(last)
         self._read_old()
         while True:
@@ -98,7 +104,7 @@ class Repair:
         while count:
             packed = segment.index.read(count - 1, 1)
             if not index.are_sound(packed):
-                packed = self._corrected(count - 1, packed)
+                packed = put_right(segment, count - 1)
             if index.are_sound(packed):
                 position, size, _, _ = index.ROW.unpack(packed)
                 whole = segment.base_position <= position <= position + size <= self._file_end
@@ -106,15 +112,6 @@ class Repair:
                     return count, position + size
             count = self._before(count, packed)
         return 0, segment.base_position
-
-    def _corrected(self, number: int, packed: bytes) -> bytes:
-        """The row as it was where a single bit of it is wrong, which is noted; else as it is."""
-        segment = self._segment
-        row = index.corrected(packed)
-        if row is None:
-            return packed
-        segment.rows(segment.base_offset + number, 1)  # mends it
-        return row
 
     def _is_described(self, packed: bytes, count: int) -> bool:
         """Does the last of the first `count` rows, which is sound, describe what is there or was there once?"""
@@ -131,7 +128,7 @@ class Repair:
             following = first + batches.count_of(data)
         if segment.is_by_itself(data, first, position, size, is_batch=is_batch):
             rows_from = segment.base_offset + self._before(count, packed) if is_batch else first
-            if first == rows_from and last < following - 1:
+            if last < following - 1 and self._may_begin(first, rows_from):
                 return False  # a kill came between the rows of a batch
             if following == last + 1:
                 before = self._link_before(first)
@@ -140,9 +137,20 @@ class Repair:
                     return True
         if not self._was_stopped and looks_unwritten(data, position - segment.base_position):
             return False
-        self._damaged += 1
-        segment.corrupt(last)
+        self._last_is_damaged = True
         return True
+
+    def _may_begin(self, first: int, rows_from: int) -> bool:
+        """Are the sound rows of a batch those from `rows_from` on, and the others since its first offset damaged?"""
+        base = self._segment.base_offset
+        if first == rows_from:
+            return True
+        if not base <= first < rows_from:
+            return False
+        rows = self._segment.index.read(first - base, rows_from - first)
+        return not any(
+            index.are_sound(rows[at : at + ROW_BYTES]) for at in range(0, len(rows), ROW_BYTES)
+        )
 
     def _link_before(self, first: int) -> int | None:
         """What the entry goes on from, None where that is not known."""
