@@ -21,7 +21,7 @@ from steelyard.store.store import Store
 from steelyard.store.verify import LOG, ROWS, TAIL, Stretch, verify_log
 from steelyard.wire.remoting.flags import tag_code
 
-from .conftest import NOW, build, build_kafka, opened
+from .conftest import NOW, build, build_kafka, opened, retain_log
 
 CONFIG = StoreConfig(segment_bytes=1_500, index_flush_rows=2, retention_ms=0)
 EVERYTHING = 1 << 30
@@ -336,6 +336,68 @@ def test_what_was_given_up_is_passed_over_by_all_readers() -> None:
             times = again.offset_for_timestamp(NOW)
             assert times is not None
         store.findings.take()
+
+
+@pytest.mark.parametrize("is_batch", [False, True], ids=["record", "batch"])
+def test_a_damaged_last_entry_beside_a_sector_is_not_taken_for_unwritten(*, is_batch: bool) -> None:
+    """Its first bytes are zeros in any case: after a kill it is kept and refused, as its row says what it was."""
+    for room in range(1, 17):
+        disk = MemoryDisk()
+        store, _ = opened(disk, StoreConfig(segment_bytes=1 << 20, index_flush_rows=1))
+        log = store.create_log("orders", 0)
+        log.append(build(log, b"." * (512 - room - len(build(log, b"")))), 0, NOW)
+        if is_batch:
+            log.append_batch(build_kafka(log, [b"x" * 300]), 1, NOW)
+        else:
+            log.append(build(log, b"x" * 300, "TagA"), tag_code("TagA"), NOW)
+        log.flush_index()
+        (path,) = [path for path in disk.files if path.endswith(".log")]
+        disk.files[path].data[512 - room + 7 if is_batch else -3] ^= 2
+        log = the_log(opened(disk, CONFIG)[0])
+        assert log.max_offset == 2
+        with pytest.raises(CorruptError):
+            log.entry_at(1)
+
+
+def test_retention_deletes_no_segment_whose_age_is_not_known() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk, StoreConfig(segment_bytes=1_000, index_flush_rows=1))
+    log = store.create_log("orders", 0)
+    for _ in range(6):
+        log.append(build(log, b"x" * 900), 0, NOW)
+    for path in sorted(path for path in disk.files if path.endswith(".log"))[:3]:
+        disk.files[path].data[60] ^= 1  # the time, among others
+    log = the_log(opened(disk, CONFIG)[0])
+    assert retain_log(log, NOW + 1_000, ms=2_000) == 0
+    assert retain_log(log, NOW + 3_000, ms=2_000) == 6
+
+
+def test_an_entry_behind_one_that_was_given_up_is_guarded_in_full() -> None:
+    """Also the properties of a record and the base offset of a batch, which its own checksum does not cover."""
+    whole = MemoryDisk()
+    entries = filled(whole)
+    store, _ = opened(whole, CONFIG)
+    for number in range(2, len(entries), 3):
+        the_log(store).give_up(entries[number][0])
+    store.close()
+    for number in range(3, len(entries), 3):
+        first, _, entry = entries[number]
+        for byte in range(0, len(entry), 2):
+            disk = whole.copy()
+            if byte % 4:
+                disk.remove("clean-stop")
+            log = the_log(opened(disk, CONFIG)[0])
+            segment = log.find_run(first, 0, log.max_offset, refuse=False).segment
+            at = segment.row(first)[0] - segment.base_position
+            data = disk.files[segment.log_path].data
+            data[at + byte] ^= 1
+            with pytest.raises(CorruptError):
+                log.entry_at(first)
+            log = the_log(opened(disk, CONFIG)[0])
+            with pytest.raises(CorruptError):
+                log.entry_at(first)
+            damaged = bytes(data[at : at + len(entry)])
+            assert all(damaged not in run for _, run in read_everything(log))
 
 
 def test_a_hole_that_a_power_cut_left_is_passed_over_and_what_follows_it_is_kept() -> None:

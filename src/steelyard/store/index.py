@@ -91,6 +91,11 @@ def is_hole(tag_code: int) -> bool:
     return tag_code >> _TIME_BITS in (DAMAGED, GIVEN_UP)
 
 
+def tells_no_link(tag_code: int, link: int) -> bool:
+    """Is a row with these a hole's of whose entry the link was never known? What follows it has its own checksum alone."""
+    return is_hole(tag_code) and not link
+
+
 class Buffers:
     """The indexes of a store with rows in memory, oldest first; all together about `rows_max` rows.
 

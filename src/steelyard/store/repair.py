@@ -158,9 +158,10 @@ class Repair:
         if number <= 0:
             return 0
         packed = self._segment.index.read(number - 1, 1)
-        if not index.are_sound(packed) or index.is_hole(index.ROW.unpack(packed)[2]):
+        if not index.are_sound(packed):
             return None
-        return index.link_of(packed)
+        _, _, tag_code, link = index.ROW.unpack(packed)
+        return None if index.tells_no_link(tag_code, link) else int(link)
 
     def _before(self, count: int, packed: bytes) -> int:
         """Of the first `count` rows, how many there are before the last ones that are equal to this one."""

@@ -16,6 +16,9 @@ SCAN_BYTES = 1024 * 1024
 SECTOR_BYTES = 512
 """What a disk writes at once, at least."""
 
+TELLING_BYTES = 16
+"""So few zeros at the begin or the end of an entry tell nothing: sizes and small offsets have them, and empty values."""
+
 Read = Callable[[int, int], bytes]
 """The bytes of a log: from a position on, that many. Raises StorageError where they are not there."""
 
@@ -88,11 +91,13 @@ def find_next(read: Read, log_base: int, position: int, offset: int, end: int) -
 def looks_unwritten(data: bytes, position: int) -> bool:
     """Do these bytes, at `position` of a file, begin or end in a sector of nothing but zeros, as a power cut leaves it?
 
-    A sector that they share with others counts as far as it is theirs.
+    A sector that they share with others counts as far as it is theirs, if that is TELLING_BYTES or more, else with the next one.
     """
-    first = min(-position % SECTOR_BYTES or SECTOR_BYTES, len(data))
-    last = max(len(data) - ((position + len(data)) % SECTOR_BYTES or SECTOR_BYTES), 0)
-    return not any(data[:first]) or not any(data[last:])
+    first = -position % SECTOR_BYTES
+    last = (position + len(data)) % SECTOR_BYTES
+    first += SECTOR_BYTES if first < TELLING_BYTES else 0
+    last += SECTOR_BYTES if last < TELLING_BYTES else 0
+    return not any(data[:first]) or not any(data[-last:])
 
 
 def _at(

@@ -177,9 +177,12 @@ class Segment:
         """The link that the entry goes on from whose first offset this is."""
         return self.row(offset - 1)[3] if offset > self.base_offset else 0
 
-    def follows_hole(self, offset: int) -> bool:
-        """Is there no entry before this offset that one could go on from?"""
-        return offset > self.base_offset and index.is_hole(self.row(offset - 1)[2])
+    def follows_unknown(self, offset: int) -> bool:
+        """Is it not known what link an entry with this first offset goes on from?"""
+        if offset == self.base_offset:
+            return False
+        _, _, tag_code, link = self.row(offset - 1)
+        return index.tells_no_link(tag_code, link)
 
     # -- the log ---------------------------------------------------------------------------------
 
@@ -211,7 +214,7 @@ class Segment:
             whole = links.is_batch(data, before, link)
         else:
             whole = links.is_record(data, before, link)
-        if not whole and self.follows_hole(first):
+        if not whole and self.follows_unknown(first):
             whole = self.is_by_itself(data, first, position, size, is_batch=is_batch)
         if not whole:
             raise self.corrupt(first)
@@ -220,7 +223,7 @@ class Segment:
     def is_by_itself(
         self, data: bytes, offset: int, position: int, size: int, *, is_batch: bool
     ) -> bool:
-        """Is this the whole entry of a place, as far as its own checksum tells? For those behind a hole."""
+        """Is this the whole entry of a place, as far as its own checksum tells?"""
         if is_batch:
             return batches.size_of(data, 0, offset) == size and batches.is_intact(data, 0, size)
         address = self.origin.log_id << POSITION_BITS | position
@@ -291,7 +294,7 @@ class Segment:
         return 0
 
     def newest(self) -> int:
-        """When the last entry, which there is, was stored."""
+        """When the last entry, which there is, was stored; 0 where damage makes that unknown."""
         if self.newest_ms is None:
             self.newest_ms = self.stored_at(self.end[1] - 1)
         return self.newest_ms

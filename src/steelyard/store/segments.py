@@ -147,12 +147,17 @@ class Segments:
     # -- shrinking -------------------------------------------------------------------------------
 
     def older(self, now: int, retention_ms: int) -> int:
-        """How many, from the first on, hold nothing that is not older than that."""
+        """How many, from the first on, hold nothing that is not older than that.
+
+        A segment whose entries are damaged, so that their age is not known, goes with the next one.
+        """
         count = 0
-        for segment in self.all:
-            if not segment.count or now - segment.newest() <= retention_ms:
+        for number, segment in enumerate(self.all):
+            newest = segment.newest() if segment.count else now
+            if newest and now - newest <= retention_ms:
                 break
-            count += 1
+            if newest:
+                count = number + 1
         return count
 
     def beyond(self, bytes_max: int) -> int:
