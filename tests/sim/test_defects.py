@@ -1,7 +1,7 @@
 """Known defects, planted: the simulator must find each. A checker that cannot fail checks nothing."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -12,6 +12,7 @@ from steelyard.allocate import contiguous
 from steelyard.allocate.plan import Claim, Plan
 from steelyard.config import BrokerConfig, ConsumerConfig
 from steelyard.consume.process_queue import ProcessQueue
+from steelyard.errors import CorruptError
 from steelyard.groups.ownership import State
 from steelyard.groups.queue_locks import QueueLocks
 from steelyard.nodes.broker import transactions
@@ -32,9 +33,12 @@ from steelyard.sim.disk import Mount, SimFile
 from steelyard.sim.network import Weather
 from steelyard.sim.run import run
 from steelyard.sim.scenario import Fault, Scenario, load
-from steelyard.store import files
+from steelyard.store import check, files, links, reads
+from steelyard.store.files import Files
+from steelyard.store.reads import Slice
 from steelyard.store.segment import Segment
 from steelyard.store.store import Store
+from steelyard.store.verify import LOG, Stretch, verify_log
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
@@ -384,3 +388,52 @@ def test_a_store_that_believes_its_index(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Segment, "rows", rows)
     assert run(scenario).failure is not None
+
+
+ROTTEN_LOGS = load((FOLDER / "rotten_logs.toml").read_text())
+
+
+def test_a_store_that_believes_its_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(ROTTEN_LOGS).failure is None
+    monkeypatch.setattr(links, "is_record", lambda data, link, expected: True)
+    assert run(ROTTEN_LOGS).failure is not None
+
+
+def test_a_store_that_passes_over_damage_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = reads.read_records
+
+    def careless(segment: Segment, offset: int, *limits: int) -> Slice:
+        try:
+            return sound(segment, offset, *limits)
+        except CorruptError as error:
+            return Slice(b"", 0, error.next_offset, error.next_offset)
+
+    monkeypatch.setattr(reads, "read_records", careless)
+    found = run(ROTTEN_LOGS).failure
+    assert found is not None
+    assert "is not finished" in found
+
+
+def test_a_repair_that_gives_up_more_than_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = Segment.give_up
+
+    def generous(self: Segment, offset: int) -> tuple[int, int]:
+        found = sound(self, offset)
+        if offset + 1 < self.end[1]:
+            sound(self, offset + 1)
+        return found
+
+    monkeypatch.setattr(Segment, "give_up", generous)
+    assert run(replace(ROTTEN_LOGS, settle_ms=30_000)).failure is not None
+
+
+def test_a_check_that_overlooks_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = verify_log
+
+    def hasty(files: Files, folder: str, end: tuple[int, int] | None = None) -> Iterator[Stretch]:
+        return (item for item in sound(files, folder, end) if item.part != LOG or item.offset % 3)
+
+    monkeypatch.setattr(check, "verify_log", hasty)
+    found = run(ROTTEN_LOGS).failure
+    assert found is not None
+    assert "check finds" in found

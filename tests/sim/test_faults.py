@@ -69,3 +69,16 @@ def test_a_broker_that_finds_no_descriptor_at_its_start_is_started_again() -> No
     assert outcome.failure is None
     assert [how for _, how in life(outcome, "broker-a")][2:5:2] == ["starts", "starts"]
     assert any("could not start: " in line for line in outcome.lines)
+
+
+def test_what_rotted_is_refused_until_an_operator_has_repaired_it() -> None:
+    rot = Fault(kind="rot_log", at_ms=9_000, for_ms=5_000, count=4, target="broker-a")
+    down = Fault(kind="kill_broker", at_ms=8_000, for_ms=2_000, target="broker-a")
+    scenario = replace(CLUSTER, seed=1, index_flush_rows=1, kafka_members=1, faults=(down, rot))
+    outcome = run(scenario, readable=True)
+    assert outcome.failure is None
+    assert outcome.counts["damaged"] == 4
+    starts, killed, again, stopped, repaired, *_ = life(outcome, "broker-a")
+    assert (killed[1], again[1], stopped[1]) == ("dies: killed", "starts", "dies: stopped")
+    assert (starts[1], repaired[1]) == ("starts", "starts")
+    assert 14 <= stopped[0] <= repaired[0] < 15

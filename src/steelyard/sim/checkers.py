@@ -5,6 +5,7 @@ Safety, at every moment:
 - what is delivered was sent, to that topic, with a subscribed tag;
 - what was sent as a transaction is in no log and delivered to nobody unless it was committed, and a half message
   is published once (but for what a power cut takes: docs/LIMITS.md);
+- a message whose entry was damaged on the disk is delivered as it was, by whoever has it, or not at all (`damage`);
 - a group's committed offset never passes the lowest offset that the application has not finished
   (watched where a member sends it, so that a commit which is lost later counts as well).
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from steelyard.sim.damage import Damage
 from steelyard.sim.world import Violation
 from steelyard.types import Message, MessageQueue
 from steelyard.wire.remoting.message import MessageView
@@ -69,6 +71,7 @@ class Witness:
         self.finished: set[int] = set()
         self.withheld: set[int] = set()
         """Numbers whose transaction was not committed: nobody may see them."""
+        self.damage = Damage()
         self.promised: set[int] = set()
         """Numbers whose transaction was committed."""
         self.deliveries = 0
@@ -129,6 +132,8 @@ class Witness:
             if number not in self.messages:
                 raise Violation(f"{queue} offset {offset}: message {number} was never sent")
             self._compare(queue, message, self.messages[number])
+            if not self.damage.is_as_it_was(queue, message):
+                raise Violation(f"{queue} offset {offset} is damaged on the disk, and was served")
             self._place(queue, offset, number)
             self.deliveries += 1
             position = (queue, offset)
@@ -195,9 +200,17 @@ class Witness:
         return not self._tags or self.messages[number].tags in self._tags
 
     def missing(self) -> list[int]:
-        """Acknowledged and committed numbers that the group wants and has not finished."""
+        """Acknowledged and committed numbers that the group wants and has not finished, but for what is damaged."""
         owed = [*self.acknowledged, *sorted(self.promised)]
-        return [n for n in owed if n not in self.finished and self.wanted(n)]
+        had = self.finished | self.damage.lost | self.damage.retries_lost
+        return [n for n in owed if n not in had and self.wanted(n)]
+
+    def never_delivered(self) -> int:
+        """How many of the damaged messages no member was given."""
+        return sum(not self.was_delivered(position) for position in self.damage.entries)
+
+    def was_delivered(self, position: Position) -> bool:
+        return position in self._delivered
 
     def queues_of(self, broker: str) -> list[MessageQueue]:
         """The broker's queues of which something was seen, sorted."""
@@ -232,6 +245,8 @@ class Witness:
             )
 
     def _skipped(self, queue: MessageQueue, offset: int) -> bool:
+        if (queue, offset) in self.damage.given_up:
+            return True
         if not self._tags or queue.topic.startswith(RETRY_PREFIX):
             return False
         number = self._numbers.get((queue, offset))

@@ -394,6 +394,8 @@ class Cluster:
 
     def number_at(self, queue: MessageQueue, offset: int) -> int | None:
         """The number of the message in the log, None if there is none or the broker is down."""
+        if (queue, offset) in self.witness.damage.numbers:
+            return self.witness.damage.numbers[queue, offset]
         end = self.broker_log_end(queue)
         if end is None or offset >= end:
             return None

@@ -7,7 +7,7 @@
 - `lose_power()` forgets what is not on the platter, except that the kernel may have written back a
   prefix of a file's unsynced growth, and the first few of the unsynced folder operations.
 - With `exhausted` nothing is opened (EMFILE), files that are open go on.
-- `flip_bit` damages a file at rest.
+- `flip` and `flip_bit` damage a file at rest.
 - `room` bytes are left; of a write beyond them a prefix may get through before DiskFullError.
 
 Left out: unsynced overwrites surviving in part (our files only grow or are replaced).
@@ -77,14 +77,19 @@ class SimDisk:
         names = [name for name in names if self._names[name].data]
         if not names:
             return False
-        inode = self._names[self._rng.choice(names)]
-        position, mask = self._rng.randrange(len(inode.data)), 1 << self._rng.randrange(8)
+        name = self._rng.choice(names)
+        position = self._rng.randrange(len(self._names[name].data))
+        self.flip(name, position, self._rng.randrange(8))
+        return True
+
+    def flip(self, name: str, position: int, bit: int) -> None:
+        """Turn a bit over in a byte of a file, on the platter as well."""
+        inode, mask = self._names[name], 1 << bit
         inode.data[position] ^= mask
         if position < len(inode.synced):
             synced = bytearray(inode.synced)
             synced[position] ^= mask
             inode.synced = bytes(synced)
-        return True
 
     def lose_power(self) -> None:
         """Keep what the platter has, and what the kernel happened to have written back."""
@@ -113,11 +118,11 @@ class SimDisk:
         inode.synced = data
 
     @contextmanager
-    def looked_at(self) -> Iterator[None]:
-        """A checker looks into the files of a process meanwhile: that needs no file descriptor of the process."""
+    def looked_at(self) -> Iterator[Mount]:
+        """Somebody else looks into the files of a process meanwhile: that needs no file descriptor of the process."""
         exhausted, self.exhausted = self.exhausted, False
         try:
-            yield
+            yield Mount(self, self._generation)
         finally:
             self.exhausted = exhausted
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from steelyard.nodes.broker.node import Stop as StopBroker
+from steelyard.sim.checkers import RETRY_PREFIX
 from steelyard.sim.clock import EPOCH
-from steelyard.sim.cluster import Cluster, Seat
+from steelyard.sim.cluster import GROUP, Cluster, Seat
 from steelyard.sim.network import Partition
+from steelyard.sim.rot import flip_in_logs, repair
 from steelyard.sim.scenario import Fault, FaultKind, Scenario
 
 AGAIN_MS = 2_000
@@ -22,6 +24,10 @@ AGAIN_MS = 2_000
 
 STOP_MS_MAX = 15_000
 """A clean stop that is not answered by then ends as a kill, as an init system would do."""
+
+
+OPERATOR_MS = 2_000
+"""After so long an operator tries again what could not be done."""
 
 
 class Fates:
@@ -53,6 +59,7 @@ class Fates:
             "restart_cluster": self._restart_cluster,
             "descriptors": self._descriptors,
             "rot_index": self._rot_index,
+            "rot_log": self._rot_log,
         }
         for fault in scenario.faults:
             self._world.at(EPOCH + fault.at_ms, partial(self._happen, fault))
@@ -186,6 +193,38 @@ class Fates:
         seats = [s for s in self._cluster.brokers if fault.target in ("", s.name)]
         disk = self._rng.choice(seats).host.disk
         return sum(disk.flip_bit(".rows") for _ in range(max(1, fault.count))) > 0
+
+    def _rot_log(self, fault: Fault) -> bool:
+        cluster = self._cluster
+        seat = self._rng.choice([s for s in cluster.brokers if fault.target in ("", s.name)])
+        topics = (*cluster.topics, RETRY_PREFIX + GROUP)
+        disk, count = seat.host.disk, max(1, fault.count)
+        if not flip_in_logs(disk, seat.name, topics, cluster.witness, self._rng, count):
+            return False
+        self._operate_later(fault.for_ms, seat)
+        return True
+
+    def _operate_later(self, after_ms: int, seat: Seat) -> None:
+        self._world.after(after_ms, partial(self._operate, seat))
+        upto = self._world.now + after_ms + STOP_MS_MAX + OPERATOR_MS
+        self.healed_at = max(self.healed_at, upto)
+
+    def _operate(self, seat: Seat) -> None:
+        """What an operator does who read that the broker's data is damaged: stop it, repair it, start it."""
+        process = seat.process
+        if process.alive:
+            self._stop(
+                seat,
+                lambda then: process.ask(StopBroker(), then),
+                lambda: self._operate_later(0, seat),
+            )
+            return
+        now = seat.host.clock.read(self._world.now)
+        damage = self._cluster.witness.damage
+        if seat.host.up and repair(seat.host.disk, seat.name, damage, now):
+            self._cluster.start(seat)
+        else:
+            self._operate_later(OPERATOR_MS, seat)
 
     def _descriptors(self, fault: Fault) -> bool:
         seat = self._target(fault, self._cluster.brokers)

@@ -192,6 +192,7 @@ class Judge:
                         read = log.read(expected, ALL, ALL)
                         for view in decode_records(read.data, seat.name):
                             view.verify()
+                            expected = self._past_damage(queue, expected)
                             if (view.queue_offset, view.queue_id) != (expected, log.queue_id):
                                 raise Violation(f"{queue}: {view.queue_offset} at {expected}")
                             number = number_of(view.body)
@@ -200,12 +201,19 @@ class Judge:
                                 self._published(view, queue)
                             found[queue, expected] = number
                             expected += 1
-                        if read.next_offset != expected:
+                        if not expected <= read.next_offset <= self._past_damage(queue, expected):
                             raise Violation(f"{queue}: next {read.next_offset} after {expected}")
+                        expected = read.next_offset
+        found.update(self._witness.damage.numbers)
         for number, position in self._witness.acknowledged.items():
             if position not in found:
                 raise Violation(f"acknowledged message {number} is not in its log: {position}")
         self._kafka.compare(found)
+
+    def _past_damage(self, queue: MessageQueue, offset: int) -> int:
+        while (queue, offset) in self._witness.damage.given_up:
+            offset += 1
+        return offset
 
     def _published(self, view: MessageView, queue: MessageQueue) -> None:
         """A half message is published once. After a power cut its address may have been another's before."""
@@ -227,7 +235,8 @@ class Judge:
 
     def _check_kafka_committed(self) -> None:
         """All members have left in order: what they finished is committed."""
-        floors = {part: floor.offset for part, floor in self._kafka.floors.items() if floor.offset}
+        floors = {part: self._kafka.reached(part) for part in self._kafka.floors}
+        floors = {part: self._kafka.past_damage(part, at) for part, at in floors.items() if at}
         auditor = self._cluster.start_auditor()
         self._replies.clear()
         note = partial(self._replies.__setitem__, "committed")
@@ -238,7 +247,7 @@ class Judge:
         told = self._replies.get("committed")
         if not isinstance(told, dict):
             raise Violation(f"no committed offsets of the Kafka group: {told!r}")
-        committed = {partition: found.offset for partition, found in told.items()}
+        committed = {part: self._kafka.past_damage(part, at.offset) for part, at in told.items()}
         if committed != floors:
             raise Violation(f"the Kafka group left at {floors}, committed is {committed}")
 
@@ -295,6 +304,8 @@ class Judge:
             )
 
     def _wanted(self, queue: MessageQueue, offset: int) -> bool:
+        if (queue, offset) in self._witness.damage.given_up:
+            return False
         number = self._cluster.number_at(queue, offset)
         return number is not None and self._witness.wanted(number)
 

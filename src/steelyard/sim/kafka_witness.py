@@ -8,6 +8,8 @@ Safety, at every moment, `who` being one run of a member:
   matter which generation. A member has what it was told until it is told otherwise or dies. One that the group
   has gone on without may believe in more for a while: it has not synchronized in the generation of its successor;
 - an offset that is committed is not above what applications have finished;
+- offsets are passed over only where an operator gave up a damaged entry (of whichever queue of the topic: which one a
+  partition is turns out at the end);
 - what the coordinator has acknowledged of a partition is not forgotten: whoever owns it next begins at an offset that was
   committed. (Not at the latest one in any case: a commit that was under way on a link that is gone may come last.)
 
@@ -126,15 +128,19 @@ class KafkaWitness:
             raise Violation(f"{who} gets {offset} of {partition}, which it does not have")
         expected = held[partition]
         if expected is None:
-            floor = self.floor(partition).offset
+            floor = self.past_damage(partition, self.reached(partition))
             if offset > floor:
                 raise Violation(f"{who} begins at {offset} of {partition}, {floor} is not finished")
-            if partition in self._kept and offset not in self._offered[partition]:
+            if partition in self._kept and not self._was_offered(partition, offset):
                 kept = self._kept[partition]
                 raise Violation(f"{who} begins at {offset} of {partition}: offset {kept} is lost")
-        elif offset != expected:
+        elif not expected <= offset <= self.past_damage(partition, expected):
             raise Violation(f"{who} gets {offset} of {partition}, {expected} is next")
         held[partition] = offset + 1
+
+    def _was_offered(self, partition: TopicPartition, offset: int) -> bool:
+        offered = self._offered[partition]
+        return any(each <= offset <= self.past_damage(partition, each) for each in offered)
 
     def _as_sent(self, record: Seen) -> None:
         where = f"{record.partition} offset {record.offset}"
@@ -156,7 +162,7 @@ class KafkaWitness:
     def committed(self, partition: TopicPartition, offset: int, who: str) -> None:
         """`who` tells the coordinator that the group is done with everything below `offset`."""
         self.commits += 1
-        floor = self.floor(partition).offset
+        floor = self.past_damage(partition, self.reached(partition))
         if offset > floor:
             raise Violation(f"{who} commits {offset} of {partition}, but {floor} is not finished")
         self._offered.setdefault(partition, set()).add(offset)
@@ -177,15 +183,29 @@ class KafkaWitness:
             floor = self.floors[partition] = Floor()
         return floor
 
+    def reached(self, partition: TopicPartition) -> int:
+        """The lowest offset that the group has not finished, past what it may pass over where more came behind that."""
+        floor, end = self.floor(partition), self._ends.get(partition, 0)
+        floor.advance(lambda at: at < end and self.past_damage(partition, at) > at)
+        return floor.offset
+
+    def past_damage(self, partition: TopicPartition, offset: int) -> int:
+        """The first offset from this one on that nobody gave up."""
+        while self._witness.damage.passes(partition.topic, offset):
+            offset += 1
+        return offset
+
     def unfinished(self) -> str | None:
         """What the group must still work on, None if there is nothing."""
         owed = [*self._witness.acknowledged, *sorted(self._witness.promised)]
-        missing = [number for number in owed if number not in self._finished]
+        had = self._finished | self._witness.damage.lost
+        missing = [number for number in owed if number not in had]
         if missing:
             return f"{len(missing)} acknowledged messages did not reach the Kafka group, e.g. {missing[0]}"
         for partition, end in self._ends.items():
-            if self.floor(partition).offset < end:
-                return f"the Kafka group has not finished {partition}: {self.floor(partition).offset} of {end}"
+            reached = self.reached(partition)
+            if reached < end:
+                return f"the Kafka group has not finished {partition}: {reached} of {end}"
         return None
 
     def compare(self, logs: Mapping[tuple[MessageQueue, int], int]) -> None:

@@ -183,6 +183,8 @@ class _Show:
             "frames": network.frames,
             "steps": self._world.steps,
             "virtual_ms": self._world.now - EPOCH,
+            "damaged": len(witness.damage.entries),
+            "never_delivered": witness.never_delivered(),
             "warnings": self._world.told.get("WARNING", 0) + self._world.told.get("ERROR", 0),
             **{f"fault {kind}": n for kind, n in sorted(self._fates.happened.items())},
         }

@@ -36,6 +36,8 @@ FaultKind = Literal[
     "restart_cluster",  # all nameservers and brokers are down at once, and back in any order by for_ms later: killed, or
     # with count = 1 stopped cleanly; what nameservers knew is lost
     "rot_index",  # count bits flip in the index files on the broker's disk, while it runs or is down
+    "rot_log",  # a bit flips in each of count messages in logs on the broker's disk, while it runs or is down; for_ms
+    # later an operator stops the broker, repairs its data and starts it
     "descriptors",  # the broker's process has no file descriptor left for for_ms: no new connection, no file is opened
 ]
 

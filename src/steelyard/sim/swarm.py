@@ -39,6 +39,9 @@ DESCRIPTORS_SHARE = 0.12
 ROT_SHARE = 0.12
 """Of the seeds have bits that flip in index files."""
 
+ROT_LOG_SHARE = 0.12
+"""Of the seeds without power cuts and rotten index files have bits that flip in logs, until an operator repairs them."""
+
 KAFKA_SHARE = 0.3
 """Of the seeds have a Kafka group."""
 
@@ -46,7 +49,7 @@ CHECK_EVERY = 16
 """Checking every node after each event takes half of a run. A broken invariant seldom mends itself, and each node is
 checked once more before it ends: what the time finds in other seeds is more."""
 
-_APART: tuple[FaultKind, ...] = ("freeze", "restart_cluster", "rot_index", "descriptors")
+_APART: tuple[FaultKind, ...] = ("freeze", "restart_cluster", "rot_index", "rot_log", "descriptors")
 """Drawn by themselves, not among the others."""
 
 _SHORT_MS = (500, 10_000)
@@ -107,6 +110,7 @@ def draw(seed: int) -> Scenario:
     )
     until_ms = max(20_000, messages * interval_ms)
     faults = [*_faults(rng, theme, flush, until_ms), *_late_kinds(seed, until_ms)]
+    faults += _rotten_logs(seed, until_ms, {fault.kind for fault in faults})
     faults.sort(key=lambda fault: fault.at_ms)
     return _with_kafka(replace(scenario, faults=tuple(faults)), until_ms)
 
@@ -128,9 +132,25 @@ def _late_kinds(seed: int, until_ms: int) -> list[Fault]:
     rng = Random(f"swarm {seed}, rot")
     if rng.random() < ROT_SHARE:
         for _ in range(rng.choice((1, 2, 4))):
-            at_ms, count = rng.randrange(FIRST_FAULT_MS, until_ms), rng.choice((1, 2, 3))
+            at_ms, count = rng.randrange(FIRST_FAULT_MS, until_ms), rng.choice((1, 5, 20))
             faults.append(Fault(kind="rot_index", at_ms=at_ms, count=count))
     return faults
+
+
+def _rotten_logs(seed: int, until_ms: int, kinds: set[FaultKind]) -> list[Fault]:
+    """Damage that costs messages, where nothing else makes it impossible to say which: docs/LIMITS.md, Simulator."""
+    rng = Random(f"swarm {seed}, rotten logs")
+    if rng.random() >= ROT_LOG_SHARE or kinds & {"power_broker", "rot_index"}:
+        return []
+    return [
+        Fault(
+            kind="rot_log",
+            at_ms=rng.randrange(FIRST_FAULT_MS, until_ms),
+            for_ms=rng.choice((rng.randrange(*_SHORT_MS), rng.randrange(*_LONG_MS))),
+            count=rng.choice((1, 1, 3, 10)),
+        )
+        for _ in range(rng.choice((1, 2, 4)))
+    ]
 
 
 def _with_kafka(scenario: Scenario, until_ms: int) -> Scenario:

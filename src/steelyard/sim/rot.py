@@ -1,0 +1,119 @@
+"""Flips bits in the logs on a broker's disk, and does what the operator does then: `steelyard check --repair`.
+
+Only entries are damaged that an index row on the disk describes. What was written just before a kill has none yet, and is
+guarded by its own checksum alone (docs/LIMITS.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import NamedTuple
+
+from steelyard.errors import DiskFullError
+from steelyard.sim.checkers import RETRY_PREFIX, Witness, number_of
+from steelyard.sim.damage import Damage
+from steelyard.sim.disk import Mount, SimDisk
+from steelyard.sim.world import Violation
+from steelyard.store import check, log_list, salvage
+from steelyard.store.files import Files
+from steelyard.store.index import ROW, ROW_BYTES, are_sound, is_hole
+from steelyard.store.segment import INDEX_SUFFIX, LOG_SUFFIX
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting.message import decode_records
+
+
+class _Entry(NamedTuple):
+    """`size` bytes from `position` on in a log file, with a row in the index file beside it."""
+
+    queue: MessageQueue
+    offset: int
+    path: str
+    position: int
+    size: int
+
+
+def flip_in_logs(
+    disk: SimDisk, broker: str, topics: tuple[str, ...], witness: Witness, rng: Random, count: int
+) -> int:
+    """Flip a bit in each of up to `count` entries of these topics, which are sound so far; in how many.
+
+    Half of the times they are such as no member got, where there are any.
+    """
+    damage = witness.damage
+    with disk.looked_at() as mount:
+        entries = [
+            entry
+            for entry in _entries(mount, broker, topics)
+            if (entry.queue, entry.offset) not in damage.entries
+        ]
+        unread = [e for e in entries if not witness.was_delivered((e.queue, e.offset))]
+        if unread and rng.random() < 0.5:
+            entries = unread
+        chosen = rng.sample(entries, min(count, len(entries)))
+        for entry in chosen:
+            data = mount.open(entry.path).read(entry.position, entry.size)
+            place = entry.queue, entry.offset
+            damage.entries[place] = data
+            (view,) = decode_records(data, broker)
+            number = damage.numbers[place] = number_of(view.body)
+            copies = entry.queue.topic.startswith(RETRY_PREFIX)
+            (damage.retries_lost if copies else damage.lost).add(number)
+            disk.flip(entry.path, entry.position + rng.randrange(entry.size), rng.randrange(8))
+    return len(chosen)
+
+
+def _entries(mount: Mount, broker: str, topics: tuple[str, ...]) -> Iterator[_Entry]:
+    for folder, place in log_list.folders(mount).items():
+        if place.topic not in topics:
+            continue
+        queue = MessageQueue(place.topic, broker, place.queue_id)
+        for name in mount.list(folder):
+            stem = name.removesuffix(INDEX_SUFFIX)
+            path = f"{folder}/{stem}{LOG_SUFFIX}"
+            if stem == name or not mount.exists(path):
+                continue
+            base_position, base_offset = map(int, stem.split("-"))
+            file = mount.open(f"{folder}/{name}")
+            rows = file.read(0, file.size())
+            for number in range(len(rows) // ROW_BYTES):
+                packed = rows[number * ROW_BYTES : (number + 1) * ROW_BYTES]
+                position, size, tag_code, _ = ROW.unpack(packed)
+                if are_sound(packed) and not is_hole(tag_code):
+                    yield _Entry(queue, base_offset + number, path, position - base_position, size)
+
+
+def repair(disk: SimDisk, broker: str, damage: Damage, now: int) -> bool:
+    """Check the disk of a broker that is stopped, and repair it. False: the disk is full. Raises Violation.
+
+    All entries that are damaged must be found, and nothing else may be lost; they are given up.
+    """
+    with disk.looked_at():
+        files = Files(disk.remount())
+        try:
+            findings = [item for item in check.check(files) if isinstance(item, check.Finding)]
+            found = set(_damaged(findings, broker))
+            known = {place for place in damage.entries if place[0].broker_name == broker}
+            known -= damage.given_up
+            if found != known:
+                raise Violation(
+                    f"check finds {len(found)} entries of {len(known)} damaged ones: not"
+                    f" {sorted(known - found)}, but {sorted(found - known)}"
+                )
+            lost = [deed for deed in salvage.repair(files, findings, str(now), now) if deed.lost]
+            if len(lost) != len(found):
+                raise Violation(f"{len(found)} entries are damaged, a repair loses {lost}")
+        except DiskFullError:
+            return False
+        finally:
+            disk.unmount()
+    damage.given_up |= found
+    return True
+
+
+def _damaged(findings: list[check.Finding], broker: str) -> Iterator[tuple[MessageQueue, int]]:
+    for finding in findings:
+        if finding.part == check.LOG and finding.severity == check.DAMAGE:
+            queue = MessageQueue(finding.topic, broker, finding.queue_id)
+            for offset in range(finding.offset, finding.offset + finding.count):
+                yield queue, offset
