@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.clients.damaged import DAMAGED, MARK, RECORDS, SOUND, Cluster
-from tests.peers.apache import Missing, Peer, eventually
+from tests.peers.apache import NEW, Missing, Peer, eventually
 from tests.peers.cpp.client import Program, library
 
 from steelyard import Admin, Message, MessageQueue, Producer
@@ -69,8 +69,8 @@ def test_a_damaged_message(peers: dict[str, Peer], tmp_path: Path, name: str) ->
         reads: dict[str, Read] = {}
         for version, java in peers.items():
             reads[f"{version} push"] = pushing(java, nameserver, name, orderly=False)
-            reads[f"{version} orderly"] = pushing(java, nameserver, name, orderly=True)
             reads[f"{version} lite pull"] = pulling(java, nameserver, name)
+        reads[f"{NEW} orderly"] = pushing(peers[NEW], nameserver, name, orderly=True)
         if has_cpp:
             words = ("concurrent", nameserver, name, f"{name}cpp", "one")
             program = stack.enter_context(Program(tmp_path, *words))
@@ -87,5 +87,6 @@ def test_a_damaged_message(peers: dict[str, Peer], tmp_path: Path, name: str) ->
         cluster.repair()
         eventually(lambda: have([*SOUND, *OTHERS]), got, 90)
         for java in peers.values():
-            for consumer in ("push", "orderly", "lite"):
-                java.ask("stop", f"{name}{consumer}")
+            java.ask("stop", f"{name}push")
+            java.ask("stop", f"{name}lite")
+        peers[NEW].ask("stop", f"{name}orderly")

@@ -22,7 +22,6 @@ from tests.peers.kafka import servers
 from tests.peers.kafka.members import (
     FRANZ,
     JAVA,
-    JAVA_OLD,
     KAFKA_PYTHON,
     KAFKAJS,
     LIBRDKAFKA,
@@ -33,7 +32,7 @@ from tests.peers.kafka.members import (
 
 pytestmark = pytest.mark.peer
 
-ENDING = (JAVA_OLD, JAVA, JAVA.using("uniform"))
+ENDING = (JAVA, JAVA.using("uniform"))
 """Java's poll raises KafkaException: "Encountered corrupt message when fetching offset 10"."""
 
 
