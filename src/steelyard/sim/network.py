@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random
 
 import msgspec
 
@@ -144,6 +145,8 @@ class TcpNetwork:
         """Whether bytes get from one host to the other."""
         if not (sender.up and receiver.up):
             return False
+        if not self._partitions:
+            return True
         return all(partition.passes(sender.name, receiver.name) for partition in self._partitions)
 
     # -- what processes ask --------------------------------------------------------------------------
@@ -270,8 +273,8 @@ class TcpNetwork:
     def _delay(self) -> int:
         weather, rng = self._weather, self._rng
         delay_ms = weather.delay_ms_min
-        delay_ms += rng.randrange(weather.delay_ms_max - weather.delay_ms_min + 1)
-        if weather.spike_every and rng.randrange(weather.spike_every) == 0:
+        delay_ms += _below(rng, weather.delay_ms_max - weather.delay_ms_min + 1)
+        if weather.spike_every and _below(rng, weather.spike_every) == 0:
             delay_ms += rng.randrange(weather.spike_ms_max)
         if self.slow_ms:
             delay_ms += rng.randrange(self.slow_ms)
@@ -282,15 +285,16 @@ class TcpNetwork:
         peer = end.peer
         if peer is None:
             return  # broken: the ends will learn it
-        pieces: list[bytes | None] = [data]
         cut_every = self._weather.cut_every
-        if data is not None and cut_every and self._rng.randrange(cut_every) == 0:
+        if data is not None and cut_every and _below(self._rng, cut_every) == 0:
             first = self._rng.randrange(len(data))
             second = first + self._rng.randrange(len(data) - first)
-            pieces = [data[:first], data[first:second], data[second:]]
-        end.queue.extend(pieces)
-        for _ in pieces:
+            end.queue.extend((data[:first], data[first:second], data[second:]))
             self._schedule(end)
+            self._schedule(end)
+        else:
+            end.queue.append(data)
+        self._schedule(end)
 
     def _schedule(self, end: _End) -> None:
         end.arrives_at = max(self._world.now + self._delay(), end.arrives_at)
@@ -356,3 +360,12 @@ class TcpNetwork:
         if end.is_open:
             end.is_open = False
             self._world.after(0, lambda: end.process.deliver(Closed(end.link, reason)))
+
+
+def _below(rng: Random, limit: int) -> int:
+    """What `rng.randrange(limit)` draws, in a third of its time: it is drawn three times for each segment."""
+    bits = limit.bit_length()
+    drawn = rng.getrandbits(bits)
+    while drawn >= limit:
+        drawn = rng.getrandbits(bits)
+    return drawn

@@ -6,6 +6,7 @@ when another kind is absent (Groce et al., Swarm Testing, 2012).
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import get_context
@@ -254,8 +255,13 @@ def run_seeds(seeds: Iterable[int], processes: int | None = None) -> Iterator[Ou
     if processes == 1:
         yield from map(run_seed, seeds)
         return
-    with get_context("spawn").Pool(processes) as pool:
+    with get_context("spawn").Pool(processes, _loaded) as pool:
         yield from pool.imap(run_seed, seeds)
+
+
+def _loaded() -> None:
+    """All modules are there, and stay: the garbage collector need not look through them again."""
+    gc.freeze()
 
 
 def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], runs_max: int = 80) -> Scenario:

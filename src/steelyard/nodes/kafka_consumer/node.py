@@ -191,15 +191,16 @@ class KafkaConsumerNode:
             self._set_timer(now, out)
 
     def _topics(self) -> frozenset[str]:
-        held = (partition.topic for partition in self._holdings.by_partition)
-        return frozenset(
-            {*self._membership.topics(), *self._lookups.topics(), *self._desk.topics(), *held}
-        )
+        topics = self._membership.topics()
+        topics.update(self._lookups.topics(), self._desk.topics())
+        topics.update([partition.topic for partition in self._holdings.by_partition])
+        return frozenset(topics)
 
     def _set_timer(self, now: int, out: list[Effect]) -> None:
+        looks = self._holdings.by_partition or self._metadata.pattern or self._topics()
         times = [
             self._calls.due,
-            self._metadata.due if self._topics() or self._metadata.pattern else None,
+            self._metadata.due if looks else None,
             self._coordinator.due,
             self._membership.due,
             self._commits.due,
