@@ -4,7 +4,7 @@ A broker runs in a process of its own. A good client of each dialect sends one s
 back; meanwhile an attacker sends what is costly to answer, as fast as it is answered. What is printed are the good
 clients' times per round, in milliseconds: alone, then under each attack.
 
-    python -m bench.others [seconds per attack]
+    python -m bench.others [seconds per attack [part of an attack's name]]
 """
 
 from __future__ import annotations
@@ -36,6 +36,12 @@ from steelyard.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
+)
+from steelyard.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from steelyard.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
 )
 from steelyard.wire.kafka.messages.produce import (
     PartitionProduceData,
@@ -196,6 +202,34 @@ def attack_of_fetches(remoting_port: int, kafka_port: int) -> Callable[[], None]
     return lambda: client.fetch("native", 0, 0, 0, 0) and None
 
 
+def attack_of_commits(remoting_port: int, kafka_port: int) -> Callable[[], None]:
+    client = Kafka(kafka_port)
+    parts = [OffsetCommitRequestPartition(index, 5) for index in range(100_000)]
+    request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("wide", partitions=parts)])
+    return lambda: client.ask(request, 8) and None
+
+
+def attack_of_wide_fetches(remoting_port: int, kafka_port: int) -> Callable[[], None]:
+    client = Kafka(kafka_port)
+    parts = [FetchPartition(index, partition_max_bytes=1) for index in range(100_000)]
+    request = FetchRequest(max_wait_ms=0, topics=[FetchTopic("wide", partitions=parts)])
+    return lambda: client.ask(request, 11) and None
+
+
+def attack_of_names(remoting_port: int, kafka_port: int) -> Callable[[], None]:
+    client = Kafka(kafka_port)
+    names = [MetadataRequestTopic(name=f"unknown-{number}") for number in range(100_000)]
+    return lambda: client.ask(MetadataRequest(names, False), 9) and None
+
+
+def attack_of_batches(remoting_port: int, kafka_port: int) -> Callable[[], None]:
+    client = Remoting(remoting_port)
+    values: list[object] = ["p", "large", "TBW102", 4, 0, 0, 0, 0, "", 0, "false", "false", "b"]
+    ext = dict(zip("abcdefghijkmn", values, strict=True)) | {"m": "true"}
+    one = b"\0\0\0\x17" + bytes(12) + b"\0\0\0\1x\0\0"
+    return lambda: client.ask(RequestCode.SEND_BATCH_MESSAGE, ext, one * 20_000) and None
+
+
 def prepare(kafka: Kafka, remoting: Remoting) -> None:
     for name in ("good-kafka", "good-remoting", "large", "bomb"):
         kafka.topic(name)
@@ -218,6 +252,10 @@ ATTACKS: dict[str, Callable[[int, int], Callable[[], None]]] = {
     "ListOffsets by time": attack_of_times,
     "queries by key": attack_of_queries,
     "fetches of RocketMQ's messages": attack_of_fetches,
+    "commits of 100,000 partitions": attack_of_commits,
+    "fetches of 100,000 partitions": attack_of_wide_fetches,
+    "metadata of 100,000 unknown names": attack_of_names,
+    "RocketMQ batches of 20,000": attack_of_batches,
 }
 LINKS = 4
 """Connections of the attacker."""
@@ -276,7 +314,8 @@ def main() -> None:
                         time.sleep(0.05)
             prepare(Kafka(ports[1]), Remoting(ports[0]))
             print(f"{'ms per round':36}{'RocketMQ p50, p99, max':22}{'Kafka p50, p99, max':22}")
-            for name in ("", *ATTACKS):
+            wanted = sys.argv[2] if len(sys.argv) > 2 else ""
+            for name in ("", *(name for name in ATTACKS if wanted in name)):
                 measure(ports, name, seconds)
         finally:
             broker.terminate()

@@ -58,7 +58,11 @@ from steelyard.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from steelyard.wire.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from steelyard.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from steelyard.wire.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -151,7 +155,7 @@ class Broker:
         self.numbers += 1
         request = kafka_frames.Request(api, version, self.numbers, "client", message)
         data = kafka_frames.encode(request)
-        decoder = kafka_frames.RequestDecoder()
+        decoder = kafka_frames.patient_decoder()
         self._received(link, self._timed("decode", lambda: decoder.feed(data)))
         return self.answers[-1] if self.answers else None
 
@@ -432,12 +436,23 @@ def _(broker: Broker) -> None:
 
 @case("send: a batch of 10,000 messages")
 def _(broker: Broker) -> None:
+    send_batch(broker, 10_000)
+
+
+@case("send: a batch of 180,000 messages")
+def _(broker: Broker) -> None:
+    send_batch(broker, 180_000)
+
+
+def send_batch(broker: Broker, count: int) -> None:
     with broker.quietly():
         broker.topic()
     one = b"\0\0\0\x17" + bytes(12) + b"\0\0\0\1x\0\0"
     assert len(one) == 23
     ext = dict(zip("abcdefghijkmn", _SEND_V2, strict=True)) | {"i": "", "m": "true"}
-    answer = broker.remoting(RequestCode.SEND_BATCH_MESSAGE, ext, one * 10_000)
+    broker.remoting(RequestCode.SEND_BATCH_MESSAGE, ext, one * count)
+    broker.pass_time(10_000)
+    answer = broker.answers[-1]
     assert isinstance(answer, Command)
     assert answer.code == 0, answer.remark
 
@@ -523,6 +538,30 @@ def _(broker: Broker) -> None:
         commit(broker, 100_000)
     broker.kafka(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)]), 8)
     broker.pass_time(1_000)
+
+
+@case("OffsetFetch: 100,000 partitions that have none")
+def _(broker: Broker) -> None:
+    topics = [OffsetFetchRequestTopics("t", partition_indexes=range(100_000))]
+    broker.kafka(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)]), 8)
+    broker.pass_time(2_000)
+
+
+@case("Fetch: 100,000 partitions that are unknown")
+def _(broker: Broker) -> None:
+    parts = [FetchPartition(index, partition_max_bytes=1) for index in range(100_000)]
+    broker.kafka(FetchRequest(topics=[FetchTopic("t", partitions=parts)]), 11)
+    broker.pass_time(2_000)
+
+
+@case("Produce: 100,000 batches to one partition")
+def _(broker: Broker) -> None:
+    with broker.quietly():
+        broker.topic()
+    parts = [PartitionProduceData(0, write_batch([Record(0, START, None, b"x")]))] * 100_000
+    topics = [TopicProduceData(TOPIC, partition_data=parts)]
+    broker.kafka(ProduceRequest(None, -1, 1000, topics), 9)
+    broker.pass_time(2_000)
 
 
 @case("JoinGroup: 16 MB of metadata")

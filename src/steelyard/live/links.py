@@ -80,7 +80,7 @@ def dialect(name: str) -> Dialect:
         from steelyard.wire.kafka import frame as kafka
 
         return Dialect(
-            KAFKA, kafka.write, kafka.RequestDecoder, kafka.ReplyDecoder, Stranger.KAFKA, True
+            KAFKA, kafka.write, kafka.patient_decoder, kafka.ReplyDecoder, Stranger.KAFKA, True
         )
     assert name == REMOTING, name
     from steelyard.wire.remoting import frame as remoting

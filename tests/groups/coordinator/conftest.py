@@ -10,6 +10,7 @@ from steelyard.groups.coordinator.coordinator import Coordinator
 from steelyard.groups.coordinator.effects import Effect, Effects, Replied, Told
 from steelyard.groups.coordinator.group import Asker, Groups
 from steelyard.groups.coordinator.overview import Overview
+from steelyard.nodes.broker.turns import finish
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
 from steelyard.wire.kafka.errors import ErrorCode
@@ -275,7 +276,7 @@ class Rig:
             group, topics=(OffsetFetchRequestTopics(topic, NO_ID, (partition,)),)
         )
         request = OffsetFetchRequest(groups=(asked,), require_stable=stable)
-        answer = self.coordinator.fetches.fetch(request, 9, {})
+        answer = finish(self.coordinator.fetches.fetch(request, 9, {}))
         found = answer.groups[0].topics[0].partitions[0]
         return found.committed_offset, ErrorCode(found.error_code)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.groups.coordinator.conftest import GROUP, TOPIC, Rig
 
+from steelyard.nodes.broker.turns import finish
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -29,7 +30,7 @@ def rig() -> Rig:
 
 
 def asked(rig: Rig, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
-    return rig.coordinator.fetches.fetch(request, version, {})
+    return finish(rig.coordinator.fetches.fetch(request, version, {}))
 
 
 def test_up_to_version_7_for_one_group(rig: Rig) -> None:
@@ -68,7 +69,7 @@ def test_from_version_8_for_many_groups(rig: Rig) -> None:
         OffsetFetchRequestGroup("elsewhere", topics=topics),
     )
     refused = {"elsewhere": ErrorCode.NOT_COORDINATOR}
-    answer = rig.coordinator.fetches.fetch(OffsetFetchRequest(groups=groups), 9, refused)
+    answer = finish(rig.coordinator.fetches.fetch(OffsetFetchRequest(groups=groups), 9, refused))
     assert answer.groups == (
         OffsetFetchResponseGroup(
             GROUP,
@@ -109,7 +110,7 @@ def test_from_version_10_by_topic_ids(rig: Rig) -> None:
 def test_errors_of_the_first_versions_are_those_of_partitions(rig: Rig) -> None:
     request = OffsetFetchRequest(GROUP, (OffsetFetchRequestTopic(TOPIC, (0,)),))
     refused = {GROUP: ErrorCode.NOT_COORDINATOR}
-    one = rig.coordinator.fetches.fetch(request, 1, refused)
+    one = finish(rig.coordinator.fetches.fetch(request, 1, refused))
     assert one.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
-    two = rig.coordinator.fetches.fetch(request, 2, refused)
+    two = finish(rig.coordinator.fetches.fetch(request, 2, refused))
     assert (two.topics, two.error_code) == ((), ErrorCode.NOT_COORDINATOR)

@@ -8,6 +8,8 @@ from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.nodes.broker import durability
+from steelyard.nodes.broker.send import STEP_WRITES
+from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.remoting import frame
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -205,13 +207,36 @@ def test_a_bad_batch_is_refused_whole(body: bytes) -> None:
 def test_a_batch_of_more_than_10_000_messages_is_taken(rig: Rig) -> None:
     """As Apache's broker does; its bytes bound it."""
     body = encode_batch([BatchEntry(0, b"x", b"") for _ in range(10_001)])
-    answer = rig.ask(rig.connect(), BATCH, send_ext(m="true"), body)
+    link = rig.connect()
+    opaque = rig.post(link, BATCH, send_ext(m="true"), body)
+    answer = rig.reply_to(link, opaque)
+    before = 0
+    while answer is None:
+        assert TURNS_TIMER in rig.timers, "it waits for nothing"
+        rig.advance(1)
+        log = rig.store.log(TOPIC, 0)
+        stored = 0 if log is None else log.max_offset
+        assert stored - before <= STEP_WRITES
+        before = stored
+        answer = rig.reply_to(link, opaque)
     assert answer.code == ResponseCode.SUCCESS
+    assert answer.ext["queueOffset"] == "0"
     assert answer.ext["msgId"].count(",") == 10_000
     assert len(rig.messages(TOPIC)) == 10_001
     decoder = frame.reply_decoder()
     (read,) = decoder.feed(frame.encode(answer))
     assert read.ext == answer.ext
+
+
+def test_a_long_batch_with_a_wrong_end_stores_nothing(rig: Rig) -> None:
+    body = encode_batch([BatchEntry(0, b"x", b"") for _ in range(5_000)])
+    link = rig.connect()
+    opaque = rig.post(link, BATCH, send_ext(m="true"), body[:-1])
+    while (answer := rig.reply_to(link, opaque)) is None:
+        assert TURNS_TIMER in rig.timers, "it waits for nothing"
+        rig.advance(1)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert rig.messages(TOPIC) == []
 
 
 def test_a_delay_of_zero_is_none(rig: Rig) -> None:

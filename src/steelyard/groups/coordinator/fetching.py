@@ -7,7 +7,7 @@ Source: OffsetMetadataManager.java (fetchOffsets, fetchAllOffsets), core/kafka/s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 import msgspec
 
@@ -28,6 +28,9 @@ from steelyard.wire.kafka.messages.offset_fetch import (
 )
 from steelyard.wire.kafka.schema import NO_ID
 
+STEP_PARTITIONS = 1_000
+"""Partitions that are told in one step of some 4 ms."""
+
 
 class _Topic(msgspec.Struct, frozen=True):
     """A topic that is asked for; `name` None: nobody has the id."""
@@ -47,15 +50,14 @@ class Fetching:
 
     def fetch(
         self, request: OffsetFetchRequest, version: int, refused: dict[str, ErrorCode]
-    ) -> OffsetFetchResponse:
-        """The answer; groups in `refused` get the error there instead."""
+    ) -> Generator[None, None, OffsetFetchResponse]:
+        """The answer; groups in `refused` get the error there instead. A step ends with each `yield`."""
         if version >= 8:
-            return OffsetFetchResponse(
-                groups=tuple(
-                    self._group(group, version, refused, stable=request.require_stable)
-                    for group in request.groups
-                )
-            )
+            groups = []
+            for group in request.groups:
+                one = yield from self._group(group, version, refused, stable=request.require_stable)
+                groups.append(one)
+            return OffsetFetchResponse(groups=tuple(groups))
         asked = OffsetFetchRequestGroup(
             request.group_id,
             topics=None
@@ -65,7 +67,7 @@ class Fetching:
                 for topic in request.topics
             ),
         )
-        found = self._group(asked, version, refused, stable=request.require_stable)
+        found = yield from self._group(asked, version, refused, stable=request.require_stable)
         return OffsetFetchResponse(
             topics=tuple(
                 OffsetFetchResponseTopic(topic.name, tuple(map(_single, topic.partitions)))
@@ -81,15 +83,22 @@ class Fetching:
         refused: dict[str, ErrorCode],
         *,
         stable: bool,
-    ) -> OffsetFetchResponseGroup:
-        topics = self._asked(asked, version)
+    ) -> Generator[None, None, OffsetFetchResponseGroup]:
+        topics = yield from self._asked(asked, version)
         error = refused.get(asked.group_id) or self._check(asked)
         if error is not ErrorCode.NONE:
             # Before version 2 only partitions have errors.
             failed = tuple(_failed(topic, error) for topic in topics) if version < 2 else ()
             return OffsetFetchResponseGroup(asked.group_id, failed, error)
-        found = tuple(self._topic(asked.group_id, topic, stable=stable) for topic in topics)
-        return OffsetFetchResponseGroup(asked.group_id, found)
+        found = []
+        done = 0
+        for topic in topics:
+            found.append(self._topic(asked.group_id, topic, stable=stable))
+            done += 1 + len(topic.partitions)
+            if done >= STEP_PARTITIONS:
+                done = 0
+                yield
+        return OffsetFetchResponseGroup(asked.group_id, tuple(found))
 
     def _check(self, asked: OffsetFetchRequestGroup) -> ErrorCode:
         group = self._groups.get(asked.group_id)
@@ -97,9 +106,11 @@ class Fetching:
             return ErrorCode.NONE
         return group.check_fetch(asked.member_id, asked.member_epoch)
 
-    def _asked(self, asked: OffsetFetchRequestGroup, version: int) -> list[_Topic]:
+    def _asked(
+        self, asked: OffsetFetchRequestGroup, version: int
+    ) -> Generator[None, None, list[_Topic]]:
         if asked.topics is None:
-            return self._all(asked.group_id, version)
+            return (yield from self._all(asked.group_id, version))
         return [
             _Topic(
                 self._topics.name_of(topic.topic_id) if version >= 10 else topic.name,
@@ -109,14 +120,16 @@ class Fetching:
             for topic in asked.topics
         ]
 
-    def _all(self, group_id: str, version: int) -> list[_Topic]:
+    def _all(self, group_id: str, version: int) -> Generator[None, None, list[_Topic]]:
         """Every topic that the group has an offset of; by id only those that are there."""
         partitions: dict[str, list[int]] = {}
-        for topic, partition in sorted(self._offsets.of_group(group_id)):
+        for number, (topic, partition) in enumerate(tuple(self._offsets.of_group(group_id)), 1):
             partitions.setdefault(topic, []).append(partition)
+            if not number % (10 * STEP_PARTITIONS):
+                yield
         topics = [
-            _Topic(name, self._topics.id_of(name) if version >= 10 else NO_ID, numbers)
-            for name, numbers in partitions.items()
+            _Topic(name, self._topics.id_of(name) if version >= 10 else NO_ID, sorted(numbers))
+            for name, numbers in sorted(partitions.items())
         ]
         return [topic for topic in topics if version < 10 or topic.topic_id != NO_ID]
 

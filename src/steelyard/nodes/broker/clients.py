@@ -28,6 +28,7 @@ from steelyard.nodes.broker.ledger import Ledger
 from steelyard.nodes.broker.pull import Pulls
 from steelyard.nodes.broker.registration import Registration
 from steelyard.nodes.broker.topics import Topics, check_group, retry_topic
+from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
@@ -48,6 +49,9 @@ SUBSCRIPTIONS_MAX = 1_000
 """Most topics of one member."""
 HEARTBEAT_SUBSCRIPTIONS_MAX = 10_000
 """Most topics of all members in one heartbeat, some 40 ms of work."""
+
+LOCKED_AT_ONCE = 1_000
+"""A request for the locks of more queues is read, granted and answered in three steps."""
 
 
 class Clients:
@@ -185,10 +189,17 @@ class Clients:
 
     # -- locks -----------------------------------------------------------------------------------
 
-    def lock(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def lock(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Steps[Command | None]:
         body = fastjson.read(LockBatchBody, request.body)
         check_group(body.consumer_group)
+        is_long = len(body.mq_set) > LOCKED_AT_ONCE
+        if is_long:
+            now, _ = yield
         held = self._locks.lock(body.consumer_group, body.client_id, body.mq_set, now)
+        if is_long:
+            yield
         return reply(request, body=fastjson.write(LockBatchResponseBody(tuple(held))))
 
     def unlock(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:

@@ -27,7 +27,7 @@ class Peer(msgspec.Struct, frozen=True, gc=False):
     host: bytes
 
 
-Handler = Callable[[Command, Peer, int, list[Effect]], Command | Steps[Command] | None]
+Handler = Callable[[Command, Peer, int, list[Effect]], Command | Steps[Command | None] | None]
 """(request, who asks, now, effects to add to) -> the reply, the work that ends with it, or None where it comes later.
 
 A handler may raise ProtocolError for a bad request and StorageError, both before it changed anything;

@@ -8,7 +8,8 @@
 - The broker adds the property CLUSTER and takes WAIT away, as 4.9 does.
 - TRAN_MSG=true makes it a half message: see `transactions`. (Not the retry of one, as clients before 4.6.1 send it.)
 - DELAY sends the message through the schedule; a retry that was retried too often goes to `%DLQ%`.
-- A batch is stored as single messages at consecutive offsets, all or none.
+- A batch is stored as single messages at consecutive offsets, all or none. One of more than BATCH_AT_ONCE is stored in steps:
+  messages of others may come between, and where the disk refuses one step those before it stay.
 - With flush=sync the reply waits for the disk, except where the message says WAIT=false.
 Source: broker/processor/SendMessageProcessor.java, AbstractSendMessageProcessor.java.
 """
@@ -34,6 +35,7 @@ from steelyard.nodes.broker.topics import (
     topic_fault,
 )
 from steelyard.nodes.broker.transactions import Transactions
+from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.broker.writer import Draft, Place, Writer
 from steelyard.nodes.seam import Effect
 from steelyard.types import Random
@@ -44,7 +46,7 @@ from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import SysFlag
 from steelyard.wire.remoting.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from steelyard.wire.remoting.message import decode_batch
+from steelyard.wire.remoting.message import batch_entries
 
 TRANSACTION_BITS = int(SysFlag.TRANSACTION_ROLLBACK)
 
@@ -59,7 +61,15 @@ _WAIT = f"{props.WAIT}\x01true\x02"
 _NO_WAIT = f"{props.WAIT}\x01false\x02"
 _CLUSTER = f"{props.CLUSTER}\x01"
 
+BATCH_AT_ONCE = 1_000
+"""A batch of at most so many messages is stored in one go."""
+STEP_READS = 1_000
+STEP_WRITES = 200
+"""Messages of a larger one that are read, and stored, in one step of some 4 ms."""
+
 AnySend = SendMessageRequestHeader | SendMessageRequestHeaderV2
+
+Answer = Command | Steps[Command | None] | None
 
 
 class Sends:
@@ -92,27 +102,23 @@ class Sends:
 
     # -- handlers --------------------------------------------------------------------------------
 
-    def send(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command | None:
+    def send(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Answer:
         return self._send(
             request, headers.read(SendMessageRequestHeader, request.ext), peer, now, effects
         )
 
-    def send_v2(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
+    def send_v2(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Answer:
         return self._send(
             request, headers.read(SendMessageRequestHeaderV2, request.ext), peer, now, effects
         )
 
-    def send_batch(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
+    def send_batch(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Answer:
         header = headers.read(SendMessageRequestHeaderV2, request.ext)
         return self._send_batch(request, header, peer, now, effects)
 
     def _send(
         self, request: Command, header: AnySend, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
+    ) -> Answer:
         if header.batch:
             return self._send_batch(request, header, peer, now, effects)
         asked = self.checked_queue(request, header, now, effects)
@@ -157,7 +163,7 @@ class Sends:
 
     def _send_batch(
         self, request: Command, header: AnySend, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
+    ) -> Answer:
         queue_id = self.checked_queue(request, header, now, effects)
         if isinstance(queue_id, Command):
             return queue_id
@@ -165,13 +171,22 @@ class Sends:
             return self._illegal(request, "a batch must not go to a retry topic")
         if len(request.body) > self._body_bytes_max:
             return self._too_large(request)
-        entries = decode_batch(request.body)
-        if not 0 < len(entries) <= self._batch_messages_max:
-            remark = f"a batch of {len(entries)}: 1 to {self._batch_messages_max} are allowed"
-            return self._illegal(request, remark)
+        return self._batch_in_steps(request, header, queue_id, peer, now, effects)
+
+    def _batch_in_steps(
+        self,
+        request: Command,
+        header: AnySend,
+        queue_id: int,
+        peer: Peer,
+        now: int,
+        effects: list[Effect],
+    ) -> Steps[Command | None]:
         drafts: list[Draft] = []
         wait = True
-        for entry in entries:
+        for entry in batch_entries(request.body):
+            if drafts and not len(drafts) % STEP_READS:
+                now, effects = yield
             properties = str(entry.properties, "utf-8", "replace")
             if properties and not properties.endswith("\x02"):
                 properties += "\x02"
@@ -198,11 +213,24 @@ class Sends:
                     header.reconsume_times,
                 )
             )
+        if not 0 < len(drafts) <= self._batch_messages_max:
+            remark = f"a batch of {len(drafts)}: 1 to {self._batch_messages_max} are allowed"
+            return self._illegal(request, remark)
         self._writer.admit()
-        offset, addresses = self._writer.write_many(header.topic, queue_id, drafts, now, effects)
-        ids = ",".join([f"{self._id_prefix}{address:016X}" for address in addresses])
+        step = len(drafts) if len(drafts) <= BATCH_AT_ONCE else STEP_WRITES
+        topic = header.topic
+        offset, addresses = self._writer.write_many(topic, queue_id, drafts[:step], now, effects)
+        ids = self._ids(addresses)
+        for start in range(step, len(drafts), step):
+            now, effects = yield
+            some = drafts[start : start + step]
+            _, addresses = self._writer.write_many(topic, queue_id, some, now, effects)
+            ids += "," + self._ids(addresses)
         answer = self._stored(request, queue_id, offset, ids)
         return self._durability.acknowledge(request, answer, peer, effects) if wait else answer
+
+    def _ids(self, addresses: list[int]) -> str:
+        return ",".join([f"{self._id_prefix}{address:016X}" for address in addresses])
 
     def _stored(self, request: Command, queue_id: int, offset: int, message_id: str) -> Command:
         ext = {

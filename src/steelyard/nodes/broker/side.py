@@ -232,7 +232,7 @@ class RemotingSide:
         """A client asks."""
         peer = self._peers.get(link)
         handler = self.handlers.get(request.code)
-        answer: Command | Steps[Command] | None
+        answer: Command | Steps[Command | None] | None
         if peer is None:
             return  # its Closed was handled
         if handler is None:
@@ -255,20 +255,19 @@ class RemotingSide:
                 return
             remark = "too many requests wait for their turn on this broker"
             answer = reply(request, ResponseCode.SYSTEM_BUSY, remark)
-        if answer is not None:
-            self._answer(link, request, answer, now, effects)
+        self._answer(link, request, answer, now, effects)
 
-    def _guarded(self, request: Command, steps: Steps[Command]) -> Steps[Command]:
+    def _guarded(self, request: Command, steps: Steps[Command | None]) -> Steps[Command | None]:
         """The steps, and what is answered where they fail."""
         try:
             return (yield from steps)
-        except (ProtocolError, StorageError) as error:
+        except (MessageError, ProtocolError, UnicodeEncodeError, StorageError) as error:
             return self._refusal(request, error)
 
     def _answer(
-        self, link: Link, request: Command, answer: Command, now: int, effects: list[Effect]
+        self, link: Link, request: Command, answer: Command | None, now: int, effects: list[Effect]
     ) -> None:
-        if request.flag & ONEWAY_FLAG:
+        if answer is None or request.flag & ONEWAY_FLAG:
             return
         if len(answer.body) > ANSWER_BYTES_MAX:
             # RocketMQ's clients would close the connection, and all that goes on on it.

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from steelyard.nodes.seam import Effect, Hang, Link, SetTimer
 
@@ -34,8 +34,14 @@ Turn = Callable[[int, list[Effect]], bool]
 """(now, effects to add to) -> is the job done? Does about SLICE of work. What it raises is a bug, and ends the job."""
 
 T = TypeVar("T")
-Steps = Generator[None, None, T]
-"""Work that ends a step, of about SLICE, with each `yield`, and returns its result. It may find the world changed after one."""
+Steps = Generator[None, Any, T]
+"""Work that ends a step, of about SLICE, with each `yield`, and returns its result. It may find the world changed after one.
+
+In turns a `yield` gives the `Moment` of the next step, for work that writes.
+"""
+
+Moment = tuple[int, list[Effect]]
+"""(now, effects to add to)."""
 
 
 class Effort:
@@ -81,9 +87,13 @@ class Turns:
     ) -> bool:
         """Take the first step at once and the others in turns; `then` gets the result. False where too many wait."""
 
+        is_begun = False
+
         def turn(now: int, effects: list[Effect]) -> bool:
+            nonlocal is_begun
             try:
-                next(steps)
+                steps.send((now, effects) if is_begun else None)
+                is_begun = True
             except StopIteration as end:
                 then(end.value, now, effects)
                 return True

@@ -27,6 +27,9 @@ from steelyard.wire.kafka.schema import Api, Message
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 """Largest request (socket.request.max.bytes); clients take any response that they asked for."""
 
+AT_ONCE_BYTES = 16 * 1024
+"""A request of at most so many bytes is read at once: it names too little to take long."""
+
 APART_MIN = 32 * 1024
 """Pieces of so many bytes are not copied into their frame; a range of a file has as many at least."""
 
@@ -140,14 +143,20 @@ class _Frames:
 
 
 class RequestDecoder:
-    """Bytes of one connection to requests; for servers."""
+    """Bytes of one connection to requests; for servers. The message of one that is larger than `at_once_max` is `Unread`."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_once_max: int = FRAME_BYTES_MAX) -> None:
         self._frames = _Frames(FRAME_BYTES_MAX)
+        self._at_once_max = at_once_max
 
     def feed(self, data: bytes) -> list[Request]:
         """Requests completed by `data`. Raises ProtocolError."""
-        return [_read_request(frame) for frame in self._frames.feed(data)]
+        return [_read_request(frame, self._at_once_max) for frame in self._frames.feed(data)]
+
+
+def patient_decoder() -> RequestDecoder:
+    """For servers that read large requests in steps."""
+    return RequestDecoder(AT_ONCE_BYTES)
 
 
 class ReplyDecoder:
@@ -163,7 +172,7 @@ class ReplyDecoder:
         ]
 
 
-def _read_request(data: bytes) -> Request:
+def _read_request(data: bytes, at_once_max: int) -> Request:
     if len(data) < _REQUEST.size:
         raise ProtocolError(f"a request of {len(data)} bytes")
     key, version, correlation_id = _REQUEST.unpack_from(data)
@@ -181,6 +190,9 @@ def _read_request(data: bytes) -> Request:
     flexible = api.is_flexible(version)
     if flexible:
         _, at = primitives.read_tags(data, at)
+    if len(data) > at_once_max:
+        unread = schema.Unread(api.request, data, version, flexible, at)
+        return Request(api, version, correlation_id, client_id, unread)
     # librdkafka 2.16 sends 3 bytes too many in Metadata 13, and Kafka does not mind.
     message = schema.read(api.request, data, version, flexible=flexible, at=at, more_allowed=True)
     return Request(api, version, correlation_id, client_id, message)

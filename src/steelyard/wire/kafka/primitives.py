@@ -187,9 +187,15 @@ def write_compact_count(out: list[bytes], count: int) -> None:
 # -- tagged fields ---------------------------------------------------------------------------------
 
 
+TAGS_MAX = 100
+"""Most tagged fields of one structure. The structures of Kafka 4 have up to 3, later ones may have some more."""
+
+
 def read_tags(data: bytes, at: int) -> tuple[dict[int, bytes], int]:
     """The tagged fields of a flexible structure, by tag; unknown ones are to be ignored (KIP-482)."""
     count, at = read_uvarint(data, at)
+    if count > TAGS_MAX:
+        raise ProtocolError(f"a structure with {count} tagged fields; {TAGS_MAX} are allowed")
     tags: dict[int, bytes] = {}
     for _ in range(count):
         tag, at = read_uvarint(data, at)

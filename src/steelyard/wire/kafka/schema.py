@@ -22,6 +22,7 @@ import types
 import typing
 from collections.abc import Callable, Generator, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
@@ -111,6 +112,12 @@ M = TypeVar("M", bound=Message)
 
 _STEP_PIECES = 4_000
 """Pieces that are written in one step, some 4 ms of work."""
+_STEP_EFFORT = 4_000
+"""What is read in one step, some 4 ms of work: an item of an array counts for 1, and for 1 more with each 16 bytes, up to
+_ITEM_EFFORT_MAX: bytes and texts are copied, however long they are, but a structure may have many tagged fields."""
+_ITEM_EFFORT_MAX = 60
+_FIXED_PER_EFFORT = 16
+"""Numbers of an array that count for 1."""
 
 
 def read(
@@ -151,6 +158,8 @@ def read_prefix(kind: type[M], data: bytes, version: int, *, at: int = 0) -> M:
 
 def write(message: Message, version: int, *, flexible: bool) -> list[bytes]:
     """The message in pieces. Raises ProtocolError where a value does not fit its field."""
+    if isinstance(message, Written):
+        return list(message.pieces)
     out: list[bytes] = []
     try:
         _codec(type(message), version, flexible).write(message, out)
@@ -160,47 +169,69 @@ def write(message: Message, version: int, *, flexible: bool) -> list[bytes]:
     return out
 
 
-class WrittenParts(collections.abc.Sequence[Part]):
-    """Parts of a message that are written already: they have a number and bytes, and cannot be looked at."""
+class Unread(Message, frozen=True, gc=False):
+    """A message of which only the bytes are there, because it is long: `read_in_steps` makes it what it is."""
 
-    def __init__(self, count: int, data: bytes) -> None:
-        self._count = count
-        self.data = data
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: Any) -> Any:
-        raise TypeError("these parts are written already")
+    kind: type[Message]
+    data: bytes
+    version: int
+    flexible: bool
+    at: int
 
 
-def written(message: M, version: int, *, flexible: bool) -> Generator[None, None, M]:
-    """The message with the parts in its arrays written, a bit before each `yield`: for answers that take long to write.
+class Written(Message, frozen=True, gc=False):
+    """A message that is written already, for the version that it is sent in."""
 
-    Raises ProtocolError as `write`, which makes of it what it would have made of `message`.
-    """
-    parts: dict[str, WrittenParts] = {}
-    for field in _fields(type(message), version, flexible):
-        items = getattr(message, field.name)
-        if isinstance(field.kind, Fixed | Sized) or not field.is_array or field.tag is not None:
-            continue
-        if not items:
-            continue
-        writer = _codec(field.kind, version, flexible).write
-        data: list[bytes] = []
-        out: list[bytes] = []
-        for item in items:
-            try:
-                writer(item, out)
-            except (struct.error, TypeError, AttributeError) as error:
-                name = f"{type(message).__name__} version {version}"
-                raise ProtocolError(f"{name} cannot be written: {error}") from None
-            if len(out) >= _STEP_PIECES:
-                data.append(b"".join(out))
-                out.clear()
-                yield
-        parts[field.name] = WrittenParts(len(items), b"".join((*data, *out)))
-    return msgspec.structs.replace(message, **parts)
+    kind: type[Message]
+    pieces: Sequence[bytes]
+
+
+class _Pace:
+    """What may still be read before the next step; see `_STEP_EFFORT`."""
+
+    __slots__ = ("left", "step")
+
+    def __init__(self) -> None:
+        self.left = self.step = _STEP_EFFORT
+
+
+def read_in_steps(message: Unread) -> Generator[None, None, Message]:
+    """As `read` with `more_allowed`, a bit before each `yield`. Raises ProtocolError as that."""
+    kind, version = message.kind, message.version
+    reader = _stepper(kind, version, message.flexible).read
+    try:
+        found, _ = yield from reader(message.data, message.at, _Pace())
+    except struct.error:
+        raise ProtocolError(f"{kind.__name__} version {version} ends too early") from None
+    except ProtocolError as error:
+        raise ProtocolError(f"{kind.__name__} version {version}: {error}") from None
+    return typing.cast("Message", found)
+
+
+def written(message: Message, version: int, *, flexible: bool) -> Generator[None, None, Written]:
+    """The message as `write` writes it, a bit before each `yield`. Raises ProtocolError as that."""
+    kind = type(message)
+    pieces: list[bytes] = []
+    out: list[bytes] = []
+    try:
+        for _ in _stepper(kind, version, flexible).write(message, out, _STEP_PIECES):
+            _put_together(out, pieces)
+            yield
+    except (struct.error, TypeError, AttributeError) as error:
+        name = f"{kind.__name__} version {version}"
+        raise ProtocolError(f"{name} cannot be written: {error}") from None
+    _put_together(out, pieces)
+    return Written(kind, pieces)
+
+
+def _put_together(out: list[bytes], pieces: list[bytes]) -> None:
+    """Move what is in `out` to `pieces`, small pieces as one; ranges of files stay what they are."""
+    for is_bytes, some in groupby(out, key=lambda piece: type(piece) is bytes):
+        if is_bytes:
+            pieces.append(b"".join(some))
+        else:
+            pieces += some
+    out.clear()
 
 
 def has_field(kind: type[Message], name: str, version: int) -> bool:
@@ -234,6 +265,35 @@ def _codec(kind: type[Part], version: int, flexible: bool) -> _Codec:
     names: dict[str, Any] = dict(source.names, **vars(primitives), kind=kind)
     exec("\n".join(lines), names)
     return _Codec(names["read"], names["write"])
+
+
+class _Stepper(NamedTuple):
+    """A codec whose work ends a step with each `yield`."""
+
+    read: Callable[[bytes, int, _Pace], Generator[None, None, tuple[Part, int]]]
+    write: Callable[[Any, list[bytes], int], Generator[None, None, None]]
+
+
+@cache
+def _stepper(kind: type[Part], version: int, flexible: bool) -> _Stepper:
+    fields = list(_fields(kind, version, flexible))
+    source = _Source(version, flexible, in_steps=True)
+    lines = ["def read(data, at, pace):", *source.reading(fields), "    yield"]
+    lines += ["def write(message, out, most):", *source.writing(fields), "    return", "    yield"]
+    names: dict[str, Any] = dict(source.names, **vars(primitives), kind=kind)
+    exec("\n".join(lines), names)
+    return _Stepper(names["read"], names["write"])
+
+
+@cache
+def _has_arrays(kind: type[Part], version: int, flexible: bool) -> bool:
+    """Whether it may be long: with an array in it, at any depth. Tagged fields are short."""
+    return any(
+        field.is_array
+        or (isinstance(field.kind, type) and _has_arrays(field.kind, version, flexible))
+        for field in _fields(kind, version, flexible)
+        if field.tag is None
+    )
 
 
 @cache
@@ -281,10 +341,14 @@ def _taken_apart(hint: Any) -> tuple[Any, list[Any], bool]:
 
 
 class _Source:
-    """Lines of Python for one version, and the names that they use."""
+    """Lines of Python for one version, and the names that they use.
 
-    def __init__(self, version: int, flexible: bool) -> None:
+    `in_steps`: they are generators', which yield when a step's work is done.
+    """
+
+    def __init__(self, version: int, flexible: bool, *, in_steps: bool = False) -> None:
         self.names: dict[str, Any] = {}
+        self._in_steps = in_steps
         self._version = version
         self._flexible = flexible
         self._compact = "compact_" if flexible else ""
@@ -299,6 +363,13 @@ class _Source:
 
     def _codec(self, kind: type[Part]) -> _Codec:
         return _codec(kind, self._version, self._flexible)
+
+    def _is_stepped(self, kind: object, place: str) -> bool:
+        """Whether a structure is read or written in steps. `place`: what holds it; tagged fields are not."""
+        in_steps = self._in_steps and place in ("data", "out")
+        return (
+            in_steps and isinstance(kind, type) and _has_arrays(kind, self._version, self._flexible)
+        )
 
     @staticmethod
     def _runs(fields: list[_Field]) -> collections.abc.Iterator[list[_Field]]:
@@ -353,7 +424,9 @@ class _Source:
             lines.append("if count < 0:")
             null = f"{target} = None" if field.nullable else f"{target} = ()"
             lines += [f"    {null}", "else:", f"    {target} = []", f"    add = {target}.append"]
-            if isinstance(field.kind, Fixed):
+            if self._in_steps and data == "data":
+                lines += [f"    {line}" for line in self._read_in_steps(field, target)]
+            elif isinstance(field.kind, Fixed):
                 packing = struct.Struct(">" + field.kind.code)
                 size, code = packing.size, field.kind.code
                 lines[-1] = f"    end = {at} + count * {size}"
@@ -370,6 +443,36 @@ class _Source:
                 lines.append("        add(value)")
         return lines
 
+    def _read_in_steps(self, field: _Field, target: str) -> list[str]:
+        """The items of an array, `count` of them."""
+        rest = ["if pace.left <= 0:", "    pace.left = pace.step", "    yield"]
+        if isinstance(field.kind, Fixed):
+            size, code = struct.calcsize(">" + field.kind.code), field.kind.code
+            unpack = self._name("unpack", struct.unpack_from)
+            some = f"{unpack}(f'>{{some}}{code}', data, at)"
+            if code == "16s":
+                some = "[data[i:i + 16] for i in range(at, at + some * 16, 16)]"
+            lines = [
+                f"some = min(count, pace.step * {_FIXED_PER_EFFORT})",
+                f"if at + some * {size} > len(data): raise ends_early(at)",
+                f"{target} += {some}",
+                f"at += some * {size}",
+                "count -= some",
+                f"pace.left -= some // {_FIXED_PER_EFFORT}",
+                *rest,
+            ]
+            return ["while count > 0:", *[f"    {line}" for line in lines]]
+        lines = [
+            "begin = at",
+            *self._read_value(field._replace(nullable=False), "value", "data", "at"),
+            "add(value)",
+        ]
+        if self._is_stepped(field.kind, "data"):
+            lines.append("pace.left -= 1")  # what it consists of counts itself
+        else:
+            lines.append(f"pace.left -= 1 + min((at - begin) >> 4, {_ITEM_EFFORT_MAX})")
+        return ["for _ in range(count):", *[f"    {line}" for line in (*lines, *rest)]]
+
     def _read_value(self, field: _Field, target: str, data: str, at: str) -> list[str]:
         kind = field.kind
         if isinstance(kind, Fixed):
@@ -382,15 +485,20 @@ class _Source:
                 empty = '""' if kind.kind == "string" else 'b""'
                 lines.append(f"if {target} is None: {target} = {empty}")
             return lines
-        reader = self._name("read", self._codec(kind).read)
-        lines = [f"{target}, {at} = {reader}({data}, {at})"]
+        if self._is_stepped(kind, data):
+            stepper = _stepper(kind, self._version, self._flexible)
+            reader = f"yield from {self._name('read', stepper.read)}"
+            pace = ", pace"
+        else:
+            reader, pace = self._name("read", self._codec(kind).read), ""
+        lines = [f"{target}, {at} = {reader}({data}, {at}{pace})"]
         if field.nullable:
             lines = [
                 f"if {data}[{at}:{at} + 1] == b'\\xff':",
                 f"    {target} = None",
                 f"    {at} += 1",
                 "else:",
-                f"    {target}, {at} = {reader}({data}, {at} + 1)",
+                f"    {target}, {at} = {reader}({data}, {at} + 1{pace})",
             ]
         return lines
 
@@ -437,11 +545,9 @@ class _Source:
             lines = [f"{out}.append({pack}(f'>{{len({value})}}{field.kind.code}', *{value}))"]
         else:
             one = self._write_value(field._replace(nullable=False), "item", out)
+            if self._in_steps and out == "out":
+                one.append("if len(out) >= most: yield")
             lines = [f"for item in {value}:", *[f"    {line}" for line in one]]
-            if not isinstance(field.kind, Fixed | Sized):
-                is_written = f"type({value}) is {self._name('written', WrittenParts)}"
-                copied = [f"if {is_written}:", f"    {out}.append({value}.data)", "else:"]
-                lines = [*copied, *[f"    {line}" for line in lines]]
         null = [f"if {value} is None:", f"    write_{self._compact}count({out}, -1)", "else:"]
         body = [f"write_{self._compact}count({out}, len({value}))", *lines]
         return [*null, *[f"    {line}" for line in body]] if field.nullable else body
@@ -453,16 +559,20 @@ class _Source:
             return [f"{out}.append({pack}({value}))"]
         if isinstance(kind, Sized):
             return [f"write_{self._compact}{kind.kind}({out}, {value})"]
-        writer = self._name("write", self._codec(kind).write)
+        if self._is_stepped(kind, out):
+            stepper = _stepper(kind, self._version, self._flexible)
+            writer, most = f"yield from {self._name('write', stepper.write)}", ", most"
+        else:
+            writer, most = self._name("write", self._codec(kind).write), ""
         if field.nullable:
             return [
                 f"if {value} is None:",
                 f"    {out}.append(b'\\xff')",
                 "else:",
                 f"    {out}.append(b'\\x01')",
-                f"    {writer}({value}, {out})",
+                f"    {writer}({value}, {out}{most})",
             ]
-        return [f"{writer}({value}, {out})"]
+        return [f"{writer}({value}, {out}{most})"]
 
 
 __all__ = [
@@ -486,9 +596,12 @@ __all__ = [
     "Tag",
     "UInt16",
     "UInt32",
+    "Unread",
     "Uuid",
     "Versions",
+    "Written",
     "read",
+    "read_in_steps",
     "read_prefix",
     "write",
     "written",

@@ -70,6 +70,10 @@ def queue(value: object) -> MessageQueue | None:
         return None
     if not isinstance(value, dict):
         raise ProtocolError(f"a message queue expected, not {_shown(value)}")
+    if value.keys() == _QUEUE_KEYS:  # as all clients spell it: there may be thousands
+        topic, broker_name, queue_id = value["topic"], value["brokerName"], value["queueId"]
+        if type(topic) is str and type(broker_name) is str and type(queue_id) is int:
+            return MessageQueue(text(topic) or "", text(broker_name) or "", integer(queue_id) or 0)
     fields = _by_name(value, _QUEUE_NAMES, frozenset())
     topic, broker_name = text(fields.get("topic")), text(fields.get("brokerName"))
     if topic is None or broker_name is None:
@@ -277,6 +281,7 @@ def _by_name(
     return found
 
 
+_QUEUE_KEYS = {"topic", "brokerName", "queueId"}
 _QUEUE_NAMES = {name.translate(_SEPARATORS): name for name in ("topic", "brokerName", "queueId")}
 
 

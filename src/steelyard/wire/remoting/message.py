@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -357,7 +357,11 @@ def encode_batch(messages: Iterable[BatchEntry]) -> bytes:
 
 def decode_batch(body: bytes) -> list[BatchEntry]:
     """The messages of a SEND_BATCH_MESSAGE body. Raises ProtocolError where it is anything else."""
-    entries: list[BatchEntry] = []
+    return list(batch_entries(body))
+
+
+def batch_entries(body: bytes) -> Iterator[BatchEntry]:
+    """As `decode_batch`, one message after the other."""
     position = 0
     try:
         while position < len(body):
@@ -367,8 +371,7 @@ def decode_batch(body: bytes) -> list[BatchEntry]:
             end = split + 2 + (body[split] << 8 | body[split + 1])
             if body_size < 0 or end - position != size or end > len(body):
                 raise ProtocolError(f"batch at {position}: its parts do not add up to {size} bytes")
-            entries.append(BatchEntry(flag, body[start:split], body[split + 2 : end]))
+            yield BatchEntry(flag, body[start:split], body[split + 2 : end])
             position = end
     except (struct.error, IndexError):
         raise ProtocolError(f"message of a batch at {position} ends too early") from None
-    return entries

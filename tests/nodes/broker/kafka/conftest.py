@@ -19,8 +19,8 @@ from steelyard.wire.kafka.frame import (
     Reply,
     ReplyDecoder,
     Request,
-    RequestDecoder,
     encode,
+    patient_decoder,
     read_reply,
 )
 from steelyard.wire.kafka.messages.create_topics import (
@@ -30,7 +30,7 @@ from steelyard.wire.kafka.messages.create_topics import (
     CreateTopicsResponse,
 )
 from steelyard.wire.kafka.records import Record, write_batch
-from steelyard.wire.kafka.schema import Message, WrittenParts
+from steelyard.wire.kafka.schema import Message, Written
 
 R = TypeVar("R", bound=Message)
 
@@ -54,7 +54,7 @@ class KafkaRig(Driver):
     def _carry(self, link: int, message: object) -> None:
         assert isinstance(message, Reply)
         (raw,) = ReplyDecoder().feed(encode(message))
-        if any(type(each) is WrittenParts for each in msgspec.structs.astuple(message.message)):
+        if isinstance(message.message, Written):
             read = read_reply(message.api, message.version, raw)
             message = msgspec.structs.replace(message, message=read)
         assert message.correlation_id not in self.answers
@@ -72,7 +72,7 @@ class KafkaRig(Driver):
         api = next(api for api in APIS.values() if api.request is type(message))
         self.correlation += 1
         frame = encode(Request(api, version, self.correlation, "client", message))
-        (request,) = RequestDecoder().feed(frame)
+        (request,) = patient_decoder().feed(frame)
         self.event(Received(self.link if link is None else link, request))
         return self.correlation
 

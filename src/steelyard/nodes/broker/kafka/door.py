@@ -3,6 +3,9 @@
 A handler gives its answer at once, or later through `Call.answer`. Other requests of the link are handled meanwhile; their
 answers wait for their turn. (Apache Kafka reads no further request of a connection before it has answered the last one.)
 
+A large request is read in turns, handled in parts, one a turn (`wide`), and its answer is written in turns; the requests that
+follow it on its link wait until it is handled.
+
 What breaks the protocol closes the link, as in Kafka: an unknown API or version, bytes that are no message. Everything
 else has an error code of its API, which the handler gives.
 Source: core/kafka/server/KafkaApis.scala, network/SocketServer.scala.
@@ -20,15 +23,17 @@ from steelyard.errors import ProtocolError
 from steelyard.groups.coordinator.group import Asker
 from steelyard.nodes.broker.door import Peer
 from steelyard.nodes.broker.kafka.versions import versions_reply
-from steelyard.nodes.broker.turns import Steps, Turns
+from steelyard.nodes.broker.kafka.wide import Cut, Joined, cut_of, parts_of
+from steelyard.nodes.broker.turns import Steps, Turn, Turns
 from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Reply, Request
-from steelyard.wire.kafka.schema import Message, has_field, written
+from steelyard.wire.kafka.schema import Message, Unread, has_field, read_in_steps, written
 
 UNANSWERED_MAX = 10_000
 """Most requests of one link that wait for their answers; a link with more is closed."""
+TOO_MANY = "too many requests wait for their turn"
 
 
 class _Slot(msgspec.Struct):
@@ -71,6 +76,10 @@ class Call:
         self._slot.reply = Reply(request.api, version, request.correlation_id, message)
         self._settle(effects)
 
+    def answer_in_turns(self, message: Message, now: int, effects: list[Effect]) -> None:
+        """As `answer`, with an answer that may take long to write. A `now` that is past does no harm."""
+        self._door.write(self, message, now, effects)
+
     def no_reply(self, effects: list[Effect]) -> None:
         """This request has no answer at all (Produce with acks=0)."""
         self._settle(effects)
@@ -86,6 +95,91 @@ Prompt = Callable[[Call, int, list[Effect]], Message | None]
 
 Handler = Callable[[Call, int, list[Effect]], Message | Steps[Message] | None]
 """(call, now, effects to add to) -> the answer, the work that ends with it, or None where it comes later through the call."""
+
+
+class _PartCall(Call):
+    """One of the parts in which a wide request is handled."""
+
+    __slots__ = ("_wide", "found", "is_answered")
+
+    def __init__(self, wide: _Wide, whole: Call, message: Message) -> None:
+        request = msgspec.structs.replace(whole.request, message=message)
+        super().__init__(whole._door, whole._slot, whole.peer, request)
+        self._wide = wide
+        self.found: Message | None = None
+        self.is_answered = False
+
+    def answer(self, message: Message, effects: list[Effect]) -> None:
+        self.found = message
+        self._settle(effects)
+
+    def answer_in_turns(self, message: Message, now: int, effects: list[Effect]) -> None:
+        self.answer(message, effects)
+
+    def _settle(self, effects: list[Effect]) -> None:
+        assert not self.is_answered, f"a part of {self.request.api.name} was answered twice"
+        self.is_answered = True
+        self._wide.answered(effects)
+
+
+class _Wide:
+    """A request that is handled in parts, one a turn. Its answer is there when all parts have theirs."""
+
+    def __init__(self, call: Call, cut: Cut, handler: Handler) -> None:
+        self._call = call
+        self._handler = handler
+        self._parts = parts_of(call.message, cut)
+        self._next = next(self._parts, None)
+        self._steps: Steps[Message] | None = None
+        """Of the last part in `_waiting`."""
+        self._waiting: deque[_PartCall] = deque()
+        """Parts without an answer, and those after them."""
+        self._joined = Joined(cut)
+        self._is_handled = False
+        self._now = 0
+
+    def turn(self, now: int, effects: list[Effect]) -> bool:
+        """Handle another part, or go on with one that takes steps; whether that was the last. Raises ProtocolError."""
+        self._now = now
+        answer: Message | Steps[Message] | None
+        if self._steps is None:
+            assert self._next is not None
+            part = _PartCall(self, self._call, self._next)
+            self._next = next(self._parts, None)
+            self._waiting.append(part)
+            answer = self._handler(part, now, effects)
+        else:
+            part, answer = self._waiting[-1], self._steps
+        if isinstance(answer, Generator):
+            self._steps = answer
+            try:
+                next(answer)
+            except StopIteration as end:
+                self._steps = None
+                part.answer(end.value, effects)
+            else:
+                return False
+        elif answer is not None:
+            part.answer(answer, effects)
+        is_last = self._next is None
+        if is_last:
+            self._is_handled = True
+            self.answered(effects)
+        return is_last
+
+    def answered(self, effects: list[Effect]) -> None:
+        """A part is answered: take what is next; answer the whole when that is all."""
+        waiting = self._waiting
+        while waiting and waiting[0].is_answered:
+            found = waiting.popleft().found
+            if found is not None:
+                self._joined.add(found)
+        if self._is_handled and not waiting:
+            whole = self._joined.answer()
+            if whole is None:
+                self._call.no_reply(effects)
+            else:
+                self._call.answer_in_turns(whole, self._now, effects)
 
 
 def _in_steps(call: Call, steps: Steps[Message]) -> Steps[Message]:
@@ -117,6 +211,8 @@ class KafkaDoor:
         self._turns = turns
         self._peers: dict[Link, Peer] = {}
         self._slots: dict[Link, deque[_Slot]] = {}
+        self._waiting: dict[Link, deque[Request]] = {}
+        """By link with a large request under way: what came after it."""
 
     def opened(self, peer: Peer) -> None:
         self._peers[peer.link] = peer
@@ -125,39 +221,117 @@ class KafkaDoor:
     def closed(self, link: Link) -> bool:
         """Forget a link; False for one that was never ours."""
         self._slots.pop(link, None)
+        self._waiting.pop(link, None)
         return self._peers.pop(link, None) is not None
 
     def received(self, link: Link, request: Request, now: int, effects: list[Effect]) -> None:
         peer = self._peers.get(link)
         if peer is None:
             return  # its Closed was handled
-        slots = self._slots[link]
-        if len(slots) >= UNANSWERED_MAX:
+        waiting = self._waiting.get(link, ())
+        if len(self._slots[link]) + len(waiting) >= UNANSWERED_MAX:
             self._break(peer, f"more than {UNANSWERED_MAX} requests wait for answers", effects)
-            return
+        elif isinstance(waiting, deque):
+            waiting.append(request)
+        else:
+            self._take(peer, request, now, effects)
+
+    def _take(self, peer: Peer, request: Request, now: int, effects: list[Effect]) -> None:
+        """The next request of a link."""
         slot = _Slot(request)
-        slots.append(slot)
+        self._slots[peer.link].append(slot)
         call = Call(self, slot, peer, request)
         if request.api.key == API_VERSIONS_KEY:
             served = (*self._handlers, API_VERSIONS_KEY)
             version, message = versions_reply(request, served)
             slot.reply = Reply(request.api, version, request.correlation_id, message)
             call.no_reply(effects)
-            return
-        handler = self._handlers.get(request.api.key)
-        try:
-            if handler is None:
-                raise ProtocolError("this API is not served here")
-            answer = handler(call, now, effects)
-        except ProtocolError as error:
-            self._break(peer, f"{request.api.name}: {error}", effects)
-            return
+        elif request.api.key not in self._handlers:
+            self._break(peer, f"{request.api.name}: this API is not served here", effects)
+        elif isinstance(request.message, Unread):
+            self._waiting[peer.link] = deque()
+            turn = partial(self._guarded, call, self._large(call, request.message))
+            if not turn(now, effects) and not self._turns.add(peer.link, turn, now, effects):
+                self._break(peer, TOO_MANY, effects)
+        else:
+            try:
+                self._handle(call, now, effects)
+            except ProtocolError as error:
+                self._break(peer, f"{request.api.name}: {error}", effects)
+
+    def _handle(self, call: Call, now: int, effects: list[Effect]) -> None:
+        """Raises ProtocolError."""
+        answer = self._handlers[call.request.api.key](call, now, effects)
         if isinstance(answer, Generator):
             steps = _in_steps(call, answer)
-            if not self._turns.run(link, steps, partial(_answer, call), now, effects):
-                self._break(peer, "too many requests wait for their turn", effects)
+            if not self._turns.run(call.peer.link, steps, partial(_answer, call), now, effects):
+                self._break(call.peer, TOO_MANY, effects)
         elif answer is not None:
             call.answer(answer, effects)
+
+    # -- large requests --------------------------------------------------------------------------
+
+    def _large(self, call: Call, unread: Unread) -> Turn:
+        """The turns of a large request: it is read, then handled."""
+        reading = read_in_steps(unread)
+        handle: Turn | None = None
+
+        def turn(now: int, effects: list[Effect]) -> bool:
+            nonlocal handle
+            if handle is None:
+                try:
+                    next(reading)
+                except StopIteration as end:
+                    call.request = msgspec.structs.replace(call.request, message=end.value)
+                    handle = self._handling(call)
+                else:
+                    return False
+            if not handle(now, effects):
+                return False
+            self._go_on(call.peer, now, effects)
+            return True
+
+        return turn
+
+    def _handling(self, call: Call) -> Turn:
+        """The turns that handle a large request once it is read."""
+        cut = cut_of(call.request.api.key, call.version)
+        if cut is not None:
+            return _Wide(call, cut, self._handlers[call.request.api.key]).turn
+
+        def at_once(now: int, effects: list[Effect]) -> bool:
+            self._handle(call, now, effects)
+            return True
+
+        return at_once
+
+    def _guarded(self, call: Call, turn: Turn, now: int, effects: list[Effect]) -> bool:
+        """A turn of a large request, which may break the protocol."""
+        try:
+            return turn(now, effects)
+        except ProtocolError as error:
+            self._break(call.peer, f"{call.request.api.name}: {error}", effects)
+            return True
+
+    def _go_on(self, peer: Peer, now: int, effects: list[Effect]) -> None:
+        """A large request is handled: on with those that came after it."""
+        link = peer.link
+        waiting = self._waiting.pop(link, deque())
+        while waiting and link in self._peers:
+            self._take(peer, waiting.popleft(), now, effects)
+            if link in self._waiting:  # another large one
+                self._waiting[link] += waiting
+                break
+
+    def write(self, call: Call, answer: Message, now: int, effects: list[Effect]) -> None:
+        """Give an answer when it is written, which takes turns."""
+        if call.peer.link not in self._peers:
+            return
+        steps = written(answer, call.version, flexible=call.request.api.is_flexible(call.version))
+        if not self._turns.run(call.peer.link, steps, partial(_answer, call), now, effects):
+            self._break(call.peer, TOO_MANY, effects)
+
+    # -- answers ---------------------------------------------------------------------------------
 
     def failed(self, link: Link, request: Request, effects: list[Effect]) -> None:
         """A bug ended the handling of the last request: UNKNOWN_SERVER_ERROR, where its response has one place for it.
@@ -193,3 +367,4 @@ class KafkaDoor:
         for slots in self._slots.values():
             assert not slots or not slots[0].done
             assert len(slots) <= UNANSWERED_MAX
+        assert self._waiting.keys() <= self._peers.keys()

@@ -9,14 +9,19 @@
 - isolation_level 1 ends at the last stable offset and names the aborted transactions that the client has to skip.
 - High watermark: one past what readers may read, with flush=sync what the disk has.
 - A fetch that has many messages of RocketMQ's to convert waits for its turn (`turns`), and gets what one turn converts.
+- A fetch of very many partitions takes several turns. It does not wait where a queue has grown meanwhile. One of more than
+  QUEUES_MAX waits TIMED_MS at most, and no longer: appends do not wake it.
 - Leader epochs are 0. Followers, racks and preferred replicas are none of ours.
 Source: core/kafka/server/KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch; server/FetchSession.java.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TypeVar
+
+import msgspec
 
 from steelyard.errors import StorageError
 from steelyard.nodes.broker.durability import Durability
@@ -24,12 +29,13 @@ from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.holds import Queue
 from steelyard.nodes.broker.kafka.door import Call
 from steelyard.nodes.broker.kafka.fetch_holds import Fetch, Holds
-from steelyard.nodes.broker.kafka.fetch_reads import IDS_SINCE, Answer, Reads
+from steelyard.nodes.broker.kafka.fetch_reads import IDS_SINCE, STEP_PARTITIONS, Answer, Reads
 from steelyard.nodes.broker.kafka.fetch_sessions import (
     FIRST_EPOCH,
     LAST_EPOCH,
     NO_SESSION,
     Asked,
+    Key,
     Sessions,
     next_epoch,
 )
@@ -40,8 +46,8 @@ from steelyard.nodes.broker.kafka.partitions import (
 from steelyard.nodes.broker.kafka.producers import Producers
 from steelyard.nodes.broker.ledger import Delivery
 from steelyard.nodes.broker.statistics import Statistics
-from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Turns
-from steelyard.nodes.seam import Effect, Link
+from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Steps, Turns, finish
+from steelyard.nodes.seam import Effect, Hang, Link
 from steelyard.store.store import Store
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -52,12 +58,34 @@ from steelyard.wire.kafka.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from steelyard.wire.kafka.schema import Message
 
 FETCH_BYTES_MAX = 55 * 1024 * 1024
 """fetch.max.bytes of a broker."""
 WAIT_MS_MAX = 600_000
 _UNKNOWN = -1
+
+QUEUES_MAX = 4_000
+"""A fetch that looks at more partitions does not wait at their queues."""
+TIMED_MS = 100
+"""It waits so long at most."""
+
+STEP_ASKED = 4_000
+ANSWERS_PER_STEP = 4_000
+"""Partitions of a request that are taken in, and of an answer that are put together, in one step of some 4 ms."""
+
+T = TypeVar("T")
+
+
+class Found(msgspec.Struct):
+    """What a fetch found. `fetch`: the error where there is none; `spent`: there was more to convert than effort."""
+
+    call: Call
+    fetch: Fetch | ErrorCode
+    parts: list[Asked] = []
+    answers: list[Answer] = []
+    size: int = 0
+    at_once: bool = False
+    spent: bool = False
 
 
 class Fetches:
@@ -89,36 +117,74 @@ class Fetches:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def fetch(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def fetch(self, call: Call, now: int, effects: list[Effect]) -> None:
+        self._run(call, self._found(call, now), self._end, now, effects)
+
+    def _run(
+        self,
+        call: Call,
+        steps: Steps[T],
+        then: Callable[[T, int, list[Effect]], None],
+        now: int,
+        effects: list[Effect],
+    ) -> None:
+        link = call.peer.link
+        if not self._turns.run(link, steps, then, now, effects):
+            effects.append(Hang(link, "too many fetches wait for their turn"))
+
+    def _found(self, call: Call, now: int) -> Steps[Found]:
+        """The fetch with all its partitions, and what it finds in them."""
         request = call.message
         assert isinstance(request, FetchRequest)
-        fetch = self._opened(call, request, now)
+        fetch = yield from self._opened(call, request, now)
         if isinstance(fetch, ErrorCode):
-            return FetchResponse(0, fetch)
-        effort = Effort(AT_ONCE)
-        answers, found, at_once = self._reads.attempt(fetch, fetch.parts, effort, now, effects)
-        if effort.left <= 0 and self._waits_for_turn(fetch, fetch.parts, now, effects):
-            return None
-        wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
-        if found < fetch.min_bytes and not at_once and fetch.parts and wait_ms > 0:
-            fetch.found = found
-            fetch.news = {answer.asked.key: answer.asked for answer in answers}
-            refused = {answer.asked.key for answer in answers if answer.data.error_code}
-            fetch.ends = self._ends(part for part in fetch.parts if part.key not in refused)
-            if self._holds.add(fetch, fetch.ends, call.peer.link, now + wait_ms):
-                return None
-        return self._answer(fetch, answers, now)
+            return Found(call, fetch)
+        in_turns = len(fetch.parts) >= STEP_PARTITIONS
+        return (yield from self._attempt(fetch, fetch.parts, SLICE if in_turns else AT_ONCE))
 
-    def _opened(self, call: Call, request: FetchRequest, now: int) -> Fetch | ErrorCode:
+    def _attempt(self, fetch: Fetch, parts: list[Asked], effort: int) -> Steps[Found]:
+        left = Effort(effort)
+        answers, size, at_once = yield from self._reads.attempt(fetch, parts, left)
+        spent = left.left <= 0
+        return Found(fetch.call, fetch, parts, answers, size, at_once, spent)
+
+    def _end(self, found: Found, now: int, effects: list[Effect]) -> None:
+        """A fetch has found what there is: it is answered, or waits."""
+        fetch = found.fetch
+        if isinstance(fetch, ErrorCode):
+            found.call.answer(FetchResponse(0, fetch), effects)
+            return
+        request = found.call.message
+        assert isinstance(request, FetchRequest)
+        is_wide = len(fetch.parts) >= STEP_PARTITIONS
+        if found.spent and not is_wide and self._waits_for_turn(found, now, effects):
+            return
+        wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+        if found.size < fetch.min_bytes and not found.at_once and fetch.parts and wait_ms > 0:
+            if len(fetch.parts) > QUEUES_MAX:
+                fetch.is_timed = True
+                wait_ms = min(wait_ms, TIMED_MS)
+            elif is_wide and _has_grown(fetch.parts):
+                wait_ms = 0
+            else:
+                fetch.found = found.size
+                fetch.news = {answer.asked.key: answer.asked for answer in found.answers}
+                refused = {a.asked.key for a in found.answers if a.data.error_code}
+                fetch.ends = self._ends(part for part in fetch.parts if part.key not in refused)
+            if wait_ms and self._holds.add(fetch, fetch.ends, found.call.peer.link, now + wait_ms):
+                return
+        self._give(found, now, effects)
+
+    def _opened(self, call: Call, request: FetchRequest, now: int) -> Steps[Fetch | ErrorCode]:
         """The fetch with all its partitions, also those that the session knows."""
         sessions = self._sessions
         epoch = request.session_epoch
         session = None
-        changed = _asked(request)
+        changed = yield from _asked(request)
         if epoch in (FIRST_EPOCH, LAST_EPOCH):
             if request.session_id != NO_SESSION:
                 sessions.remove(request.session_id)
-            parts = list({asked.key: asked for asked in changed}.values())
+            parts = list(changed.values())
         else:
             session = sessions.get(request.session_id)
             if session is None:
@@ -132,7 +198,7 @@ class Fetches:
                 for topic in request.forgotten_topics_data
                 for index in topic.partitions
             ]
-            if not sessions.update(session, changed, forgotten, now):
+            if not sessions.update(session, changed.values(), forgotten, now):
                 return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
             parts = list(session.parts.values())
         max_bytes = min(max(request.max_bytes, 0), FETCH_BYTES_MAX)
@@ -189,23 +255,34 @@ class Fetches:
 
     def _late(self, fetch: Fetch, effort: Effort, now: int, effects: list[Effect]) -> None:
         """Answer a fetch that has waited. An incremental one has nothing to say but of the queues that woke it."""
-        parts = fetch.parts if fetch.session is None else list(fetch.news.values())
-        answers, _, _ = self._reads.attempt(fetch, parts, effort, now, effects)
-        if effort.left > 0 or not self._waits_for_turn(fetch, parts, now, effects):
-            fetch.call.answer(self._answer(fetch, answers, now), effects)
+        looks_at_all = fetch.session is None or fetch.is_timed
+        parts = fetch.parts if looks_at_all else list(fetch.news.values())
+        if len(parts) >= STEP_PARTITIONS:
+            self._run(fetch.call, self._attempt(fetch, parts, SLICE), self._give, now, effects)
+            return
+        answers, _, _ = finish(self._reads.attempt(fetch, parts, effort))
+        found = Found(fetch.call, fetch, parts, answers)
+        if effort.left > 0 or not self._waits_for_turn(found, now, effects):
+            self._give(found, now, effects)
 
-    def _waits_for_turn(
-        self, fetch: Fetch, parts: list[Asked], now: int, effects: list[Effect]
-    ) -> bool:
+    def _waits_for_turn(self, found: Found, now: int, effects: list[Effect]) -> bool:
         """The fetch takes long: answer it in its turn. False where too many wait for theirs."""
-        return self._turns.add(
-            fetch.call.peer.link, partial(self._turn, fetch, parts), now, effects
-        )
+        return self._turns.add(found.call.peer.link, partial(self._turn, found), now, effects)
 
-    def _turn(self, fetch: Fetch, parts: list[Asked], now: int, effects: list[Effect]) -> bool:
-        answers, _, _ = self._reads.attempt(fetch, parts, Effort(SLICE), now, effects)
-        fetch.call.answer(self._answer(fetch, answers, now), effects)
+    def _turn(self, found: Found, now: int, effects: list[Effect]) -> bool:
+        assert isinstance(found.fetch, Fetch)
+        self._give(finish(self._attempt(found.fetch, found.parts, SLICE)), now, effects)
         return True
+
+    def _give(self, found: Found, now: int, effects: list[Effect]) -> None:
+        """Answer a fetch with what was found."""
+        call, fetch = found.call, found.fetch
+        assert isinstance(fetch, Fetch)
+        if len(found.answers) < STEP_PARTITIONS:
+            call.answer(finish(self._answer(fetch, found.answers, now)), effects)
+            return
+        answered = self._answer(fetch, found.answers, now)
+        self._run(call, answered, call.answer_in_turns, now, effects)
 
     def closed(self, link: Link) -> None:
         """Nobody waits on this connection any more."""
@@ -213,7 +290,7 @@ class Fetches:
 
     # -- answering -------------------------------------------------------------------------------
 
-    def _answer(self, fetch: Fetch, answers: list[Answer], now: int) -> FetchResponse:
+    def _answer(self, fetch: Fetch, answers: list[Answer], now: int) -> Steps[FetchResponse]:
         session = fetch.session
         request = fetch.call.message
         assert isinstance(request, FetchRequest)
@@ -221,7 +298,9 @@ class Fetches:
             return FetchResponse(0, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         leaders: list[int] = []
         topics: dict[tuple[str, bytes], list[PartitionData]] = {}
-        for answer in answers:
+        for number, answer in enumerate(answers, 1):
+            if not number % ANSWERS_PER_STEP:
+                yield
             asked, data = answer.asked, answer.data
             asked.high = data.high_watermark
             asked.low = data.log_start_offset
@@ -239,7 +318,11 @@ class Fetches:
         if session is not None:
             session_id = session.session_id
         elif fetch.makes_session:
-            parts = {asked.key: asked for asked in fetch.parts}
+            parts = {}
+            for number, asked in enumerate(fetch.parts, 1):
+                if not number % ANSWERS_PER_STEP:
+                    yield
+                parts[asked.key] = asked
             uses_ids = fetch.call.version >= IDS_SINCE
             made = self._sessions.create(parts, now, uses_ids=uses_ids)
             session_id = NO_SESSION if made is None else made.session_id
@@ -284,14 +367,26 @@ class Fetches:
         self._sessions.check()
 
 
-def _asked(request: FetchRequest) -> list[Asked]:
-    return [
-        Asked(
-            (topic.topic, topic.topic_id, part.partition),
-            part.fetch_offset,
-            part.partition_max_bytes,
-            part.current_leader_epoch,
-        )
-        for topic in request.topics
-        for part in topic.partitions
-    ]
+def _asked(request: FetchRequest) -> Steps[dict[Key, Asked]]:
+    asked: dict[Key, Asked] = {}
+    count = 0
+    for topic in request.topics:
+        for part in topic.partitions:
+            key = (topic.topic, topic.topic_id, part.partition)
+            asked[key] = Asked(
+                key, part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
+            )
+            count += 1
+            if not count % STEP_ASKED:
+                yield
+    return asked
+
+
+def _has_grown(parts: Iterable[Asked]) -> bool:
+    """Whether there is more than when the partitions were looked at."""
+    return any(
+        asked.place is not None
+        and asked.place.log is not None
+        and asked.place.log.next_address != asked.end
+        for asked in parts
+    )

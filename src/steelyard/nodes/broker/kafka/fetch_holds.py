@@ -24,7 +24,8 @@ class Fetch(msgspec.Struct):
 
     `session`: that of an incremental fetch, which is answered where something has changed; `makes_session`: the answer
     begins one. `found`: bytes that were there when it began to wait, and those that came since; `ends`: where each
-    queue ended then, an address, -1 where nobody had written yet; `news`: the partitions with something to tell.
+    queue ended then, an address, -1 where nobody had written yet; `news`: the partitions with something to tell;
+    `is_timed`: it waits for its time only.
     """
 
     call: Call
@@ -37,6 +38,7 @@ class Fetch(msgspec.Struct):
     found: int = 0
     ends: dict[Queue, tuple[Asked, int]] = {}
     news: dict[Key, Asked] = {}
+    is_timed: bool = False
 
 
 class Holds(holds.Holds[Fetch]):

@@ -10,6 +10,8 @@ Source: server/FetchSession.java, FetchSessionCacheShard.java, clients/common/re
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from steelyard.nodes.broker.kafka.partitions import Partition
@@ -31,7 +33,7 @@ Key = tuple[str, bytes, int]
 class Asked(msgspec.Struct, gc=False):
     """A partition that a client asks for. `high`, `low`: what it was told last, -1 for nothing.
 
-    `place`: the partition as it was found under `version`.
+    `place`: the partition as it was found under `version`. `end`: the address where its log ended when it was read.
     """
 
     key: Key
@@ -42,6 +44,7 @@ class Asked(msgspec.Struct, gc=False):
     low: int = -1
     version: tuple[int, int] = (-1, -1)
     place: Partition | None = None
+    end: int = -1
 
 
 class Session(msgspec.Struct):
@@ -104,7 +107,7 @@ class Sessions:
             self._partitions -= len(session.parts)
 
     def update(
-        self, session: Session, changed: list[Asked], forgotten: list[Key], now: int
+        self, session: Session, changed: Iterable[Asked], forgotten: list[Key], now: int
     ) -> bool:
         """The next fetch of a session: its partitions as they are now. False where there is no room for them."""
         parts = session.parts

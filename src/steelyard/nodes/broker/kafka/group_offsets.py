@@ -16,6 +16,7 @@ from steelyard.nodes.broker.kafka.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.door import Call
 from steelyard.nodes.broker.kafka.groups import GroupRequests
 from steelyard.nodes.broker.kafka.kafka_topic import OFFSETS_TOPIC
+from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Tell
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.offset_commit import (
@@ -67,7 +68,7 @@ class GroupOffsets:
             return answer  # nothing was stored
         return self._durability.acknowledge_call(call, answer, effects)
 
-    def fetch(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def fetch(self, call: Call, now: int, effects: list[Effect]) -> Steps[Message]:
         request = call.message
         assert isinstance(request, OffsetFetchRequest)
         named = {request.group_id} if call.version < 8 else {g.group_id for g in request.groups}

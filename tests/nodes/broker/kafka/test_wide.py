@@ -1,0 +1,286 @@
+"""Requests that name very many partitions are read, handled and answered in turns, and are answered as in one go."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from tests.nodes.broker.driver import TOPIC
+from tests.nodes.broker.kafka.conftest import KafkaRig, batch
+
+from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.nodes.broker.kafka import fetch, fetch_reads, wide
+from steelyard.nodes.broker.turns import TURNS_TIMER
+from steelyard.nodes.seam import Closed, Received
+from steelyard.wire.kafka import frame, schema
+from steelyard.wire.kafka.apis import APIS
+from steelyard.wire.kafka.messages.api_versions import ApiVersionsRequest
+from steelyard.wire.kafka.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from steelyard.wire.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from steelyard.wire.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from steelyard.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from steelyard.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from steelyard.wire.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from steelyard.wire.kafka.schema import Message
+
+PARTITIONS = 40
+
+
+def commit(offset: int = 5, names: tuple[str, ...] = (TOPIC, "other", "none")) -> Message:
+    parts = [OffsetCommitRequestPartition(n, offset, -1, "m") for n in range(PARTITIONS + 2)]
+    return OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic(n, b"", parts) for n in names])
+
+
+def committed(*partitions: int) -> Message:
+    topics = [
+        OffsetFetchRequestTopics(name, partition_indexes=partitions) for name in (TOPIC, "other")
+    ]
+    groups = [OffsetFetchRequestGroup(name, topics=topics) for name in ("g", "h")]
+    return OffsetFetchRequest(groups=[*groups, OffsetFetchRequestGroup("g", topics=None)])
+
+
+def produce(acks: int = -1, names: tuple[str, ...] = (TOPIC, "none")) -> Message:
+    data = [PartitionProduceData(number, batch(b"v")) for number in range(PARTITIONS)]
+    topics = [TopicProduceData(name, partition_data=data) for name in names]
+    return ProduceRequest(None, acks, 1_000, topics)
+
+
+def fetched(count: int = PARTITIONS, wait_ms: int = 0) -> FetchRequest:
+    parts = [FetchPartition(n, partition_max_bytes=1_000) for n in range(count)]
+    topics = [FetchTopic(name, partitions=parts) for name in (TOPIC, "none")]
+    return FetchRequest(max_wait_ms=wait_ms, min_bytes=1, topics=topics)
+
+
+CASES = [
+    (commit(), 8, OffsetCommitResponse),
+    (committed(*range(PARTITIONS)), 8, OffsetFetchResponse),
+    (produce(), 9, ProduceResponse),
+    (fetched(), 11, FetchResponse),
+    (
+        MetadataRequest([MetadataRequestTopic(name=f"n{n}") for n in range(50)], False),
+        9,
+        MetadataResponse,
+    ),
+    (
+        DeleteRecordsRequest(
+            [
+                DeleteRecordsTopic(
+                    TOPIC, [DeleteRecordsPartition(n, 0) for n in range(PARTITIONS + 5)]
+                ),
+                DeleteRecordsTopic("empty", []),
+            ]
+        ),
+        2,
+        DeleteRecordsResponse,
+    ),
+]
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request is a large one, and a few partitions are a turn's work."""
+    monkeypatch.setattr(frame, "AT_ONCE_BYTES", 60)
+    monkeypatch.setattr(wide, "PART_ITEMS", 7)
+    cuts = {key: cut._replace(items=7) for key, cut in wide.CUTS.items()}
+    monkeypatch.setattr(wide, "CUTS", cuts)
+    monkeypatch.setattr(schema, "_STEP_EFFORT", 10)
+    monkeypatch.setattr(schema, "_STEP_PIECES", 20)
+    for module in (fetch, fetch_reads):
+        monkeypatch.setattr(module, "STEP_PARTITIONS", 10)
+    monkeypatch.setattr(fetch, "STEP_ASKED", 10)
+    monkeypatch.setattr(fetch, "ANSWERS_PER_STEP", 10)
+
+
+def prepared(flush: str = "async") -> KafkaRig:
+    rig = KafkaRig(BrokerConfig(kafka=KafkaConfig(), flush=flush))
+    for name in (TOPIC, "other"):
+        rig.create_topic(name, PARTITIONS)
+    for index in range(3):
+        topics = [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(index, batch())])]
+        rig.ask(ProduceRequest(None, -1, 1_000, topics), 9, ProduceResponse)
+    return rig
+
+
+def turns_until_answered(rig: KafkaRig, correlation: int) -> int:
+    turns = 0
+    while correlation not in rig.answers:
+        assert TURNS_TIMER in rig.timers, "it waits for nothing"
+        rig.advance(1)
+        turns += 1
+    return turns
+
+
+def data_of(rig: KafkaRig, correlation: int, kind: type[Message], version: int) -> bytes:
+    message = rig.answer_to(correlation, kind)
+    assert message is not None
+    api = next(api for api in APIS.values() if api.response is kind)
+    return b"".join(schema.write(message, version, flexible=api.is_flexible(version)))
+
+
+@pytest.fixture(params=["async", "sync"])
+def pair(request: pytest.FixtureRequest) -> tuple[KafkaRig, KafkaRig]:
+    return prepared(request.param), prepared(request.param)
+
+
+@pytest.mark.parametrize(
+    ("message", "version", "kind"), CASES, ids=[type(case[0]).__name__ for case in CASES]
+)
+def test_the_answer_is_that_of_one_go(
+    message: Message,
+    version: int,
+    kind: type[Message],
+    pair: tuple[KafkaRig, KafkaRig],
+    request: pytest.FixtureRequest,
+) -> None:
+    at_once, in_turns = pair
+    if kind is OffsetFetchResponse:
+        for rig in pair:
+            rig.ask(commit(names=(TOPIC, "other")), 8, OffsetCommitResponse)
+    one = at_once.post(message, version)
+    assert TURNS_TIMER not in at_once.timers
+    request.getfixturevalue("slow")
+    many = in_turns.post(message, version)
+    assert turns_until_answered(in_turns, many) > 4
+    assert data_of(in_turns, many, kind, version) == data_of(at_once, one, kind, version)
+
+
+def test_a_turn_handles_a_part_and_no_more(slow: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = prepared()
+    coordinator = rig.node._kafka.coordinator
+    stored: list[int] = []
+    original = coordinator.offsets.commit
+
+    def count(group: str, offsets: dict[object, object]) -> None:
+        stored.append(len(offsets))
+        original(group, offsets)
+
+    monkeypatch.setattr(coordinator.offsets, "commit", count)
+    correlation = rig.post(commit(names=(TOPIC,)), 8)
+    while correlation not in rig.answers:
+        stored.clear()
+        rig.advance(1)
+        assert sum(stored) <= 7
+
+
+def test_what_follows_a_large_request_is_handled_after_it(slow: None) -> None:
+    rig = prepared()
+    first = rig.post(commit(5), 8)
+    second = rig.post(commit(6), 8)
+    asked = rig.post(OffsetFetchRequest("g", topics=None), 5)
+    assert not rig.answers.keys() & {first, second, asked}
+    turns_until_answered(rig, asked)
+    assert list(rig.answers)[-3:] == [first, second, asked]
+    answer = rig.answer_to(asked, OffsetFetchResponse)
+    assert answer is not None
+    offsets = {part.committed_offset for topic in answer.topics for part in topic.partitions}
+    assert offsets == {6}
+
+
+def test_others_are_served_meanwhile(slow: None) -> None:
+    rig = prepared()
+    first = rig.post(commit(), 8)
+    other = rig.connect()
+    second = rig.post(ApiVersionsRequest(), 0, link=other)
+    assert second in rig.answers
+    assert first not in rig.answers
+
+
+@pytest.mark.parametrize("turns", [0, 1, 5, 20])
+def test_a_client_that_is_gone_gets_no_more_turns(slow: None, turns: int) -> None:
+    rig = prepared("sync")
+    rig.disk_answers = False
+    rig.post(commit(), 8)
+    rig.post(ApiVersionsRequest(), 0)
+    rig.advance(turns)
+    rig.event(Closed(rig.link, "gone"))
+    rig.advance(2)
+    assert TURNS_TIMER not in rig.timers
+    rig.answer_flushes()
+    rig.advance(10)
+    assert not rig.hung
+
+
+def test_a_large_produce_without_acks_has_no_answer(slow: None) -> None:
+    rig = prepared()
+    first = rig.post(produce(0, (TOPIC,)), 9)
+    second = rig.post(ApiVersionsRequest(), 0)
+    turns_until_answered(rig, second)
+    assert first not in rig.answers
+    assert rig.log(TOPIC, PARTITIONS - 1).max_offset == 1
+
+
+def test_a_large_request_that_is_none_closes_its_link(slow: None) -> None:
+    rig = prepared()
+    api = APIS[8]
+    data = frame.encode(frame.Request(api, 8, 1, "c", commit()))
+    cut = struct.pack(">i", len(data) - 14) + data[4:-10]
+    (request,) = frame.patient_decoder().feed(cut)
+    rig.event(Received(rig.link, request))
+    rig.advance(100)
+    assert rig.hung == [rig.link]
+    assert any("ends too early" in told.text for told in rig.told)
+
+
+def test_a_wide_fetch_waits_for_its_time_only(slow: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "QUEUES_MAX", 30)
+    rig = prepared()
+    parts = [FetchPartition(n, partition_max_bytes=1_000) for n in range(5, PARTITIONS)]
+    topics = [FetchTopic(TOPIC, partitions=parts)]
+    asked = rig.post(FetchRequest(max_wait_ms=10_000, min_bytes=1, topics=topics), 11)
+    rig.advance(50)
+    assert asked not in rig.answers
+    topic = [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(7, batch(b"late"))])]
+    rig.ask(ProduceRequest(None, -1, 1_000, topic), 9, ProduceResponse, link=rig.connect())
+    assert asked not in rig.answers
+    rig.advance(2 * fetch.TIMED_MS)
+    answer = rig.answer_to(asked, FetchResponse)
+    assert answer is not None
+    assert [p.partition_index for p in answer.responses[0].partitions if p.records] == [7]
+
+
+def test_a_fetch_in_turns_does_not_wait_for_what_has_come_meanwhile(
+    slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[object] = []
+    find = fetch_reads.Reads._find
+    monkeypatch.setattr(
+        fetch_reads.Reads, "_find", lambda *args: (seen.append(args), find(*args))[1]
+    )
+    rig = prepared()
+    parts = [FetchPartition(n, partition_max_bytes=1_000) for n in range(5, PARTITIONS)]
+    topics = [FetchTopic(TOPIC, partitions=parts)]
+    asked = rig.post(FetchRequest(max_wait_ms=10_000, min_bytes=1, topics=topics), 11)
+    while not seen:
+        rig.advance(1)
+    other = [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(5, batch(b"late"))])]
+    rig.post(ProduceRequest(None, -1, 1_000, other), 9, link=rig.connect())
+    turns_until_answered(rig, asked)

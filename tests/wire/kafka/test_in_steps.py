@@ -1,0 +1,92 @@
+"""Requests that are read in steps, and answers that are written in steps, are what they are in one go."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.wire.kafka.test_messages import struct_of
+
+from steelyard.errors import ProtocolError
+from steelyard.wire.kafka import frame, primitives, schema
+from steelyard.wire.kafka.apis import APIS
+from steelyard.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from steelyard.wire.kafka.schema import Api, Message, Unread
+
+
+def read_in_steps(
+    kind: type[Message], data: bytes, version: int, flexible: bool
+) -> tuple[Message, int]:
+    steps = schema.read_in_steps(Unread(kind, data, version, flexible, 0))
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_every_message_in_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "_STEP_EFFORT", 1)
+    monkeypatch.setattr(schema, "_STEP_PIECES", 1)
+    rng = random.Random(api.name)
+    for version in range(api.versions[0], api.versions[1] + 1):
+        flexible = api.is_flexible(version)
+        for kind in (api.request, api.response):
+            message = struct_of(kind, rng)
+            assert isinstance(message, Message)
+            data = b"".join(schema.write(message, version, flexible=flexible))
+            back, _ = read_in_steps(kind, data, version, flexible)
+            assert b"".join(schema.write(back, version, flexible=flexible)) == data
+            written, _ = _written(message, version, flexible)
+            assert b"".join(schema.write(written, version, flexible=flexible)) == data
+            if data:
+                with pytest.raises(ProtocolError):
+                    read_in_steps(kind, data[: len(data) * 2 // 3], version, flexible)
+
+
+def _written(message: Message, version: int, flexible: bool) -> tuple[Message, int]:
+    steps = schema.written(message, version, flexible=flexible)
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value, count
+        count += 1
+
+
+def test_a_step_reads_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "_STEP_EFFORT", 10)
+    parts = [OffsetCommitRequestPartition(number, 1) for number in range(1_000)]
+    message = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=parts)])
+    data = b"".join(schema.write(message, 8, flexible=True))
+    back, steps = read_in_steps(OffsetCommitRequest, data, 8, True)
+    assert back == message
+    assert steps >= 100
+
+
+def test_only_large_requests_are_left_unread() -> None:
+    api = APIS[8]
+    for size, kind in ((100, OffsetCommitRequest), (frame.AT_ONCE_BYTES, Unread)):
+        part = OffsetCommitRequestPartition(1, 1, committed_metadata="m" * size)
+        topics = [OffsetCommitRequestTopic("t", partitions=[part])]
+        data = frame.encode(frame.Request(api, 7, 1, "c", OffsetCommitRequest("g", topics=topics)))
+        (request,) = frame.patient_decoder().feed(data)
+        assert type(request.message) is kind
+        (request,) = frame.RequestDecoder().feed(data)
+        assert type(request.message) is OffsetCommitRequest
+
+
+def test_tagged_fields_are_bounded() -> None:
+    tags = [(number, b"") for number in range(primitives.TAGS_MAX + 1)]
+    out: list[bytes] = []
+    primitives.write_tags(out, tags)
+    with pytest.raises(ProtocolError, match="101 tagged fields; 100 are allowed"):
+        primitives.read_tags(b"".join(out), 0)
