@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 
 from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.groups.coordinator.offsets import CommittedOffset
 from steelyard.nodes.broker.kafka import fetch, fetch_reads, wide
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.seam import Closed, Received
+from steelyard.types import TopicPartition
 from steelyard.wire.kafka import frame, schema
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.messages.api_versions import ApiVersionsRequest
@@ -175,11 +179,12 @@ def test_the_answer_is_that_of_one_go(
 
 def test_a_turn_handles_a_part_and_no_more(slow: None, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = prepared()
+    assert rig.node._kafka is not None
     coordinator = rig.node._kafka.coordinator
     stored: list[int] = []
     original = coordinator.offsets.commit
 
-    def count(group: str, offsets: dict[object, object]) -> None:
+    def count(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         stored.append(len(offsets))
         original(group, offsets)
 
@@ -272,9 +277,12 @@ def test_a_fetch_in_turns_does_not_wait_for_what_has_come_meanwhile(
 ) -> None:
     seen: list[object] = []
     find = fetch_reads.Reads._find
-    monkeypatch.setattr(
-        fetch_reads.Reads, "_find", lambda *args: (seen.append(args), find(*args))[1]
-    )
+
+    def note(*args: Any) -> object:
+        seen.append(args)
+        return find(*args)
+
+    monkeypatch.setattr(fetch_reads.Reads, "_find", note)
     rig = prepared()
     parts = [FetchPartition(n, partition_max_bytes=1_000) for n in range(5, PARTITIONS)]
     topics = [FetchTopic(TOPIC, partitions=parts)]
