@@ -1,8 +1,8 @@
 """How long do other clients wait while one client gives a broker all the work it can?
 
 A broker runs in a process of its own. A good client of each dialect sends one small message after the other, and reads it
-back; meanwhile an attacker sends what is costly to answer, as fast as it is answered. What is printed are the good
-clients' times per round, in milliseconds: alone, then under each attack.
+back; meanwhile an attacker, in a process of its own, sends what is costly to answer, as fast as it is answered. What is
+printed are the good clients' times per round, in milliseconds: alone, then under each attack.
 
     python -m bench.others [seconds per attack [part of an attack's name]]
 """
@@ -15,7 +15,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.compression import Compression
@@ -68,11 +71,21 @@ class Kafka:
     def ask(self, message: Message, version: int) -> Message:
         api = next(api for api in APIS.values() if api.request is type(message))
         self._number += 1
-        self._socket.sendall(encode_kafka(Request(api, version, self._number, "bench", message)))
+        request = Request(api, version, self._number, "bench", message)
+        return read_reply(api, version, self._exchange(encode_kafka(request)))
+
+    def repeated(self, message: Message, version: int) -> Callable[[], None]:
+        """Asks the same each time; what is costly to encode is encoded once, and the answers are not read."""
+        api = next(api for api in APIS.values() if api.request is type(message))
+        data = encode_kafka(Request(api, version, 1, "bench", message))
+        return lambda: self._exchange(data) and None
+
+    def _exchange(self, data: bytes) -> bytes:
+        self._socket.sendall(data)
         decoder = ReplyDecoder()
         while not (replies := decoder.feed(self._socket.recv(1 << 20))):
             pass
-        return read_reply(api, version, replies[0])
+        return replies[0]
 
     def topic(self, name: str, partitions: int = 1) -> None:
         topic = CreatableTopic(name, partitions, 1, (), [MAX_MESSAGE])
@@ -206,20 +219,20 @@ def attack_of_commits(remoting_port: int, kafka_port: int) -> Callable[[], None]
     client = Kafka(kafka_port)
     parts = [OffsetCommitRequestPartition(index, 5) for index in range(100_000)]
     request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("wide", partitions=parts)])
-    return lambda: client.ask(request, 8) and None
+    return client.repeated(request, 8)
 
 
 def attack_of_wide_fetches(remoting_port: int, kafka_port: int) -> Callable[[], None]:
     client = Kafka(kafka_port)
     parts = [FetchPartition(index, partition_max_bytes=1) for index in range(100_000)]
     request = FetchRequest(max_wait_ms=0, topics=[FetchTopic("wide", partitions=parts)])
-    return lambda: client.ask(request, 11) and None
+    return client.repeated(request, 11)
 
 
 def attack_of_names(remoting_port: int, kafka_port: int) -> Callable[[], None]:
     client = Kafka(kafka_port)
     names = [MetadataRequestTopic(name=f"unknown-{number}") for number in range(100_000)]
-    return lambda: client.ask(MetadataRequest(names, False), 9) and None
+    return client.repeated(MetadataRequest(names, False), 9)
 
 
 def attack_of_batches(remoting_port: int, kafka_port: int) -> Callable[[], None]:
@@ -261,26 +274,57 @@ LINKS = 4
 """Connections of the attacker."""
 
 
-def measure(ports: tuple[int, int], name: str, seconds: float) -> None:
+def attack(ports: tuple[int, int], name: str, control: Connection) -> None:
+    """Attack from the first word on `control` to the second; then tell how long each round took."""
+    runs = [ATTACKS[name](*ports) for _ in range(LINKS)]
+    control.send("ready")
+    control.recv()
     stop = threading.Event()
-    heavy: list[float] = []
-    threads = []
-    if name:
-        runs = [ATTACKS[name](*ports) for _ in range(LINKS)]
-        threads = [threading.Thread(target=rounds, args=(run, stop, heavy)) for run in runs]
-    good: dict[str, list[float]] = {"RocketMQ": [], "Kafka": []}
-    remoting, kafka = Remoting(ports[0]), Kafka(ports[1])
-    for run, times in (
-        (lambda: remoting_round(remoting), good["RocketMQ"]),
-        (lambda: kafka_round(kafka), good["Kafka"]),
-    ):
-        threads.append(threading.Thread(target=rounds, args=(run, stop, times)))
+    times: list[float] = []
+    threads = [threading.Thread(target=rounds, args=(run, stop, times)) for run in runs]
     for thread in threads:
         thread.start()
-    time.sleep(seconds)
+    control.recv()
     stop.set()
     for thread in threads:
         thread.join()
+    control.send(times)
+
+
+@contextmanager
+def attacked(ports: tuple[int, int], name: str, heavy: list[float]) -> Iterator[None]:
+    """While another process attacks; how long its rounds took is in `heavy` afterwards."""
+    context = get_context("spawn")
+    control, theirs = context.Pipe()
+    attacker = context.Process(target=attack, args=(ports, name, theirs))
+    attacker.start()
+    control.recv()
+    control.send("go")
+    yield
+    control.send("stop")
+    heavy += control.recv()
+    attacker.join()
+
+
+def measure(ports: tuple[int, int], name: str, seconds: float) -> None:
+    stop = threading.Event()
+    heavy: list[float] = []
+    good: dict[str, list[float]] = {"RocketMQ": [], "Kafka": []}
+    remoting, kafka = Remoting(ports[0]), Kafka(ports[1])
+    threads = [
+        threading.Thread(target=rounds, args=(run, stop, times))
+        for run, times in (
+            (lambda: remoting_round(remoting), good["RocketMQ"]),
+            (lambda: kafka_round(kafka), good["Kafka"]),
+        )
+    ]
+    with attacked(ports, name, heavy) if name else nullcontext():
+        for thread in threads:
+            thread.start()
+        time.sleep(seconds)
+        stop.set()
+        for thread in threads:
+            thread.join()
     cells = []
     for times in good.values():
         times.sort()
