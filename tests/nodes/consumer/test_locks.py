@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from tests.nodes.consumer.conftest import Broker, Group, queues, reply
+from tests.nodes.consumer.conftest import Broker, Group, Rig, queues, reply
 
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson
@@ -30,6 +30,14 @@ def members(group: Group, *names: str) -> None:
     group.a.members, group.b.members = list(names), list(names)
     group.rig.push(group.a, NOTIFICATION)
     group.rig.advance(20)
+
+
+def advance_until(rig: Rig, happened: Callable[[], bool]) -> None:
+    for _ in range(1_000):
+        if happened():
+            return
+        rig.advance(10)
+    raise AssertionError("it did not happen within ten seconds")
 
 
 def test_each_broker_is_asked_once_for_all_its_queues() -> None:
@@ -229,6 +237,28 @@ def test_a_restarted_broker_is_asked_for_the_locks_again() -> None:
     rig.crash(group.b)
     group.b.up = True
     rig.advance(3_000)
+    assert group.b.owner("T", 0) == "c1"
+
+
+def test_a_broker_that_answers_while_no_route_names_it_is_asked_for_the_locks_again() -> None:
+    """It was restarted, and so was the nameserver. The route is back before the consumer has given the queue up."""
+    group = Group(1)
+    rig = group.start()
+    listed, greeted = group.b.script[38], group.b.script[34]
+    group.a.script[38] = group.b.script[38] = group.b.script[34] = lambda command: None
+    rig.crash(group.b)
+    group.b.up = True
+    advance_until(rig, lambda: group.b.count(34) == 2)
+    group.ns.add("T", group.a, queues=1)
+    asked_routes = group.ns.count(105)
+    advance_until(rig, lambda: group.ns.count(105) > asked_routes)
+    rig.answer(group.b, rig.to(group.b, 34)[-1], reply())
+    group.ns.add("T", group.a, group.b, queues=1)
+    group.a.script[38] = group.b.script[38] = listed
+    group.b.script[34] = greeted
+    group.b.members = ["c1"]
+    rig.advance(30_000)
+    assert group.state().held == (A0, B0)
     assert group.b.owner("T", 0) == "c1"
 
 

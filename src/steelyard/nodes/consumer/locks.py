@@ -230,9 +230,9 @@ class Locks:
 
     def greeted(self, address: Address, now: int) -> list[Effect]:
         """The broker did not know this member: it may have been restarted, and has forgotten its locks."""
-        desk = self._desks.get(address)
-        if desk is None:
+        if address not in self._desks and not self._claims_at(address):
             return []
+        desk = self._desk(address)
         desk.lockless = False
         desk.renew_at = now
         return self._talk(address, now)
@@ -299,8 +299,16 @@ class Locks:
         desk.ask_at = None
         if renew:
             desk.renew_at = None
-        claims = [(q, c) for q, c in self._claims.items() if self._peers.master(q) == address]
-        return tuple(queue for queue, claim in claims if renew or not claim.granted_at)
+        here = self._claims_at(address)
+        return tuple(queue for queue in here if renew or not self._claims[queue].granted_at)
+
+    def _claims_at(self, address: Address) -> list[MessageQueue]:
+        """The queues whose locks this broker has: their master, or who was asked last while no route names a master."""
+        return [
+            queue
+            for queue, claim in self._claims.items()
+            if (self._peers.master(queue) or claim.address) == address
+        ]
 
     def _timer(self, address: Address, desk: _Desk, now: int) -> list[Effect]:
         times = [at for at in (desk.ask_at, desk.renew_at) if at is not None]
@@ -492,7 +500,7 @@ class Locks:
 
     def _plan(self, address: Address, desk: _Desk, *, answered: bool, now: int) -> None:
         """When to speak next, after a 41 was answered or was not."""
-        here = [q for q in self._claims if self._peers.master(q) == address]
+        here = self._claims_at(address)
         if desk.lockless or not here:
             desk.renew_at = desk.ask_at = None
             return
@@ -510,7 +518,7 @@ class Locks:
             desk.ask_at = now + BARE_POLL_MS
 
     def check(self) -> None:
-        """Assert that every holding on its way has a claim, and that somebody will look after what is missing."""
+        """Assert that every holding on its way has a claim, and that what is missing is asked for and what is ours renewed."""
         for queue, claim in self._claims.items():
             assert claim.sought == (self._holdings.get(queue) is None)
             assert claim.address is not None or not claim.granted_at
@@ -525,6 +533,10 @@ class Locks:
             if held.state is State.LOCKING and address is not None:
                 desk = self._desk(address)
                 assert desk.busy or desk.ask_at is not None
+        for address, desk in self._desks.items():
+            if not desk.busy and not desk.lockless and desk.renew_at is None:
+                here = [self._claims[queue] for queue in self._claims_at(address)]
+                assert not any(c.granted_at and c.address == address for c in here)
 
 
 def _members_in(reply: Command | RemotingError) -> frozenset[str] | None:
