@@ -4,6 +4,7 @@
 - Generations only grow, and never past one that members were given to read by.
 - Every parked request is answered in the end; a join phase ends as soon as all have joined (`ClassicGroup.check`).
 - A silent member holds a rebalance up by its timeouts at most.
+- Of the clients with one instance id the one that joined last is never fenced, across restarts.
 - When everybody behaves, the group becomes stable, with those who live and nobody else, and all partitions are read.
 """
 
@@ -64,6 +65,8 @@ class Groups(RuleBasedStateMachine):
         self.owners: dict[tuple[int, int], str] = {}
         """(generation, partition) -> who was told that it is its own."""
         self.told_generation = 0
+        self.latest: dict[str, Client] = {}
+        """Who joined last without a member id, by instance id."""
         self.asked: set[int] = set()
         """Requests of this life of the coordinator."""
         for static in statics:
@@ -162,6 +165,13 @@ class Groups(RuleBasedStateMachine):
             assert (after.state, after.generation) == ("Stable", before.generation)
             assert (after.members, after.leader) == (before.members, before.leader)
 
+    @rule(which=st.integers(0, 20), times=st.integers(1, 4))
+    def restarts_before_a_static_client_is_assigned(self, which: int, times: int) -> None:
+        self.starts(static=True, version=9)
+        self.comes_back(which)
+        self.everybody_acts(times)
+        self.restarts()
+
     # -- what a client does ----------------------------------------------------------------------
 
     def step(self, client: Client) -> None:
@@ -173,6 +183,8 @@ class Groups(RuleBasedStateMachine):
                 self.synced(client, reply)
             return
         if client.must == "join":
+            if client.instance is not None and not client.member_id:
+                self.latest[client.instance] = client
             client.parked = self.rig.join(
                 client.member_id,
                 instance=client.instance,
@@ -232,6 +244,8 @@ class Groups(RuleBasedStateMachine):
             case ErrorCode.UNKNOWN_MEMBER_ID:
                 client.member_id, client.generation, client.must = "", -1, "join"
             case ErrorCode.FENCED_INSTANCE_ID:
+                assert client.instance is not None
+                assert self.latest[client.instance] is not client
                 client.alive = False
             case _:
                 raise AssertionError(f"{client.name} was told {error}")

@@ -68,6 +68,100 @@ def test_static_members_keep_their_places() -> None:
     assert rig.beat(old, 1, "i0") is ErrorCode.FENCED_INSTANCE_ID
 
 
+def static_pair(rig: Rig) -> list[str]:
+    """A stable group of two static members; each reads one of the topic's two partitions."""
+    rig.topics.counts[TOPIC] = 2
+    handles = [rig.join(instance=f"i{number}") for number in range(2)]
+    rig.run(0)
+    members = [rig.joined(handle).member_id for handle in handles]
+    rig.settle(members)
+    return members
+
+
+def goes_on(rig: Rig, member: str, instance: str, share: int) -> None:
+    """A member of a later generation, which was never assigned, is one of generation 1 with the share of its instance id."""
+    assert rig.beat(member, rig.state().generation + 1, instance) is ErrorCode.ILLEGAL_GENERATION
+    answer = rig.joined(rig.join(member, instance=instance))
+    assert (answer.generation_id, answer.member_id) == (1, member)
+    assert rig.synced(rig.sync(member, 1, instance=instance)).assignment == assignment([share])
+
+
+def test_a_static_member_that_came_back_in_the_join_phase_is_the_one_that_counts() -> None:
+    """Not the process before it, whose id the last stored generation has."""
+    rig = Rig()
+    leader, old = static_pair(rig)
+    rig.join(version=3)  # a rebalance begins
+    back = rig.join(instance="i1")
+    rig.join(leader, instance="i0")
+    new = rig.joined(back).member_id
+    rig.restart()
+    assert rig.beat(old, 1, "i1") is ErrorCode.FENCED_INSTANCE_ID
+    goes_on(rig, new, "i1", 1)
+
+
+def test_a_static_member_that_came_back_in_the_sync_phase_is_the_one_that_counts() -> None:
+    rig = Rig()
+    leader, old = static_pair(rig)
+    rig.join(leader, instance="i0")  # a rebalance begins
+    rig.join(old, instance="i1")
+    assert rig.state().state == "CompletingRebalance"
+    back = rig.join(instance="i1")
+    rig.join(leader, instance="i0")
+    new = rig.joined(back).member_id
+    rig.restart()
+    assert rig.beat(old, 1, "i1") is ErrorCode.FENCED_INSTANCE_ID
+    goes_on(rig, new, "i1", 1)
+
+
+def test_a_static_member_that_came_back_after_its_session_is_the_one_that_counts() -> None:
+    """It was out, but the last stored generation has it."""
+    rig = Rig()
+    leader, old = static_pair(rig)
+    rig.run(SESSION_MS - 1)
+    rig.beat(leader, 1, "i0")
+    rig.run(1)
+    assert rig.state().members == (leader,)
+    back = rig.join(instance="i1")
+    rig.join(leader, instance="i0")
+    new = rig.joined(back).member_id
+    rig.restart()
+    assert rig.beat(old, 1, "i1") is ErrorCode.FENCED_INSTANCE_ID
+    goes_on(rig, new, "i1", 1)
+
+
+def test_a_static_leader_that_came_back_still_leads() -> None:
+    rig = Rig()
+    _, follower = static_pair(rig)
+    rig.join(version=3)
+    back = rig.join(instance="i0")
+    rig.join(follower, instance="i1")
+    new = rig.joined(back).member_id
+    rig.restart()
+    state = rig.state()
+    assert (state.generation, state.leader) == (1, new)
+    assert set(state.members) == {new, follower}
+
+
+def test_a_static_member_that_came_back_with_another_protocol_joins_once_more() -> None:
+    """What is stored is what the stored generation was assigned by."""
+    rig = Rig()
+    both = {"range": b"", "sticky": b""}
+    handles = [rig.join(instance=f"i{number}", protocols=both) for number in range(2)]
+    rig.run(0)
+    leader, follower = (rig.joined(handle).member_id for handle in handles)
+    rig.settle([leader, follower])
+    sticky = {"sticky": b""}
+    back = rig.join(instance="i1", protocols=sticky)
+    rig.join(leader, instance="i0", protocols=both)
+    new = rig.joined(back).member_id
+    rig.restart()
+    assert rig.state().protocol == "range"
+    again = rig.join(new, instance="i1", protocols=sticky)
+    rig.join(leader, instance="i0", protocols=both)
+    answer = rig.joined(again)
+    assert (answer.generation_id, answer.protocol_name) == (2, "sticky")
+
+
 def test_a_group_that_is_larger_than_allowed_now_is_asked_to_join_again() -> None:
     rig = Rig()
     members = rig.stable(3)
@@ -90,6 +184,18 @@ def test_a_static_member_whose_return_cannot_be_stored_stays_who_it_was() -> Non
     rig.disk.room_bytes = 0
     assert rig.join_error(rig.join(instance="i0")) is ErrorCode.NOT_COORDINATOR
     assert rig.beat(old, 1, "i0") is ErrorCode.NONE
+
+
+def test_so_it_is_while_a_rebalance_goes_on() -> None:
+    rig = Rig()
+    leader, old = static_pair(rig)
+    rig.join(version=3)
+    parked = rig.join(old, instance="i1")
+    rig.disk.room_bytes = 0
+    assert rig.join_error(rig.join(instance="i1")) is ErrorCode.NOT_COORDINATOR
+    assert rig.told[-1].level == "WARNING"
+    rig.join(leader, instance="i0")
+    assert rig.joined(parked).member_id == old
 
 
 def test_that_a_group_is_empty_need_not_be_stored() -> None:

@@ -363,6 +363,10 @@ class ClassicGroup:
             )
         )
 
+    def save_return(self, member: Member) -> None:
+        """Store who has an instance id from now on. Raises StorageError."""
+        self._saved.save_return(self.group_id, member)
+
     def restore(self, saved: SavedGroup, now: int) -> None:
         """Be what was stored: stable where there were members, whose sessions begin now."""
         self.generation = saved.generation

@@ -137,7 +137,7 @@ class Joining:
         elif not member_id:
             self._new(group, join, now, effects)
         elif member_id in group.pending and join.request.group_instance_id is None:
-            self._add(group, join, member_id, now, effects)
+            self._add(group, join, join.member(member_id), now, effects)
         else:
             self._known(group, join, now, effects)
 
@@ -175,20 +175,32 @@ class Joining:
     def _new(self, group: ClassicGroup, join: Join, now: int, effects: Effects) -> None:
         instance_id = join.request.group_instance_id
         if instance_id is not None:
-            member_id = self._member_id(instance_id)
+            member = join.member(self._member_id(instance_id))
+            if not self._stored(group, member, join, effects):
+                return
             if instance_id in group.static:
-                self._replace(group, join, member_id, now, effects)
+                self._replace(group, join, member, now, effects)
             else:
-                self._add(group, join, member_id, now, effects)
+                self._add(group, join, member, now, effects)
             return
         member_id = self._member_id(join.asker.client_id)
         if join.version < 4:
-            self._add(group, join, member_id, now, effects)
+            self._add(group, join, join.member(member_id), now, effects)
             return
         # Lest clients that die or give up before the answer leave members behind that nobody is (KIP-394).
         group.pending[member_id] = now
         self._timers.set(group.key(SESSION, member_id), now + join.request.session_timeout_ms)
         join.refused(ErrorCode.MEMBER_ID_REQUIRED, effects, member_id)
+
+    def _stored(self, group: ClassicGroup, member: Member, join: Join, effects: Effects) -> bool:
+        """Store a static member's new id; where that fails, nobody gets it."""
+        try:
+            group.save_return(member)
+        except StorageError as error:
+            effects.append(Told("WARNING", f"group {group.group_id}: not stored: {error}"))
+            join.refused(ErrorCode.NOT_COORDINATOR, effects)
+            return False
+        return True
 
     def _member_id(self, name: str) -> str:
         digits = f"{self._rng.randrange(1 << 128):032x}"
@@ -196,15 +208,14 @@ class Joining:
         return f"{name}-{'-'.join(parts)}"
 
     def _add(
-        self, group: ClassicGroup, join: Join, member_id: str, now: int, effects: Effects
+        self, group: ClassicGroup, join: Join, member: Member, now: int, effects: Effects
     ) -> None:
-        member = join.member(member_id)
         member.is_new = True
         if group.initial is not None:
             group.initial.member_came = True
         group.add(member)
         group.park_join(member, join.handle)
-        self._timers.set(group.key(SESSION, member_id), now + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._timers.set(group.key(SESSION, member.member_id), now + NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._joined(group, member, causes.JOINED, effects)
         cause = Cause(causes.JOINED, f"{member.name} joined{join.reason}")
         self._rebalances.begin_or_go_on(group, cause, now, effects)
@@ -264,25 +275,23 @@ class Joining:
     # -- static members that come back -----------------------------------------------------------
 
     def _replace(
-        self, group: ClassicGroup, join: Join, member_id: str, now: int, effects: Effects
+        self, group: ClassicGroup, join: Join, member: Member, now: int, effects: Effects
     ) -> None:
         """A client with a known instance id and no member id takes the place of the one that had it."""
-        instance_id = join.request.group_instance_id
-        assert instance_id is not None
-        old = group.members[group.static[instance_id]]
+        assert member.instance_id is not None
+        old = group.members[group.static[member.instance_id]]
         old_leader = group.leader or ""
         self._fence(group, old, effects)
-        member = replace(join.member(member_id), assignment=old.assignment)
+        member.assignment = old.assignment
         group.rename(old, member)
         group.keep_alive(member, now)
         name = f"static member {member.name}"
-        outgrown = group.outgrown(self._topics) if group.leader == member_id else ()
+        leads = group.leader == member.member_id
+        outgrown = group.outgrown(self._topics) if leads else ()
         if group.state == STABLE and group.vote() == group.protocol and not outgrown:
-            if not self._stored(group, old, member, join, now, effects):
-                return
-            reply = joined_reply(group, member_id)
+            reply = joined_reply(group, member.member_id)
             if join.version >= 9:
-                reply = replace(reply, skip_assignment=group.leader == member_id)
+                reply = replace(reply, skip_assignment=leads)
             else:
                 # It must not take itself for the leader, who would have to assign anew.
                 reply = replace(reply, leader=old_leader, members=())
@@ -310,26 +319,6 @@ class Joining:
         if old.syncing is not None:
             effects.append(Replied(old.syncing, SyncGroupResponse(error_code=fenced)))
             old.syncing = None
-
-    def _stored(
-        self,
-        group: ClassicGroup,
-        old: Member,
-        member: Member,
-        join: Join,
-        now: int,
-        effects: Effects,
-    ) -> bool:
-        """Store the group with its new member id; where that fails, the old one stays."""
-        try:
-            group.save()
-        except StorageError as error:
-            group.rename(member, old)
-            group.keep_alive(old, now)
-            effects.append(Told("WARNING", f"group {group.group_id}: not stored: {error}"))
-            join.refused(ErrorCode.NOT_COORDINATOR, effects)
-            return False
-        return True
 
     def _replaced(self, group: ClassicGroup, old: Member, member: Member, effects: Effects) -> None:
         self._groups.touched(group.group_id)

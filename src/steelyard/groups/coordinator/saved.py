@@ -1,13 +1,16 @@
 """Classic groups on disk: the table `kafka_groups`, one JSON record per group, written once per generation.
 
-A group is stored when its leader has assigned, when it becomes empty, and when a static member is replaced: so a broker
-that is started again knows the members of the last stable generation, and they go on without a rebalance.
-Source: GroupMetadataValue.json.
+A group is stored when its leader has assigned, and when it becomes empty: so a broker that is started again knows the
+members of the last stable generation, and they go on without a rebalance. A static member that comes back, at whatever
+time, is stored in that generation under its new id before it hears of it: else a broker that is started again would know
+the process before it, and fence the one that lives. (Apache stores it in a stable group only.)
+Source: GroupMetadataValue.json; KAFKA-10284.
 """
 
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from steelyard.groups.coordinator.members import Member
 from steelyard.store.tables import Table
@@ -78,6 +81,23 @@ class SavedGroups:
     def save(self, group: SavedGroup) -> None:
         """Raises StorageError."""
         self._table.put(group.group_id, _encode(group))
+
+    def save_return(self, group_id: str, member: Member) -> None:
+        """Have `member` be the one of its instance id in what is stored. Raises StorageError.
+
+        Its metadata and its share stay those of the stored generation: what it wants now counts from the next one on.
+        """
+        data = self._table.get(group_id)
+        if data is None:
+            return
+        saved = _decode(data)
+        old = next((one for one in saved.members if one.instance_id == member.instance_id), None)
+        if old is None:
+            return
+        new = replace(saved_member(member), protocols=old.protocols, assignment=old.assignment)
+        members = tuple(new if one is old else one for one in saved.members)
+        leader = new.member_id if saved.leader == old.member_id else saved.leader
+        self.save(replace(saved, leader=leader, members=members))
 
     def delete(self, group_id: str) -> None:
         self._table.delete(group_id)
