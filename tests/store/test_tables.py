@@ -9,6 +9,7 @@ from steelyard.errors import DamageError, DiskFullError
 from steelyard.store.disk import Disk
 from steelyard.store.memory import Killed, MemoryDisk
 from steelyard.store.recovery import TableRecovery
+from steelyard.store.table_records import HEAD_BYTES, Gap, decode
 from steelyard.store.tables import SNAPSHOT_BYTES_MIN
 
 
@@ -86,6 +87,39 @@ def test_no_flipped_bit_is_taken_for_a_torn_write(bit: int) -> None:
             opened(disk)
         assert error.value.paths == (PATH,)
         assert bytes(disk.files[PATH].data) == before, "the evidence was changed"
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_a_flipped_bit_before_a_torn_write_is_damage(bit: int) -> None:
+    """Also where it makes a size reach into the write that was cut off."""
+    whole, ends = written(("first", b"1"), ("second", b"22"), ("third", b"3" * 300))
+    for cut in (ends[2] + 3, ends[2] + 40, ends[3] - 1):
+        for place in range(ends[1], ends[2]):
+            disk = whole.copy()
+            disk.files[PATH].truncate(cut)
+            disk.files[PATH].data[place] ^= 1 << bit
+            with pytest.raises(DamageError):
+                opened(disk)
+
+
+def keys_of(data: bytes) -> list[str]:
+    """Of what is no record."""
+    return [item.key for item in decode(data) if isinstance(item, Gap)]
+
+
+def test_the_key_of_a_damaged_record_is_told_where_it_is_certain() -> None:
+    whole, ends = written(("first", b"1"), ("second", b"22"), ("third", b"3"), ("fourth", None))
+    data = bytes(whole.files[PATH].data)
+
+    def flipped(*places: int) -> bytes:
+        return bytes(byte ^ (number in places) for number, byte in enumerate(data))
+
+    for start, key in zip(ends[:4], ("first", "second", "third", "fourth"), strict=True):
+        for place in range(start, start + HEAD_BYTES):
+            assert keys_of(flipped(place)) == [key], place
+    assert keys_of(flipped(ends[2] - 1)) == ["second"]
+    # Of two records side by side no key alone is told: a repair would say that only one is lost.
+    assert keys_of(flipped(ends[1] + 20, ends[2] + 18)) == [""]
 
 
 def test_a_last_record_that_deletes_is_damaged_or_torn() -> None:

@@ -111,7 +111,8 @@ def _lost(gap: Gap) -> str:
     if gap.torn:
         return ""
     if gap.key:
-        return f"the record of key {gap.key!r} at byte {gap.position}: an older value counts again, or none"
+        whose = f"the record at byte {gap.position}, which seems to set key {gap.key!r}"
+        return f"{whose}: an older value counts again, or none"
     return f"the records in {gap.size} bytes from byte {gap.position} on; their keys cannot be told"
 
 

@@ -6,7 +6,8 @@
 A process that is killed inside a write leaves the beginning of what it wrote, and nothing behind it: bytes at the end
 of the file that begin a record and are too few for it. Such a tail was never acknowledged, and may be cut. Anything
 else that is no record is damage: whole records follow it, or a record of full length does not match its CRC, or one
-with a wrong size would match if it ended where the file does. A record behind damage is found by trying every byte.
+with a wrong size would match if it ended where the file does, or if one bit of its sizes were another. A record behind
+damage is found by trying every byte.
 
 A power cut may also leave pages that were never written, as zeros: those count as torn, too.
 """
@@ -46,7 +47,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 class Gap(msgspec.Struct, frozen=True, gc=False):
     """Bytes that are no record. `torn`: the last write did not end, else something damaged them.
 
-    `key`: of the record that seems to have been there, empty where it cannot be told.
+    `key`: of the one record that seems to have been there, empty where it cannot be told or there may have been several.
     """
 
     position: int
@@ -84,7 +85,7 @@ def decode(data: bytes) -> Iterator[Entry | Gap]:
         following = _next_entry(data, position + 1)
         end = len(data) if following is None else following
         torn = following is None and _is_torn(data, position)
-        yield Gap(position, end - position, torn, _key_at(data, position))
+        yield Gap(position, end - position, torn, _key_at(data, position, end, torn=torn))
         position = end
 
 
@@ -123,21 +124,42 @@ def _is_torn(data: bytes, position: int) -> bool:
     left = len(data) - position
     if left < HEAD_BYTES or _is_unwritten(data, position):
         return True
-    crc, key_size, value_size = _HEAD.unpack_from(data, position)
+    key_size, value_size = _SIZES.unpack_from(data, position + 4)
     if _end(position, key_size, value_size) <= len(data):
         return False
     if key_size > KEY_BYTES_MAX or (value_size > VALUE_BYTES_MAX and value_size != _DELETED):
         return False
-    # A record that is all there, of which one size is wrong: the other one tells what it was.
-    room = left - HEAD_BYTES
+    return _filling(data, position, len(data)) is None and not _has_wrong_bit(data, position)
+
+
+def _filling(data: bytes, position: int, end: int) -> int | None:
+    """The key size of the one record that filled these bytes, None where no sizes do. One is told by the other if it is wrong."""
+    room = end - position - HEAD_BYTES
+    if room < 0:
+        return None
+    crc, key_size, value_size = _HEAD.unpack_from(data, position)
+    if _end(position, key_size, value_size) == end:
+        return int(key_size)
     key_room = room if value_size == _DELETED else room - value_size
     candidates = ((key_room, value_size), (key_size, room - key_size), (room, _DELETED))
     for key, value in candidates:
         if key >= 0 and value >= 0:
-            rest = _SIZES.pack(key, value) + data[position + HEAD_BYTES :]
+            rest = _SIZES.pack(key, value) + data[position + HEAD_BYTES : end]
             if zlib.crc32(rest) == crc:
-                return False
-    return True
+                return key
+    return None
+
+
+def _has_wrong_bit(data: bytes, position: int) -> bool:
+    """Does a record begin there that would be whole if one bit of its sizes were another? A torn write may follow it."""
+    crc = int.from_bytes(data[position : position + 4])
+    sizes = int.from_bytes(data[position + 4 : position + HEAD_BYTES])
+    for bit in range(64):
+        head = (sizes ^ 1 << bit).to_bytes(8)
+        end = _end(position, *_SIZES.unpack(head))
+        if end <= len(data) and zlib.crc32(head + data[position + HEAD_BYTES : end]) == crc:
+            return True
+    return False
 
 
 def _is_unwritten(data: bytes, position: int) -> bool:
@@ -147,11 +169,13 @@ def _is_unwritten(data: bytes, position: int) -> bool:
     return not any(tail) and (position >= page or len(tail) >= ZEROS_MIN)
 
 
-def _key_at(data: bytes, position: int) -> str:
-    """The key of a damaged record, as far as it can be told."""
+def _key_at(data: bytes, position: int, end: int, *, torn: bool) -> str:
+    """The key of a damaged record, as far as it can be told. Of a torn one the sizes are as they were written."""
     if position + HEAD_BYTES > len(data):
         return ""
     _, key_size, _ = _HEAD.unpack_from(data, position)
+    if not torn:
+        key_size = _filling(data, position, end) or 0
     key = data[position + HEAD_BYTES : position + HEAD_BYTES + key_size]
     if len(key) != key_size or key_size > KEY_BYTES_MAX:
         return ""
