@@ -33,11 +33,12 @@ from steelyard.sim.disk import Mount, SimFile
 from steelyard.sim.network import Weather
 from steelyard.sim.run import run
 from steelyard.sim.scenario import Fault, Scenario, load
-from steelyard.store import check, files, links, reads
+from steelyard.store import check, files, links, reads, salvage, table_records, tables
 from steelyard.store.files import Files
 from steelyard.store.reads import Slice
 from steelyard.store.segment import Segment
 from steelyard.store.store import Store
+from steelyard.store.table_records import Entry, Gap, decode
 from steelyard.store.verify import LOG, Stretch, verify_log
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.codes import RequestCode
@@ -435,3 +436,71 @@ def test_a_check_that_overlooks_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     found = run(ROTTEN_LOGS).failure
     assert found is not None
     assert "check finds" in found
+
+
+ROTTEN_TABLES = load((FOLDER / "rotten_tables.toml").read_text())
+
+
+def found_in_tables() -> str:
+    """The rule that was broken with a planted defect."""
+    found = run(ROTTEN_TABLES).failure
+    assert found is not None, "the planted defect was not found"
+    return found
+
+
+def test_a_table_that_is_believed() -> None:
+    """Damaged values are taken: nobody looks at checksums."""
+
+    class Blind:
+        crc32 = staticmethod(lambda data, start=0: 0)
+
+    assert run(ROTTEN_TABLES).failure is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_records, "zlib", Blind)
+        assert "starts, though tables/" in found_in_tables()
+
+
+def test_a_table_that_passes_over_damage_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def careless(data: bytes) -> Iterator[Entry | Gap]:
+        return (item for item in decode(data) if isinstance(item, Entry) or item.torn)
+
+    monkeypatch.setattr(tables, "decode", careless)
+    assert "starts, though tables/" in found_in_tables()
+
+
+def test_a_table_that_takes_damage_for_a_torn_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    def cut(data: bytes) -> Iterator[Entry | Gap]:
+        for item in decode(data):
+            if isinstance(item, Gap):
+                yield Gap(item.position, len(data) - item.position, torn=True)
+                return
+            yield item
+
+    monkeypatch.setattr(tables, "decode", cut)
+    assert "starts, though tables/" in found_in_tables()
+
+
+def test_a_check_that_overlooks_a_damaged_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    def whole(data: bytes) -> Iterator[Entry | Gap]:
+        return (item for item in decode(data) if isinstance(item, Entry))
+
+    monkeypatch.setattr(check, "decode", whole)
+    assert "check finds []" in found_in_tables()
+
+
+def test_a_repair_that_drops_more_of_a_table_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps what stands before the damage."""
+
+    def first(data: bytes) -> Iterator[Entry | Gap]:
+        for item in decode(data):
+            yield item
+            if isinstance(item, Gap):
+                return
+
+    monkeypatch.setattr(salvage, "decode", first)
+    assert "a repair of tables/" in found_in_tables()
+
+
+def test_a_repair_that_does_not_say_what_a_table_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(salvage, "_lost", lambda gap: "")
+    assert "a repair does not say that " in found_in_tables()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
@@ -82,3 +84,30 @@ def test_what_rotted_is_refused_until_an_operator_has_repaired_it() -> None:
     assert (killed[1], again[1], stopped[1]) == ("dies: killed", "starts", "dies: stopped")
     assert (starts[1], repaired[1]) == ("starts", "starts")
     assert 14 <= stopped[0] <= repaired[0] < 15
+
+
+@pytest.mark.parametrize(("count", "how"), [(0, "dies: killed"), (1, "dies: stopped")])
+def test_a_broker_does_not_start_on_a_rotten_table_until_an_operator_has_repaired_it(
+    count: int, how: str
+) -> None:
+    rot = Fault(kind="rot_table", at_ms=9_000, for_ms=3_000, count=count, target="broker-a")
+    outcome = run(replace(CLUSTER, seed=1, kafka_members=1, faults=(rot,)), readable=True)
+    assert outcome.failure is None
+    starts, dies, again, refuses, repaired, *_ = life(outcome, "broker-a")
+    assert (starts[1], dies[1], again[1], repaired[1]) == ("starts", how, "starts", "starts")
+    assert re.match(r"dies: refuses to start: tables/\w+\.table is damaged: bytes", refuses[1])
+    assert 12 <= again[0] == refuses[0] < 13
+    assert 14 <= repaired[0] < 15
+
+
+def test_a_broker_that_is_down_already_finds_its_table_rotten_when_it_comes_back() -> None:
+    faults = (
+        Fault(kind="kill_broker", at_ms=8_000, for_ms=6_000, target="broker-a"),
+        Fault(kind="rot_table", at_ms=9_000, for_ms=1_000, target="broker-a"),
+    )
+    outcome = run(replace(CLUSTER, seed=1, faults=faults), readable=True)
+    assert outcome.failure is None
+    deeds = [what for _, what in life(outcome, "broker-a")]
+    assert deeds[:3] == ["starts", "dies: killed", "starts"]
+    assert deeds[3].startswith("dies: refuses to start: tables/offsets.table")
+    assert deeds[4:6] == ["starts", "dies: stopped"]

@@ -192,3 +192,22 @@ def test_what_the_coordinator_acknowledged_is_where_the_next_owner_begins() -> N
     rig.has("b", 2, P0)
     with pytest.raises(Violation, match=r"begins at 0 of .*: offset 1 is lost"):
         rig.reads("b", P0, 0)
+
+
+def test_where_a_repair_lost_an_offset_the_next_owner_may_begin_anew() -> None:
+    rig = Rig()
+    rig.has("a", 1, P0, P1)
+    for partition in (P0, P1):
+        rig.reads("a", partition, 0, 1, 2)
+        rig.witness.committed(partition, 3, "a")
+    rig.witness.answered("a", well=True)
+    rig.witness.taken("a", [P0, P1])
+    rig.sent.damage.kafka_offsets_lost.add(P0)
+    rig.has("b", 2, P0, P1)
+    rig.reads("b", P0, 0, 1)
+    with pytest.raises(Violation, match=r"begins at 0 of .*: offset 3 is lost"):
+        rig.reads("b", P1, 0)
+    rig.witness.taken("b", [P0])
+    rig.has("b", 2, P0)
+    with pytest.raises(Violation, match=r"begins at 2 of .*: offset 3 is lost"):
+        rig.reads("b", P0, 2)

@@ -16,7 +16,7 @@ from steelyard.config import (
     ProducerConfig,
     StoreConfig,
 )
-from steelyard.errors import DescriptorsError, DiskFullError
+from steelyard.errors import DamageError, DescriptorsError, DiskFullError
 from steelyard.nodes.admin import AdminNode
 from steelyard.nodes.broker.identity import identity_of
 from steelyard.nodes.broker.node import BrokerNode
@@ -38,7 +38,7 @@ from steelyard.sim.threads import Threaded
 from steelyard.sim.topics import Topics
 from steelyard.sim.transactions import Decisions
 from steelyard.sim.workload import Listener, Publisher, commit_in, start_asked_in, topic_name
-from steelyard.sim.world import Host, Process, World
+from steelyard.sim.world import Host, Process, Violation, World
 from steelyard.store.disk import Disk
 from steelyard.store.store import Store
 from steelyard.types import ConsumeFrom, MessageQueue, Subscription
@@ -117,6 +117,8 @@ class Cluster:
         """Brokers whose machines lost power since their last start."""
         self.power_cuts: set[str] = set()
         """Brokers whose machines ever lost power."""
+        self.on_refusal: Callable[[Seat, DamageError], None] = _not_refuse
+        """What the operator does where a broker does not start on its data."""
         witness.number_at = self.number_at
         witness.can_read = lambda queue: self.broker_log_end(queue) is not None
 
@@ -223,7 +225,13 @@ class Cluster:
 
         try:
             self._run(seat, BROKER_PORT, build, take_dirty, config.kafka)
+            if seat.process.alive and seat.name in self.witness.damage.records:
+                record = self.witness.damage.records[seat.name]
+                raise Violation(f"{seat.name} starts, though {record.path} is damaged")
             self._compare_logs(seat)
+        except DamageError as error:
+            seat.process.die(f"refuses to start: {error}")
+            self.on_refusal(seat, error)
         except (DiskFullError, DescriptorsError) as error:
             seat.process.die(f"could not start: {error}")
             self.world.after(RETRY_RECOVERY_MS, lambda: self.start(seat))
@@ -406,3 +414,7 @@ class Cluster:
         with seat.host.disk.looked_at():
             (view,) = decode_records(log.entry_at(offset), queue.broker_name)
         return number_of(view.body)
+
+
+def _not_refuse(seat: Seat, error: DamageError) -> None:
+    raise Violation(f"{seat.name} refuses to start: {error}")

@@ -1,15 +1,35 @@
-"""Entries of brokers' logs that bits flipped in: what they were, and which of them an operator has given up.
+"""Entries of brokers' logs, and records of their tables, that bits flipped in: what they were, and what an operator gave up.
 
 A damaged entry is given to nobody, or as it was to whoever had it before. It holds up the groups that come to it until
 the operator gives it up; then they pass over it, and over nothing else. What it was to tell is not owed any more.
+
+A broker does not start on a damaged table. A committed offset that a repair loses falls back to an older one, or is gone.
 """
 
 from __future__ import annotations
 
-from steelyard.types import MessageQueue
+from typing import NamedTuple
+
+from steelyard.types import MessageQueue, TopicPartition
 from steelyard.wire.remoting.message import MessageView, decode_records
 
 Position = tuple[MessageQueue, int]
+
+
+class RottenRecord(NamedTuple):
+    """A record of a table in which a bit flipped."""
+
+    path: str
+    position: int
+    size: int
+    """With the write behind it that a kill cut off, if there is one."""
+    key: str
+    is_named: bool
+    """It can be told whose record it was."""
+    content: dict[str, bytes]
+    """Of the table, before."""
+    without: dict[str, bytes]
+    """Of the table, were this record not there."""
 
 
 class Damage:
@@ -25,6 +45,11 @@ class Damage:
         """Numbers whose message is damaged, or was before it got to its queue."""
         self.retries_lost: set[int] = set()
         """Numbers whose copy is damaged that was to come to the group again."""
+        self.records: dict[str, RottenRecord] = {}
+        """By broker, which must not start until the record is given up."""
+        self.offsets_lost: set[MessageQueue] = set()
+        """Queues whose committed offset a repair lost."""
+        self.kafka_offsets_lost: set[TopicPartition] = set()
 
     def passes(self, topic: str, offset: int) -> bool:
         """May a reader of the topic, of which queue is not known, pass over the offset?"""

@@ -11,13 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from steelyard.errors import DamageError
 from steelyard.nodes.broker.node import Stop as StopBroker
 from steelyard.sim.checkers import RETRY_PREFIX
 from steelyard.sim.clock import EPOCH
 from steelyard.sim.cluster import GROUP, Cluster, Seat
 from steelyard.sim.network import Partition
 from steelyard.sim.rot import flip_in_logs, repair
+from steelyard.sim.rot_tables import flip_in_table, has_offsets
 from steelyard.sim.scenario import Fault, FaultKind, Scenario
+from steelyard.sim.world import Violation
 
 AGAIN_MS = 2_000
 """So long a broker lives at most that is to be killed again."""
@@ -60,7 +63,9 @@ class Fates:
             "descriptors": self._descriptors,
             "rot_index": self._rot_index,
             "rot_log": self._rot_log,
+            "rot_table": self._rot_table,
         }
+        cluster.on_refusal = self._refused
         for fault in scenario.faults:
             self._world.at(EPOCH + fault.at_ms, partial(self._happen, fault))
         self.healed_at = EPOCH + max((f.at_ms + f.for_ms for f in scenario.faults), default=0)
@@ -203,6 +208,34 @@ class Fates:
             return False
         self._operate_later(fault.for_ms, seat)
         return True
+
+    def _rot_table(self, fault: Fault) -> bool:
+        cluster = self._cluster
+        seat = self._rng.choice([s for s in cluster.brokers if fault.target in ("", s.name)])
+        if not has_offsets(seat.host.disk):
+            return False
+        self._take_down(seat, lambda: self._rot_while_down(fault, seat), clean=fault.count == 1)
+        self.healed_at = max(self.healed_at, self._world.now + STOP_MS_MAX + fault.for_ms)
+        return True
+
+    def _rot_while_down(self, fault: Fault, seat: Seat) -> None:
+        # A stop takes time: another fault may have ended it, and started the broker.
+        if not seat.process.alive:
+            flip_in_table(seat.host.disk, seat.name, self._cluster.witness.damage, self._rng)
+        self._later(fault, lambda: self._cluster.start(seat))
+
+    def _refused(self, seat: Seat, error: DamageError) -> None:
+        """A broker did not start, and said why: the operator repairs its data."""
+        record = self._cluster.witness.damage.records.get(seat.name)
+        known = () if record is None else (record.path,)
+        if error.paths != known:
+            raise Violation(f"{seat.name} refuses to start: {error}; damaged is {known}")
+        self._world.after(OPERATOR_MS, lambda: self._repair_refused(seat))
+        self.healed_at = max(self.healed_at, self._world.now + OPERATOR_MS)
+
+    def _repair_refused(self, seat: Seat) -> None:
+        if not seat.process.alive:  # else another start was refused, too, and the data is repaired
+            self._operate(seat)
 
     def _operate_later(self, after_ms: int, seat: Seat) -> None:
         self._world.after(after_ms, partial(self._operate, seat))

@@ -248,6 +248,11 @@ class Judge:
         if not isinstance(told, dict):
             raise Violation(f"no committed offsets of the Kafka group: {told!r}")
         committed = {part: self._kafka.past_damage(part, at.offset) for part, at in told.items()}
+        for partition in sorted(self._witness.damage.kafka_offsets_lost & floors.keys()):
+            # Whoever was further need not commit anew what the coordinator lost.
+            floor = floors.pop(partition)
+            if committed.pop(partition, 0) > floor:
+                raise Violation(f"more of {partition} is committed than {floor}")
         if committed != floors:
             raise Violation(f"the Kafka group left at {floors}, committed is {committed}")
 
@@ -298,7 +303,7 @@ class Judge:
     def _check_committed(self, queue: MessageQueue, end: int, offset: int) -> None:
         self._witness.committed(queue, offset, queue.broker_name)
         left = [at for at in range(offset, end) if self._wanted(queue, at)]
-        if left:
+        if left and queue not in self._witness.damage.offsets_lost:
             raise Violation(
                 f"{queue}: {offset} is committed after a clean stop, not {left[-1] + 1}"
             )

@@ -11,7 +11,8 @@ Safety, at every moment, `who` being one run of a member:
 - offsets are passed over only where an operator gave up a damaged entry (of whichever queue of the topic: which one a
   partition is turns out at the end);
 - what the coordinator has acknowledged of a partition is not forgotten: whoever owns it next begins at an offset that was
-  committed. (Not at the latest one in any case: a commit that was under way on a link that is gone may come last.)
+  committed. (Not at the latest one in any case: a commit that was under way on a link that is gone may come last.) Or at
+  the first one, where a bit flipped in the coordinator's table and a repair lost the partition's offset.
 
 Liveness: `unfinished`, asked after the faults; a partition is one RocketMQ queue: `compare`.
 """
@@ -139,7 +140,9 @@ class KafkaWitness:
         held[partition] = offset + 1
 
     def _was_offered(self, partition: TopicPartition, offset: int) -> bool:
-        offered = self._offered[partition]
+        offered = set(self._offered[partition])
+        if partition in self._witness.damage.kafka_offsets_lost:
+            offered.add(0)
         return any(each <= offset <= self.past_damage(partition, each) for each in offered)
 
     def _as_sent(self, record: Seen) -> None:

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from steelyard.errors import DiskFullError
 from steelyard.sim.checkers import RETRY_PREFIX, Witness, number_of
-from steelyard.sim.damage import Damage
+from steelyard.sim.damage import Damage, RottenRecord
 from steelyard.sim.disk import Mount, SimDisk
+from steelyard.sim.rot_tables import mended
 from steelyard.sim.world import Violation
 from steelyard.store import check, log_list, salvage
 from steelyard.store.files import Files
@@ -86,7 +87,7 @@ def _entries(mount: Mount, broker: str, topics: tuple[str, ...]) -> Iterator[_En
 def repair(disk: SimDisk, broker: str, damage: Damage, now: int) -> bool:
     """Check the disk of a broker that is stopped, and repair it. False: the disk is full. Raises Violation.
 
-    All entries that are damaged must be found, and nothing else may be lost; they are given up.
+    All that is damaged must be found, and nothing else may be lost; it is given up.
     """
     with disk.looked_at():
         files = Files(disk.remount())
@@ -100,7 +101,14 @@ def repair(disk: SimDisk, broker: str, damage: Damage, now: int) -> bool:
                     f"check finds {len(found)} entries of {len(known)} damaged ones: not"
                     f" {sorted(known - found)}, but {sorted(found - known)}"
                 )
-            lost = [deed for deed in salvage.repair(files, findings, str(now), now) if deed.lost]
+            _compare(findings, damage.records.get(broker))
+            lost = []
+            for deed in salvage.repair(files, findings, str(now), now):
+                record = damage.records.get(broker)
+                if record is not None and record.path == deed.path:
+                    mended(files, broker, damage, deed)
+                elif deed.lost:
+                    lost.append(deed)
             if len(lost) != len(found):
                 raise Violation(f"{len(found)} entries are damaged, a repair loses {lost}")
         except DiskFullError:
@@ -109,6 +117,18 @@ def repair(disk: SimDisk, broker: str, damage: Damage, now: int) -> bool:
             disk.unmount()
     damage.given_up |= found
     return True
+
+
+def _compare(findings: list[check.Finding], record: RottenRecord | None) -> None:
+    """Besides entries of logs exactly the record must be damaged."""
+    found = [
+        (item.path, item.position, item.size)
+        for item in findings
+        if item.part != check.LOG and item.severity == check.DAMAGE
+    ]
+    known = [] if record is None else [(record.path, record.position, record.size)]
+    if found != known:
+        raise Violation(f"check finds {found}, damaged is {known}")
 
 
 def _damaged(findings: list[check.Finding], broker: str) -> Iterator[tuple[MessageQueue, int]]:

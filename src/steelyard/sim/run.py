@@ -185,6 +185,7 @@ class _Show:
             "virtual_ms": self._world.now - EPOCH,
             "damaged": len(witness.damage.entries),
             "never_delivered": witness.never_delivered(),
+            "offsets_lost": len(witness.damage.offsets_lost | witness.damage.kafka_offsets_lost),
             "warnings": self._world.told.get("WARNING", 0) + self._world.told.get("ERROR", 0),
             **{f"fault {kind}": n for kind, n in sorted(self._fates.happened.items())},
         }

@@ -38,6 +38,8 @@ FaultKind = Literal[
     "rot_index",  # count bits flip in the index files on the broker's disk, while it runs or is down
     "rot_log",  # a bit flips in each of count messages in logs on the broker's disk, while it runs or is down; for_ms
     # later an operator stops the broker, repairs its data and starts it
+    "rot_table",  # the broker is killed, or with count = 1 stopped cleanly, a bit flips in a table of committed offsets, and
+    # for_ms later the broker is started: it must refuse, until an operator has repaired its data
     "descriptors",  # the broker's process has no file descriptor left for for_ms: no new connection, no file is opened
 ]
 

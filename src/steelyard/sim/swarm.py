@@ -43,6 +43,9 @@ ROT_SHARE = 0.12
 ROT_LOG_SHARE = 0.12
 """Of the seeds without power cuts and rotten index files have bits that flip in logs, until an operator repairs them."""
 
+ROT_TABLE_SHARE = 0.05
+"""Of the seeds without power cuts and other rot have bits that flip in tables of committed offsets."""
+
 KAFKA_SHARE = 0.3
 """Of the seeds have a Kafka group."""
 
@@ -50,7 +53,14 @@ CHECK_EVERY = 16
 """Checking every node after each event takes half of a run. A broken invariant seldom mends itself, and each node is
 checked once more before it ends: what the time finds in other seeds is more."""
 
-_APART: tuple[FaultKind, ...] = ("freeze", "restart_cluster", "rot_index", "rot_log", "descriptors")
+_APART: tuple[FaultKind, ...] = (
+    "freeze",
+    "restart_cluster",
+    "rot_index",
+    "rot_log",
+    "rot_table",
+    "descriptors",
+)
 """Drawn by themselves, not among the others."""
 
 _SHORT_MS = (500, 10_000)
@@ -112,6 +122,7 @@ def draw(seed: int) -> Scenario:
     until_ms = max(20_000, messages * interval_ms)
     faults = [*_faults(rng, theme, flush, until_ms), *_late_kinds(seed, until_ms)]
     faults += _rotten_logs(seed, until_ms, {fault.kind for fault in faults})
+    faults += _rotten_tables(seed, until_ms, {fault.kind for fault in faults})
     faults.sort(key=lambda fault: fault.at_ms)
     return _with_kafka(replace(scenario, faults=tuple(faults)), until_ms)
 
@@ -149,6 +160,22 @@ def _rotten_logs(seed: int, until_ms: int, kinds: set[FaultKind]) -> list[Fault]
             at_ms=rng.randrange(FIRST_FAULT_MS, until_ms),
             for_ms=rng.choice((rng.randrange(*_SHORT_MS), rng.randrange(*_LONG_MS))),
             count=rng.choice((1, 1, 3, 10)),
+        )
+        for _ in range(rng.choice((1, 2, 4)))
+    ]
+
+
+def _rotten_tables(seed: int, until_ms: int, kinds: set[FaultKind]) -> list[Fault]:
+    """Damage that costs committed offsets, where no other kind is to be told from it."""
+    rng = Random(f"swarm {seed}, rotten tables")
+    if rng.random() >= ROT_TABLE_SHARE or kinds & {"power_broker", "rot_index", "rot_log"}:
+        return []
+    return [
+        Fault(
+            kind="rot_table",
+            at_ms=rng.randrange(FIRST_FAULT_MS, until_ms),
+            for_ms=rng.randrange(*_SHORT_MS),
+            count=rng.randrange(2),
         )
         for _ in range(rng.choice((1, 2, 4)))
     ]
