@@ -10,7 +10,7 @@ from steelyard.sim.__main__ import main, summary
 from steelyard.sim.run import run
 from steelyard.sim.swarm import draw
 
-SEEDS = "1..4"
+SEEDS = "1..3"
 
 
 def simulate(hash_seed: str, *options: str) -> str:
@@ -18,13 +18,13 @@ def simulate(hash_seed: str, *options: str) -> str:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-m", "steelyard.sim", "--seeds", SEEDS, *options]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return done.stdout[: done.stdout.rindex("\n4 seeds")]
+    return done.stdout[: done.stdout.rindex("\n3 seeds")]
 
 
 def test_digests_do_not_depend_on_the_process_or_its_hash_seed() -> None:
     first = simulate("1", "--processes", "1")
     assert first == simulate("2", "--processes", "2")
-    assert first == "\n".join(summary(run(draw(seed))) for seed in range(1, 5))
+    assert first == "\n".join(summary(run(draw(seed))) for seed in range(1, 4))
 
 
 @pytest.mark.parametrize("seed", [5, 1])  # the second with a Kafka group
@@ -38,7 +38,7 @@ def test_looking_closer_changes_nothing(seed: int) -> None:
 
 
 def test_different_seeds_do_different_things() -> None:
-    assert len({run(draw(seed)).digest for seed in range(10, 20)}) == 10
+    assert len({run(draw(seed)).digest for seed in range(10, 14)}) == 4
 
 
 def test_the_command_says_what_came_of_it(capsys, tmp_path) -> None:  # type: ignore[no-untyped-def]
