@@ -15,7 +15,6 @@ from steelyard.store.files import Files
 from steelyard.store.index import ROW_BYTES, are_sound, pack_row
 from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk
-from steelyard.store.segment import CHECKED_BYTES
 from steelyard.store.spans import SPANS_MAX, Spans
 from steelyard.store.store import Store
 from steelyard.store.verify import LOG, ROWS, TAIL, Stretch, verify_log
@@ -260,54 +259,21 @@ def test_a_batch_whose_base_offset_size_or_epoch_flipped_is_not_lent() -> None:
     assert extent.is_verified()
 
 
-def test_only_many_records_that_were_just_written_are_taken_for_whole() -> None:
-    """They are in the kernel's memory still. Few are verified even then, all are once `retain` was called twice."""
+def test_many_records_that_were_just_written_are_verified_as_well() -> None:
     disk = MemoryDisk()
-    config = StoreConfig(segment_bytes=1_000_000)
-    store, _ = opened(disk, config)
+    store, _ = opened(disk, StoreConfig(segment_bytes=1_000_000))
     log = store.create_log("orders", 0)
     sizes = []
     for number in range(100):
         entry = build(log, b"%d" % number * 200, now=NOW)
         sizes.append(len(entry))
         log.append(entry, 0, NOW)
-    assert sum(sizes) > 2 * CHECKED_BYTES > 8 * sizes[0]
     (path,) = (path for path in disk.files if path.endswith(".log"))
     whole = bytes(disk.files[path].data)
     disk.files[path].data[sum(sizes[:20]) + 100] ^= 1
-
-    def is_refused() -> bool:
-        """Also with a filter that lets everything through."""
-        found = [log.read(0, 100, EVERYTHING, tags) for tags in (None, frozenset((0,)))]
-        assert found[0] == found[1]
-        if found[0].count < 100:
-            assert (found[0].count, found[0].data) == (20, whole[: sum(sizes[:20])])
-        return found[0].count < 100
-
-    assert log.read(16, 8, EVERYTHING).count == 4
-    assert not is_refused()
-    log.retain(NOW)
-    assert not is_refused()
-    log.retain(NOW)
-    assert is_refused()
-    store.close()
-    store, _ = opened(disk, config)
-    log = the_log(store)
-    assert is_refused()
-    entry = build(log, b"more", now=NOW)
-    log.append(entry, 0, NOW)
-    assert is_refused()
-
-
-def test_a_segment_that_is_full_is_verified_at_once() -> None:
-    disk = MemoryDisk()
-    store, _ = opened(disk, StoreConfig(segment_bytes=3 * CHECKED_BYTES))
-    log = store.create_log("orders", 0)
-    while sum(path.endswith(".log") for path in disk.files) < 2:
-        log.append(build(log, b"x" * 1_000, now=NOW), 0, NOW)
-    disk.files[min(path for path in disk.files if path.endswith(".log"))].data[-100] ^= 1
-    count = log.find_run(0, EVERYTHING, log.max_offset).next_offset
-    assert log.read(0, count, EVERYTHING).count == count - 1
+    for tags in (None, frozenset((0,))):
+        found = log.read(0, 100, EVERYTHING, tags)
+        assert (found.count, found.data) == (20, whole[: sum(sizes[:20])])
 
 
 def test_what_was_given_up_is_passed_over_by_all_readers() -> None:

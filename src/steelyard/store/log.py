@@ -310,11 +310,8 @@ class Log:
 
         A log whose entries are all too old begins a new segment: offsets and positions go on. For retention_bytes
         the last segment is never deleted. Raises StorageError; what was deleted by then stays so.
-        Called from time to time: entries are recent (`Segment.recent`) until the second call after they were written.
         Source: storage/.../UnifiedLog.deleteOldSegments.
         """
-        if self._segments.all:
-            self._segments.all[-1].age()
         config = self.config
         gone = 0
         if config.retention_ms >= 0:

@@ -136,7 +136,7 @@ def read_records(segment: Segment, offset: int, end: int, count_max: int, bytes_
         position, size, _, link = ROW.unpack_from(rows, (count - 1) * ROW_BYTES)
     size += position - begin
     data = segment.peek(begin, size)
-    if not segment.are_records(data, begin, size, before, link):
+    if len(data) != size or not links.is_record(data, before, link):
         stop = _damaged(segment, offset, offset + count)
         if stop < offset + count:
             count = stop - offset
@@ -215,7 +215,7 @@ def _tagged(segment: Segment, pieces: list[_Piece], next_offset: int) -> Slice:
     for piece in pieces:
         size = piece.end - piece.begin
         data = segment.peek(piece.begin, size)
-        if not segment.are_records(data, piece.begin, size, piece.before, piece.link):
+        if len(data) != size or not links.is_record(data, piece.before, piece.link):
             offset = piece.first_offset
             try:
                 stop = _damaged(segment, offset, offset + piece.count)

@@ -34,9 +34,6 @@ INDEX_SUFFIX = ".rows"
 OLD_INDEX_SUFFIX = ".index"
 """Of format 1: rows without checksums, 20 bytes each."""
 
-CHECKED_BYTES = 16 * 1024
-"""Records that were just written are verified all the same up to so many bytes, which costs 2 or 3 microseconds."""
-
 _NEIGHBOURS = 16
 """How many entries before a damaged one are looked at to learn about when it was stored."""
 
@@ -57,12 +54,10 @@ class Segment:
     """Entries `base_offset` .. `base_offset + count - 1`; positions are those of the whole log.
 
     `link`: that of the last entry, known where entries are appended. `verified`: positions whose entries were
-    verified or written by this process; entries from `fresh` on were. Those from `recent` on were written since the
-    last call of `age` but one.
+    verified or written by this process; entries from `fresh` on were.
     """
 
     __slots__ = (
-        "_recent_next",
         "base_offset",
         "base_position",
         "files",
@@ -74,7 +69,6 @@ class Segment:
         "newest_ms",
         "old_index_path",
         "origin",
-        "recent",
         "size",
         "verified",
     )
@@ -103,7 +97,7 @@ class Segment:
         self.origin = origin
         self.index = Index(files, buffers, self.index_path, flush_rows, rows)
         self.verified = Spans()
-        self.fresh = self.recent = self._recent_next = self.base_position + size
+        self.fresh = self.base_position + size
 
     @property
     def count(self) -> int:
@@ -253,25 +247,9 @@ class Segment:
         self.verified.remove(position, position + size)
         return CorruptError(self.log_path, within, origin.topic, origin.queue_id, offset, last + 1)
 
-    def age(self) -> None:
-        """Time has passed: what was written before the last such call is not recent any more."""
-        self.recent, self._recent_next = self._recent_next, self.base_position + self.size
-
     def rest(self) -> None:
-        """What is there now counts neither as written by this process nor as recent."""
-        self.fresh = self.recent = self._recent_next = self.base_position + self.size
-
-    def are_records(self, data: bytes, position: int, size: int, before: int, link: int) -> bool:
-        """Is `data` what was written there: `size` bytes of records after the link `before`, the last of which has `link`?
-
-        Many bytes are not looked at where they are recent: then they come from the kernel's memory, which this process
-        gave them to moments ago, not from the disk.
-        """
-        if len(data) != size:
-            return False
-        if size > CHECKED_BYTES and position >= self.recent:
-            return True
-        return bool(crc32c(data, before) == link)
+        """What is there now does not count as written by this process."""
+        self.fresh = self.base_position + self.size
 
     def is_verified(self, position: int, size: int) -> bool:
         """Has this process written or verified all entries there?"""

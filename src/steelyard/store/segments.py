@@ -125,9 +125,6 @@ class Segments:
     def _begin(self, end: Place) -> Segment:
         segment = self._segment(end)
         segment.create()
-        if self.all:
-            self.all[-1].age()
-            self.all[-1].age()
         self.all.append(segment)
         self._roll_at = 0
         return segment

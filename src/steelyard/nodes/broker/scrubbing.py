@@ -4,7 +4,7 @@ A pass goes through all logs by name, from the begin of each to where it ends th
 `scrub_interval_ms` after it started, or when it has ended, whichever is later. `scrub_bytes_per_second` bounds what is read,
 in pieces of PIECE_BYTES. What is found is reported as for any other reader (`damage`).
 
-RocketMQ's consumers get nothing that was not verified when it was read, or written just before (`Segment.are_records`). Kafka's batches are verified once before they are sent
+RocketMQ's consumers get nothing that was not verified when it was read. Kafka's batches are verified once before they are sent
 from their file (`fetch_reads`), not each time: of damage that comes later the clients' own checksums, or a pass, tell.
 """
 
