@@ -262,6 +262,23 @@ def test_a_broker_that_answers_while_no_route_names_it_is_asked_for_the_locks_ag
     assert group.b.owner("T", 0) == "c1"
 
 
+def test_a_lock_is_renewed_while_routes_name_an_old_and_a_new_address_of_its_broker() -> None:
+    """Two nameservers, of which one has not heard of the move, are asked in turn."""
+    group = Group(1)
+    moved = Broker("b", "b:2")
+    moved.members = ["c1"]  # it was there before: no heartbeat is the first
+    moved.locks = group.b.locks
+    rig = Rig(group.rig.node, group.ns, group.a, group.b, moved)
+    rig.start()
+    rig.advance(0)
+    rig.crash(group.b)
+    here = [moved, group.b]
+    for turn in range(20):
+        group.ns.add("T", group.a, here[turn % 2], queues=1)
+        rig.advance(15_000)
+        assert moved.owner("T", 0) == "c1"
+
+
 @pytest.mark.parametrize("wrong", [None, reply(1, "no"), reply(body=b"{")])
 def test_a_lock_that_is_not_answered_well_is_asked_for_again(wrong: Command | None) -> None:
     group = Group(1)

@@ -303,12 +303,15 @@ class Locks:
         return tuple(queue for queue in here if renew or not self._claims[queue].granted_at)
 
     def _claims_at(self, address: Address) -> list[MessageQueue]:
-        """The queues whose locks this broker has: their master, or who was asked last while no route names a master."""
-        return [
-            queue
-            for queue, claim in self._claims.items()
-            if (self._peers.master(queue) or claim.address) == address
-        ]
+        """The queues whose locks are this broker's: it gave them, or is their master, or was asked last while no route
+        names a master."""
+        here = []
+        for queue, claim in self._claims.items():
+            master = self._peers.master(queue)
+            asked = claim.granted_at or master is None
+            if address == master or (asked and address == claim.address):
+                here.append(queue)
+        return here
 
     def _timer(self, address: Address, desk: _Desk, now: int) -> list[Effect]:
         times = [at for at in (desk.ask_at, desk.renew_at) if at is not None]
@@ -368,7 +371,19 @@ class Locks:
                 self._refused(queue, claim, asked, answered=granted is not None, news=news, now=now)
         self._plan(asked.address, desk, answered=granted is not None, now=now)
         news.effects += self._talk(asked.address, now)
+        if granted is None:
+            news.effects += self._turn_to_masters(asked, now)
         return news
+
+    def _turn_to_masters(self, asked: LocksAsked, now: int) -> list[Effect]:
+        """Who was asked does not say. The routes may name another master by now: its locks are renewed at once."""
+        masters = {self._peers.master(queue): None for queue in asked.queues if queue in self._claims}
+        effects: list[Effect] = []
+        for address in masters:
+            if address is not None and address != asked.address and not self._desk(address).lockless:
+                self._desk(address).renew_at = now
+                effects += self._talk(address, now)
+        return effects
 
     def _granted(
         self, asked: LocksAsked, reply: Command | RemotingError, news: LockNews
@@ -518,7 +533,7 @@ class Locks:
             desk.ask_at = now + BARE_POLL_MS
 
     def check(self) -> None:
-        """Assert that every holding on its way has a claim, and that somebody will look after what is missing."""
+        """Assert that every holding on its way has a claim, and that what is missing is asked for and what is ours renewed."""
         for queue, claim in self._claims.items():
             assert claim.sought == (self._holdings.get(queue) is None)
             assert claim.address is not None or not claim.granted_at
@@ -533,6 +548,10 @@ class Locks:
             if held.state is State.LOCKING and address is not None:
                 desk = self._desk(address)
                 assert desk.busy or desk.ask_at is not None
+        for claim in self._claims.values():
+            if claim.granted_at and claim.address is not None:
+                desk = self._desk(claim.address)
+                assert desk.busy or desk.lockless or desk.renew_at is not None
 
 
 def _members_in(reply: Command | RemotingError) -> frozenset[str] | None:
