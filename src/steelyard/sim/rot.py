@@ -6,13 +6,13 @@ guarded by its own checksum alone (docs/LIMITS.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import NamedTuple
 
 from steelyard.errors import DiskFullError
 from steelyard.sim.checkers import RETRY_PREFIX, Witness, number_of
-from steelyard.sim.damage import Damage, RottenRecord
+from steelyard.sim.damage import Damage, Position, RottenRecord
 from steelyard.sim.disk import Mount, SimDisk
 from steelyard.sim.rot_tables import mended
 from steelyard.sim.world import Violation
@@ -85,7 +85,8 @@ def _entries(mount: Mount, broker: str, topics: tuple[str, ...]) -> Iterator[_En
 
 
 def repair(disk: SimDisk, broker: str, damage: Damage, now: int) -> bool:
-    """Check the disk of a broker that is stopped, and repair it. False: the disk is full. Raises Violation.
+    """Check the disk of a broker that is stopped, and repair it. False: the disk is full, and the repair perhaps done in
+    part. Raises Violation.
 
     All that is damaged must be found, and nothing else may be lost; it is given up.
     """
@@ -93,7 +94,7 @@ def repair(disk: SimDisk, broker: str, damage: Damage, now: int) -> bool:
         files = Files(disk.remount())
         try:
             findings = [item for item in check.check(files) if isinstance(item, check.Finding)]
-            found = set(_damaged(findings, broker))
+            found = _damaged(findings, broker)
             known = {place for place in damage.entries if place[0].broker_name == broker}
             known -= damage.given_up
             if found != known:
@@ -112,6 +113,8 @@ def repair(disk: SimDisk, broker: str, damage: Damage, now: int) -> bool:
             if len(lost) != len(found):
                 raise Violation(f"{len(found)} entries are damaged, a repair loses {lost}")
         except DiskFullError:
+            left = check.check(Files(disk.remount()))
+            damage.given_up |= found - _damaged(left, broker)
             return False
         finally:
             disk.unmount()
@@ -131,9 +134,12 @@ def _compare(findings: list[check.Finding], record: RottenRecord | None) -> None
         raise Violation(f"check finds {found}, damaged is {known}")
 
 
-def _damaged(findings: list[check.Finding], broker: str) -> Iterator[tuple[MessageQueue, int]]:
-    for finding in findings:
-        if finding.part == check.LOG and finding.severity == check.DAMAGE:
-            queue = MessageQueue(finding.topic, broker, finding.queue_id)
-            for offset in range(finding.offset, finding.offset + finding.count):
-                yield queue, offset
+def _damaged(findings: Iterable[object], broker: str) -> set[Position]:
+    return {
+        (MessageQueue(item.topic, broker, item.queue_id), offset)
+        for item in findings
+        if isinstance(item, check.Finding)
+        and item.part == check.LOG
+        and item.severity == check.DAMAGE
+        for offset in range(item.offset, item.offset + item.count)
+    }

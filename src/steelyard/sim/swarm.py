@@ -152,7 +152,7 @@ def _late_kinds(seed: int, until_ms: int) -> list[Fault]:
 def _rotten_logs(seed: int, until_ms: int, kinds: set[FaultKind]) -> list[Fault]:
     """Damage that costs messages, where nothing else makes it impossible to say which: docs/LIMITS.md, Simulator."""
     rng = Random(f"swarm {seed}, rotten logs")
-    if rng.random() >= ROT_LOG_SHARE or kinds & {"power_broker", "rot_index", "disk_full"}:
+    if rng.random() >= ROT_LOG_SHARE or kinds & {"power_broker", "rot_index"}:
         return []
     return [
         Fault(

@@ -377,10 +377,16 @@ class Locks:
 
     def _turn_to_masters(self, asked: LocksAsked, now: int) -> list[Effect]:
         """Who was asked does not say. The routes may name another master by now: its locks are renewed at once."""
-        masters = {self._peers.master(queue): None for queue in asked.queues if queue in self._claims}
+        masters = {
+            self._peers.master(queue): None for queue in asked.queues if queue in self._claims
+        }
         effects: list[Effect] = []
         for address in masters:
-            if address is not None and address != asked.address and not self._desk(address).lockless:
+            if (
+                address is not None
+                and address != asked.address
+                and not self._desk(address).lockless
+            ):
                 self._desk(address).renew_at = now
                 effects += self._talk(address, now)
         return effects
