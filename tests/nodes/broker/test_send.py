@@ -7,7 +7,7 @@ from tests.nodes.broker.conftest import Rig, pull_ext, send_ext
 from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import BrokerConfig, StoreConfig
-from steelyard.nodes.broker import durability
+from steelyard.nodes.broker import durability, turns
 from steelyard.nodes.broker.send import STEP_WRITES
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.store.memory import MemoryDisk
@@ -237,6 +237,38 @@ def test_a_long_batch_with_a_wrong_end_stores_nothing(rig: Rig) -> None:
         rig.advance(1)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert rig.messages(TOPIC) == []
+
+
+def test_a_topic_that_is_deleted_amid_a_long_batch_stays_deleted(rig: Rig) -> None:
+    body = encode_batch([BatchEntry(0, b"x", b"") for _ in range(3_000)])
+    link = rig.connect()
+    opaque = rig.post(link, BATCH, send_ext(m="true"), body)
+    while not rig.messages(TOPIC):
+        assert TURNS_TIMER in rig.timers, "it waits for nothing"
+        rig.advance(1)
+    assert rig.reply_to(link, opaque) is None
+    deleted = rig.ask(rig.connect(), RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC})
+    assert deleted.code == ResponseCode.SUCCESS
+    while (answer := rig.reply_to(link, opaque)) is None:
+        assert TURNS_TIMER in rig.timers, "it waits for nothing"
+        rig.advance(1)
+    assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+    assert rig.store.log(TOPIC, 0) is None
+
+
+def test_long_batches_that_wait_are_bounded_in_bytes(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = encode_batch([BatchEntry(0, b"x", b"") for _ in range(1_500)])
+    monkeypatch.setattr(turns, "LINK_BYTES_MAX", 2 * len(body))
+    link = rig.connect()
+    posted = [rig.post(link, BATCH, send_ext(m="true"), body) for _ in range(3)]
+    refused = rig.reply_to(link, posted[2])
+    assert refused is not None
+    assert refused.code == ResponseCode.SYSTEM_BUSY
+    while TURNS_TIMER in rig.timers:
+        rig.advance(1)
+    assert len(rig.messages(TOPIC)) == 3_000
 
 
 def test_a_delay_of_zero_is_none(rig: Rig) -> None:

@@ -72,3 +72,23 @@ def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     turns.check()
     run(turns, 1)
     assert turns.add(3, job(done, "3"), NOW, [])
+
+
+def test_what_waits_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LINK_BYTES_MAX", 10)
+    monkeypatch.setattr(module, "BYTES_MAX", 15)
+    turns, done = Turns(), list[str]()
+    sizes = ((1, 6), (1, 5), (1, 4), (2, 6), (2, 5), (3, 0))
+    taken = [turns.add(link, job(done, str(link)), NOW, [], size) for link, size in sizes]
+    assert taken == [True, False, True, False, True, True]
+    turns.check()
+    run(turns, 1)
+    assert turns.hold(3, 6)
+    assert not turns.hold(3, 1)
+    turns.closed(1)
+    assert turns.hold(3, 1)
+    turns.let_go(3, 7)
+    run(turns, 2)
+    assert turns.hold(4, 10)
+    turns.closed(4)
+    turns.check()

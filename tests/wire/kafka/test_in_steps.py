@@ -15,6 +15,10 @@ from steelyard.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from steelyard.wire.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
 from steelyard.wire.kafka.schema import Api, Message, Unread
 
 
@@ -70,6 +74,21 @@ def test_a_step_reads_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) ->
     back, steps = read_in_steps(OffsetCommitRequest, data, 8, True)
     assert back == message
     assert steps >= 100
+
+
+def test_the_items_of_a_message_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else 100 MiB of names would take gigabytes of memory, and minutes."""
+    monkeypatch.setattr(schema, "ITEMS_MAX", 100)
+    for count, is_allowed in ((10, True), (11, False)):
+        indexes = range(9)
+        topics = [OffsetFetchRequestTopic(f"t{n}", indexes) for n in range(count)]
+        message = OffsetFetchRequest("g", topics)
+        data = b"".join(schema.write(message, 7, flexible=True))
+        if is_allowed:
+            read_in_steps(OffsetFetchRequest, data, 7, True)
+        else:
+            with pytest.raises(ProtocolError, match="OffsetFetchRequest version 7: more than 100"):
+                read_in_steps(OffsetFetchRequest, data, 7, True)
 
 
 def test_only_large_requests_are_left_unread() -> None:

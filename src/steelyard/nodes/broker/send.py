@@ -219,18 +219,21 @@ class Sends:
         self._writer.admit()
         step = len(drafts) if len(drafts) <= BATCH_AT_ONCE else STEP_WRITES
         topic = header.topic
-        offset, addresses = self._writer.write_many(topic, queue_id, drafts[:step], now, effects)
-        ids = self._ids(addresses)
-        for start in range(step, len(drafts), step):
-            now, effects = yield
+        offset = -1
+        ids: list[str] = []
+        for start in range(0, len(drafts), step):
+            if start:
+                now, effects = yield
+            if (
+                self._topics.get(topic) is None
+            ):  # deleted meanwhile: a write would make its queue anew
+                return self._no_topic(request, topic)
             some = drafts[start : start + step]
-            _, addresses = self._writer.write_many(topic, queue_id, some, now, effects)
-            ids += "," + self._ids(addresses)
-        answer = self._stored(request, queue_id, offset, ids)
+            first, addresses = self._writer.write_many(topic, queue_id, some, now, effects)
+            offset = first if offset < 0 else offset
+            ids += [f"{self._id_prefix}{address:016X}" for address in addresses]
+        answer = self._stored(request, queue_id, offset, ",".join(ids))
         return self._durability.acknowledge(request, answer, peer, effects) if wait else answer
-
-    def _ids(self, addresses: list[int]) -> str:
-        return ",".join([f"{self._id_prefix}{address:016X}" for address in addresses])
 
     def _stored(self, request: Command, queue_id: int, offset: int, message_id: str) -> Command:
         ext = {
@@ -280,8 +283,7 @@ class Sends:
         if made is None and topic.startswith(RETRY_PREFIX):
             made, _ = self._topics.ensure(topic, 1, now)
         if made is None:
-            remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
-            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+            return self._no_topic(request, topic)
         self._registration.changed(now, effects)
         return made
 
@@ -337,6 +339,10 @@ class Sends:
             if unique_id is not None:
                 return replace(answer, ext={**answer.ext, "transactionId": unique_id})
         return answer
+
+    def _no_topic(self, request: Command, topic: str) -> Command:
+        remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
+        return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
 
     def _illegal(self, request: Command, remark: str) -> Command:
         return reply(request, ResponseCode.MESSAGE_ILLEGAL, remark)

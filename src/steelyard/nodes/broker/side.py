@@ -251,7 +251,8 @@ class RemotingSide:
                 answer = self._refusal(request, error)
         if answer is not None and not isinstance(answer, Command):
             then = partial(self._answer, link, request)
-            if self._turns.run(link, self._guarded(request, answer), then, now, effects):
+            steps, size = self._guarded(request, answer), len(request.body)
+            if self._turns.run(link, steps, then, now, effects, size):
                 return
             remark = "too many requests wait for their turn on this broker"
             answer = reply(request, ResponseCode.SYSTEM_BUSY, remark)

@@ -29,6 +29,10 @@ LINK_MAX = 1_000
 """Most jobs of one link: a consumer asks for each of its queues at once."""
 WAITING_MAX = 20_000
 """Most jobs in all."""
+LINK_BYTES_MAX = 128 * 1024 * 1024
+"""Most bytes of the requests of one link that wait: a request of Kafka's largest size, and some more."""
+BYTES_MAX = 256 * 1024 * 1024
+"""Most bytes of requests that wait, in all."""
 
 Turn = Callable[[int, list[Effect]], bool]
 """(now, effects to add to) -> is the job done? Does about SLICE of work. What it raises is a bug, and ends the job."""
@@ -57,21 +61,31 @@ class Turns:
     """See the module's text."""
 
     def __init__(self) -> None:
-        self._links: dict[Link, deque[Turn]] = {}
-        """In the order of their turns."""
+        self._links: dict[Link, deque[tuple[Turn, int]]] = {}
+        """Jobs and the sizes of their requests, in the order of their turns."""
         self._count = 0
+        self._held: dict[Link, int] = {}
+        """Bytes of requests that wait, by link."""
+        self._bytes = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, link: Link, turn: Turn, now: int, effects: list[Effect]) -> bool:
-        """Let a job wait for its turn; False where too many wait."""
+    def add(
+        self, link: Link, turn: Turn, now: int, effects: list[Effect], request_bytes: int = 0
+    ) -> bool:
+        """Let a job wait for its turn; False where too many wait.
+
+        `request_bytes`: the size of its request, where that may be large; it counts until the job is done.
+        """
         jobs = self._links.get(link)
         if self._count >= WAITING_MAX or (jobs is not None and len(jobs) >= LINK_MAX):
             return False
+        if request_bytes and not self.hold(link, request_bytes):
+            return False
         if jobs is None:
             jobs = self._links[link] = deque()
-        jobs.append(turn)
+        jobs.append((turn, request_bytes))
         self._count += 1
         if self._count == 1:
             effects.append(SetTimer(TURNS_TIMER, now + INTERVAL_MS))
@@ -84,9 +98,11 @@ class Turns:
         then: Callable[[T, int, list[Effect]], None],
         now: int,
         effects: list[Effect],
+        request_bytes: int = 0,
+        *,
+        at_once: bool = True,
     ) -> bool:
-        """Take the first step at once and the others in turns; `then` gets the result. False where too many wait."""
-
+        """Take the first step at once, if it may be, and the others in turns; `then` gets the result. Else as `add`."""
         is_begun = False
 
         def turn(now: int, effects: list[Effect]) -> bool:
@@ -99,7 +115,25 @@ class Turns:
                 return True
             return False
 
-        return turn(now, effects) or self.add(link, turn, now, effects)
+        if at_once and turn(now, effects):
+            return True
+        return self.add(link, turn, now, effects, request_bytes)
+
+    def hold(self, link: Link, request_bytes: int) -> bool:
+        """Count a request that waits, until `let_go` or `closed`; False where that is too much memory."""
+        held = self._held.get(link, 0) + request_bytes
+        if held > LINK_BYTES_MAX or self._bytes + request_bytes > BYTES_MAX:
+            return False
+        self._held[link] = held
+        self._bytes += request_bytes
+        return True
+
+    def let_go(self, link: Link, request_bytes: int) -> None:
+        """A request that was counted waits no longer."""
+        self._bytes -= request_bytes
+        self._held[link] -= request_bytes
+        if not self._held[link]:
+            del self._held[link]
 
     def due(self, now: int, effects: list[Effect]) -> None:
         """One slice of the job whose turn it is."""
@@ -107,9 +141,10 @@ class Turns:
         if link is None:
             return
         jobs = self._links[link]
+        turn, request_bytes = jobs[0]
         is_done = True
         try:
-            is_done = jobs[0](now, effects)
+            is_done = turn(now, effects)
         except Exception:
             effects.append(Hang(link, "an internal error"))
             raise
@@ -117,6 +152,8 @@ class Turns:
             if is_done:
                 jobs.popleft()
                 self._count -= 1
+                if request_bytes:
+                    self.let_go(link, request_bytes)
                 del self._links[link]
                 if jobs:
                     self._links[link] = jobs
@@ -126,10 +163,13 @@ class Turns:
     def closed(self, link: Link) -> None:
         """Nobody waits for these any more."""
         self._count -= len(self._links.pop(link, ()))
+        self._bytes -= self._held.pop(link, 0)
 
     def check(self) -> None:
         assert self._count == sum(map(len, self._links.values())) <= WAITING_MAX
         assert all(0 < len(jobs) <= LINK_MAX for jobs in self._links.values())
+        assert self._bytes == sum(self._held.values()) <= BYTES_MAX
+        assert all(0 < held <= LINK_BYTES_MAX for held in self._held.values())
 
 
 def finish(steps: Steps[T]) -> T:

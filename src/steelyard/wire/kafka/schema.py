@@ -118,6 +118,8 @@ _ITEM_EFFORT_MAX: bytes and texts are copied, however long they are, but a struc
 _ITEM_EFFORT_MAX = 60
 _FIXED_PER_EFFORT = 16
 """Numbers of an array that count for 1."""
+ITEMS_MAX = 1_000_000
+"""Most items of all arrays of a message that is read in steps: some 100 MB of memory, and as much again for the answer."""
 
 
 def read(
@@ -187,12 +189,19 @@ class Written(Message, frozen=True, gc=False):
 
 
 class _Pace:
-    """What may still be read before the next step; see `_STEP_EFFORT`."""
+    """What may still be read before the next step, see `_STEP_EFFORT`, and how many items in all."""
 
-    __slots__ = ("left", "step")
+    __slots__ = ("_items", "left", "step")
 
     def __init__(self) -> None:
         self.left = self.step = _STEP_EFFORT
+        self._items = 0
+
+    def count(self, count: int) -> None:
+        """An array of so many items comes. Raises ProtocolError."""
+        self._items += count
+        if self._items > ITEMS_MAX:
+            raise ProtocolError(f"more than {ITEMS_MAX:,} items in its arrays")
 
 
 def read_in_steps(message: Unread) -> Generator[None, None, Message]:
@@ -445,6 +454,7 @@ class _Source:
 
     def _read_in_steps(self, field: _Field, target: str) -> list[str]:
         """The items of an array, `count` of them."""
+        counted = "pace.count(count)"
         rest = ["if pace.left <= 0:", "    pace.left = pace.step", "    yield"]
         if isinstance(field.kind, Fixed):
             size, code = struct.calcsize(">" + field.kind.code), field.kind.code
@@ -461,7 +471,7 @@ class _Source:
                 f"pace.left -= some // {_FIXED_PER_EFFORT}",
                 *rest,
             ]
-            return ["while count > 0:", *[f"    {line}" for line in lines]]
+            return [counted, "while count > 0:", *[f"    {line}" for line in lines]]
         lines = [
             "begin = at",
             *self._read_value(field._replace(nullable=False), "value", "data", "at"),
@@ -471,7 +481,7 @@ class _Source:
             lines.append("pace.left -= 1")  # what it consists of counts itself
         else:
             lines.append(f"pace.left -= 1 + min((at - begin) >> 4, {_ITEM_EFFORT_MAX})")
-        return ["for _ in range(count):", *[f"    {line}" for line in (*lines, *rest)]]
+        return [counted, "for _ in range(count):", *[f"    {line}" for line in (*lines, *rest)]]
 
     def _read_value(self, field: _Field, target: str, data: str, at: str) -> list[str]:
         kind = field.kind

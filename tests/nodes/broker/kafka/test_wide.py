@@ -12,24 +12,48 @@ from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.groups.coordinator.offsets import CommittedOffset
+from steelyard.nodes.broker import turns
 from steelyard.nodes.broker.kafka import fetch, fetch_reads, wide
+from steelyard.nodes.broker.kafka.door import TAKEN_PER_TURN
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.seam import Closed, Received
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka import frame, schema
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.messages.api_versions import ApiVersionsRequest
+from steelyard.wire.kafka.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from steelyard.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from steelyard.wire.kafka.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from steelyard.wire.kafka.messages.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from steelyard.wire.kafka.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+from steelyard.wire.kafka.messages.describe_producers import TopicRequest as DescribedTopic
+from steelyard.wire.kafka.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
 from steelyard.wire.kafka.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
+)
+from steelyard.wire.kafka.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
 )
 from steelyard.wire.kafka.messages.metadata import (
     MetadataRequest,
@@ -57,6 +81,7 @@ from steelyard.wire.kafka.messages.produce import (
 from steelyard.wire.kafka.schema import Message
 
 PARTITIONS = 40
+NAMES = [f"name-{number}" for number in range(50)]
 
 
 def commit(offset: int = 5, names: tuple[str, ...] = (TOPIC, "other", "none")) -> Message:
@@ -106,6 +131,18 @@ CASES = [
         2,
         DeleteRecordsResponse,
     ),
+    (
+        DescribeProducersRequest(
+            [DescribedTopic(name, range(PARTITIONS + 5)) for name in (TOPIC, "none")]
+        ),
+        0,
+        DescribeProducersResponse,
+    ),
+    (FindCoordinatorRequest(coordinator_keys=NAMES), 4, FindCoordinatorResponse),
+    (DescribeGroupsRequest(NAMES), 6, DescribeGroupsResponse),
+    (DeleteGroupsRequest(NAMES), 2, DeleteGroupsResponse),
+    (DescribeTransactionsRequest(NAMES), 0, DescribeTransactionsResponse),
+    (ConsumerGroupDescribeRequest(NAMES), 1, ConsumerGroupDescribeResponse),
 ]
 
 
@@ -219,6 +256,53 @@ def test_others_are_served_meanwhile(slow: None) -> None:
     assert first not in rig.answers
 
 
+@pytest.mark.parametrize("key", [*wide.CUTS, 9])
+def test_a_cut_names_arrays_that_are_there(key: int) -> None:
+    api = APIS[key]
+    for version in range(api.versions[0], api.versions[1] + 1):
+        cut = wide.cut_of(key, version)
+        assert cut is not None
+        assert len(cut.request) == len(cut.response)
+        for kind, path in ((api.request, cut.request), (api.response, cut.response)):
+            item: Any = kind
+            for name in path:
+                assert name in item.__struct_fields__
+                found = [f for f in schema._fields(item, version, False) if f.name == name]
+                if not found:
+                    break  # in other versions only
+                assert found[0].is_array
+                item = found[0].kind
+
+
+def test_a_few_of_those_that_follow_are_taken_in_one_turn(slow: None) -> None:
+    rig = prepared()
+    rig.post(commit(), 8)
+    others = [rig.post(ApiVersionsRequest(), 0) for _ in range(3 * TAKEN_PER_TURN)]
+    served = rig.connect()
+    while others[-1] not in rig.answers:
+        before = len(rig.answers)
+        rig.advance(1)
+        assert len(rig.answers) - before <= TAKEN_PER_TURN + 1
+        assert rig.post(ApiVersionsRequest(), 0, link=served) in rig.answers
+    assert [each for each in rig.answers if each in others] == others
+
+
+def test_a_client_that_sends_too_much_behind_a_large_request_is_disconnected(
+    slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "LINK_BYTES_MAX", 10_000)
+    rig = prepared()
+    size = 0
+    while not rig.hung:
+        rig.post(commit(), 8)
+        size += 1_000
+        assert size < 20_000, "it takes any number of large requests"
+    assert rig.hung == [rig.link]
+    assert any("too many requests wait" in told.text for told in rig.told)
+    other = rig.connect()
+    turns_until_answered(rig, rig.post(commit(), 8, link=other))
+
+
 @pytest.mark.parametrize("turns", [0, 1, 5, 20])
 def test_a_client_that_is_gone_gets_no_more_turns(slow: None, turns: int) -> None:
     rig = prepared("sync")
@@ -292,3 +376,37 @@ def test_a_fetch_in_turns_does_not_wait_for_what_has_come_meanwhile(
     other = [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(5, batch(b"late"))])]
     rig.post(ProduceRequest(None, -1, 1_000, other), 9, link=rig.connect())
     turns_until_answered(rig, asked)
+
+
+def test_wide_fetches_that_one_append_wakes_are_answered_in_turns(
+    slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    original = fetch_reads.Reads._read
+
+    def note(*args: Any) -> Any:
+        read.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(fetch_reads.Reads, "_read", note)
+    rig = prepared()
+    parts = [FetchPartition(n, partition_max_bytes=1_000) for n in range(5, PARTITIONS)]
+    request = FetchRequest(
+        max_wait_ms=10_000, min_bytes=1, topics=[FetchTopic(TOPIC, partitions=parts)]
+    )
+    asked = [rig.post(request, 11, link=rig.connect()) for _ in range(3)]
+    rig.advance(100)
+    assert not rig.answers.keys() & set(asked)
+    topic = [TopicProduceData(TOPIC, partition_data=[PartitionProduceData(7, batch(b"late"))])]
+    read.clear()
+    produced = rig.post(ProduceRequest(None, -1, 1_000, topic), 9, link=rig.connect())
+    assert produced in rig.answers
+    assert len(read) <= 10
+    while set(asked) - rig.answers.keys():
+        read.clear()
+        rig.advance(1)
+        assert len(read) <= 10
+    for correlation in asked:
+        answer = rig.answer_to(correlation, FetchResponse)
+        assert answer is not None
+        assert [p.partition_index for p in answer.responses[0].partitions if p.records] == [7]

@@ -4,7 +4,7 @@ A handler gives its answer at once, or later through `Call.answer`. Other reques
 answers wait for their turn. (Apache Kafka reads no further request of a connection before it has answered the last one.)
 
 A large request is read in turns, handled in parts, one a turn (`wide`), and its answer is written in turns; the requests that
-follow it on its link wait until it is handled.
+follow it on its link wait until it is handled, and are taken in turns as well.
 
 What breaks the protocol closes the link, as in Kafka: an unknown API or version, bytes that are no message. Everything
 else has an error code of its API, which the handler gives.
@@ -28,11 +28,13 @@ from steelyard.nodes.broker.turns import Steps, Turn, Turns
 from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.frame import Reply, Request
+from steelyard.wire.kafka.frame import AT_ONCE_BYTES, Reply, Request
 from steelyard.wire.kafka.schema import Message, Unread, has_field, read_in_steps, written
 
 UNANSWERED_MAX = 10_000
 """Most requests of one link that wait for their answers; a link with more is closed."""
+TAKEN_PER_TURN = 16
+"""Of the requests that came after a large one: as many as one read of a socket may bring."""
 TOO_MANY = "too many requests wait for their turn"
 
 
@@ -199,6 +201,11 @@ def _in_steps(call: Call, steps: Steps[Message]) -> Steps[Message]:
     return (yield from written(answer, call.version, flexible=flexible))
 
 
+def _size(request: Request) -> int:
+    """How many bytes a request that waits counts for."""
+    return len(request.message.data) if isinstance(request.message, Unread) else AT_ONCE_BYTES
+
+
 def _answer(call: Call, answer: Message, now: int, effects: list[Effect]) -> None:
     call.answer(answer, effects)
 
@@ -231,10 +238,12 @@ class KafkaDoor:
         waiting = self._waiting.get(link, ())
         if len(self._slots[link]) + len(waiting) >= UNANSWERED_MAX:
             self._break(peer, f"more than {UNANSWERED_MAX} requests wait for answers", effects)
-        elif isinstance(waiting, deque):
+        elif not isinstance(waiting, deque):
+            self._take(peer, request, now, effects)
+        elif self._turns.hold(link, _size(request)):
             waiting.append(request)
         else:
-            self._take(peer, request, now, effects)
+            self._break(peer, TOO_MANY, effects)
 
     def _take(self, peer: Peer, request: Request, now: int, effects: list[Effect]) -> None:
         """The next request of a link."""
@@ -251,13 +260,19 @@ class KafkaDoor:
         elif isinstance(request.message, Unread):
             self._waiting[peer.link] = deque()
             turn = partial(self._guarded, call, self._large(call, request.message))
-            if not turn(now, effects) and not self._turns.add(peer.link, turn, now, effects):
-                self._break(peer, TOO_MANY, effects)
+            if not turn(now, effects):
+                self._wait(peer, turn, now, effects, _size(request))
         else:
             try:
                 self._handle(call, now, effects)
             except ProtocolError as error:
                 self._break(peer, f"{request.api.name}: {error}", effects)
+
+    def _wait(
+        self, peer: Peer, turn: Turn, now: int, effects: list[Effect], request_bytes: int = 0
+    ) -> None:
+        if not self._turns.add(peer.link, turn, now, effects, request_bytes):
+            self._break(peer, TOO_MANY, effects)
 
     def _handle(self, call: Call, now: int, effects: list[Effect]) -> None:
         """Raises ProtocolError."""
@@ -286,10 +301,7 @@ class KafkaDoor:
                     handle = self._handling(call)
                 else:
                     return False
-            if not handle(now, effects):
-                return False
-            self._go_on(call.peer, now, effects)
-            return True
+            return handle(now, effects) and self._go_on(call.peer, now, effects)
 
         return turn
 
@@ -313,15 +325,24 @@ class KafkaDoor:
             self._break(call.peer, f"{call.request.api.name}: {error}", effects)
             return True
 
-    def _go_on(self, peer: Peer, now: int, effects: list[Effect]) -> None:
-        """A large request is handled: on with those that came after it."""
+    def _go_on(self, peer: Peer, now: int, effects: list[Effect]) -> bool:
+        """A large request is handled: on with some of those that came after it, and with the others in a turn of their own."""
         link = peer.link
         waiting = self._waiting.pop(link, deque())
-        while waiting and link in self._peers:
-            self._take(peer, waiting.popleft(), now, effects)
-            if link in self._waiting:  # another large one
-                self._waiting[link] += waiting
+        for _ in range(min(len(waiting), TAKEN_PER_TURN)):
+            request = waiting.popleft()
+            self._turns.let_go(link, _size(request))
+            self._take(peer, request, now, effects)
+            if link not in self._peers:
+                return True
+            if isinstance(request.message, Unread):
                 break
+        if link in self._waiting:  # for another large one
+            self._waiting[link] += waiting
+        elif waiting:
+            self._waiting[link] = waiting
+            self._wait(peer, partial(self._go_on, peer), now, effects)
+        return True
 
     def write(self, call: Call, answer: Message, now: int, effects: list[Effect]) -> None:
         """Give an answer when it is written, which takes turns."""

@@ -40,9 +40,7 @@ from steelyard.nodes.broker.kafka.fetch_sessions import (
     next_epoch,
 )
 from steelyard.nodes.broker.kafka.notes import Notes
-from steelyard.nodes.broker.kafka.partitions import (
-    Partitions,
-)
+from steelyard.nodes.broker.kafka.partitions import Partitions
 from steelyard.nodes.broker.kafka.producers import Producers
 from steelyard.nodes.broker.ledger import Delivery
 from steelyard.nodes.broker.statistics import Statistics
@@ -127,9 +125,11 @@ class Fetches:
         then: Callable[[T, int, list[Effect]], None],
         now: int,
         effects: list[Effect],
+        *,
+        at_once: bool = True,
     ) -> None:
         link = call.peer.link
-        if not self._turns.run(link, steps, then, now, effects):
+        if not self._turns.run(link, steps, then, now, effects, at_once=at_once):
             effects.append(Hang(link, "too many fetches wait for their turn"))
 
     def _found(self, call: Call, now: int) -> Steps[Found]:
@@ -235,9 +235,7 @@ class Fetches:
             return
         try:
             stable = self._producers.last_stable(log)
-        except (
-            StorageError
-        ):  # the reader's bad luck, who will be told; not that of a producer who woke it
+        except StorageError:  # for the reader, who will be told; not for the producer who woke it
             stable = self._durability.readable_end(log)
         effort = Effort(SLICE)
         for fetch in self._holds.grown(queue, log, stable):
@@ -258,7 +256,8 @@ class Fetches:
         looks_at_all = fetch.session is None or fetch.is_timed
         parts = fetch.parts if looks_at_all else list(fetch.news.values())
         if len(parts) >= STEP_PARTITIONS:
-            self._run(fetch.call, self._attempt(fetch, parts, SLICE), self._give, now, effects)
+            steps = self._attempt(fetch, parts, SLICE)
+            self._run(fetch.call, steps, self._give, now, effects, at_once=False)
             return
         answers, _, _ = finish(self._reads.attempt(fetch, parts, effort))
         found = Found(fetch.call, fetch, parts, answers)

@@ -1,8 +1,8 @@
-"""Requests that name very many partitions are handled as several that name few, one after the other.
+"""Requests that name very many partitions or groups are handled as several that name few, one after the other.
 
 For the requests in `CUTS` it makes no difference to what becomes of one partition which others are named with it. What is
 between two of those parts may change: of a commit of offsets that a rebalance interrupts some count and the others have an
-error, as if the client had sent two requests.
+error, as if the client had sent two requests. (Those that change topics are judged as a whole: a topic that is named twice.)
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ import msgspec
 from steelyard.wire.kafka.schema import Message, Part
 
 PART_ITEMS = 200
-"""Partitions, or topics without any, that one part names; they take some 4 ms."""
+"""Partitions, groups, or topics without partitions that one part names; they take some 4 ms."""
 PART_BATCHES = 50
 """Those of Produce, each of which has something written."""
+
+
+PART_GROUPS = 100
+"""Groups that are described."""
 
 
 class Cut(NamedTuple):
@@ -44,14 +48,19 @@ CUTS = {
     0: Cut(("topic_data", "partition_data"), ("responses", "partition_responses"), PART_BATCHES),
     3: Cut(("topics",), ("topics",)),
     8: _EACH,
+    10: Cut(("coordinator_keys",), ("coordinators",)),
+    15: Cut(("groups",), ("groups",), PART_GROUPS),
     21: _EACH,
     23: _EACH,
     28: _EACH,
+    42: Cut(("groups_names",), ("results",)),
     47: _EACH,
-    61: _EACH,
+    61: Cut(("topics", "partition_indexes"), _PARTITIONS),
+    65: Cut(("transactional_ids",), ("transaction_states",)),
+    69: Cut(("group_ids",), ("groups",), PART_GROUPS),
 }
-"""Produce, Metadata, OffsetCommit, DeleteRecords, OffsetForLeaderEpoch, TxnOffsetCommit, OffsetDelete, DescribeProducers;
-and OffsetFetch."""
+"""Produce, Metadata, OffsetCommit, FindCoordinator, DescribeGroups, DeleteRecords, OffsetForLeaderEpoch, TxnOffsetCommit,
+DeleteGroups, OffsetDelete, DescribeProducers, DescribeTransactions, ConsumerGroupDescribe; and OffsetFetch."""
 
 
 def parts_of(message: Message, cut: Cut) -> Iterator[Message]:
