@@ -115,7 +115,20 @@ class Judge:
                 if complaint is not None:
                     return complaint
                 self._partitions[topic] = len(queues)
+        behind = self._behind(states)
+        if behind is not None:
+            return behind
         return uneven(self._topics, held) if self._cluster.scenario.strategy == "EVEN" else None
+
+    def _behind(self, states: dict[str, object]) -> str | None:
+        """A member that was silent for long reads on from where it was: what others finished meanwhile comes again."""
+        ends = dict(self._logs())
+        for name, state in states.items():
+            assert isinstance(state, ConsumerState)
+            for queue, offset in state.offsets.items():
+                if any(self._wanted(queue, at) for at in range(offset, ends.get(queue, 0))):
+                    return f"{name} is at {offset} of {ends[queue]} in {queue}"
+        return None
 
     def _kafka_group(self) -> str | None:
         """Whether the Kafka group is stable, and has shared out every readable queue as its assignor does."""

@@ -9,6 +9,7 @@ from tests.nodes.broker.conftest import Rig, send_ext
 from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import BrokerConfig
+from steelyard.errors import DiskFullError
 from steelyard.groups.ledger import LEDGER_TOPIC
 from steelyard.nodes.broker.node import Stop
 from steelyard.nodes.seam import Asked, Closed, Received
@@ -226,3 +227,17 @@ def test_replies_that_wait_for_the_disk_are_given_by_a_stop() -> None:
     opaques = [rig.post(link, RequestCode.SEND_MESSAGE_V2, send_ext(), b"x") for _ in range(2)]
     rig.event(Asked(1, Stop()))
     assert all(rig.reply_to(link, opaque) for opaque in opaques)
+
+
+def test_a_store_that_cannot_be_closed_is_told_to_whoever_stops_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig(BrokerConfig(flush="sync"))
+    error = DiskFullError("no space left")
+
+    def close() -> None:
+        raise error
+
+    monkeypatch.setattr(rig.store, "close", close)
+    rig.event(Asked(1, Stop()))
+    assert rig.answers == {1: error}

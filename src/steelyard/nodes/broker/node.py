@@ -382,7 +382,6 @@ class BrokerNode:
         """Assert every invariant of the node's state."""
         self._registry.check()
         self._ledger.check()
-        self._durability.check()
         self._calls.check()
         self._turns.check()
         self._pulls.crossing.check()
@@ -392,6 +391,7 @@ class BrokerNode:
         assert self._remoting.stopping == (self._stop_call is not None)
         if self._stopped:
             return
+        self._durability.check()
         self._committed.check()
         self._topics.check()
         self._remoting.check_kept()
