@@ -140,6 +140,9 @@ class Transactions(Client):
     The broker's question is answered as the transaction was meant, so that each has one outcome whatever is killed.
     """
 
+    UNDECIDED_EVERY = 7
+    """So many transactions are left to the broker's question, which comes after half a minute."""
+
     def __init__(self, cluster: Cluster, topic: str, pause_seconds: float) -> None:
         super().__init__("transactions", pause_seconds)
         self._topic = topic
@@ -159,10 +162,10 @@ class Transactions(Client):
     def step(self) -> None:
         self._serial += 1
         body = b"transaction %d" % self._serial
-        unknown = self._serial % 7 == 0
+        undecided = self._serial % self.UNDECIDED_EVERY == 0
         try:
             self._producer.send_in_transaction(
-                self._topic, body, execute=lambda _: None if unknown else self._fate(body)
+                self._topic, body, execute=lambda _: None if undecided else self._fate(body)
             )
         except SteelyardError as error:
             self.failed(error)

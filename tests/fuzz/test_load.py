@@ -17,7 +17,14 @@ def test_a_short_storm_loses_nothing(capsys: pytest.CaptureFixture[str]) -> None
     assert "no commit lost" in printed
 
 
+@pytest.fixture
+def decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No transaction waits for the broker's question."""
+    monkeypatch.setattr(load.Transactions, "UNDECIDED_EVERY", 1_000_000)
+
+
 @pytest.mark.timeout(400)
+@pytest.mark.usefixtures("decided")
 def test_a_short_soak_tells_latencies(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -29,6 +36,7 @@ def test_a_short_soak_tells_latencies(
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.usefixtures("decided")
 def test_hostile_requests_harm_nobody_else(capsys: pytest.CaptureFixture[str]) -> None:
     assert hostile.hostile(3, seed=1) == 0, capsys.readouterr().out
     assert "attacks: " in capsys.readouterr().out

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 from msgspec.structs import replace
+from tests.sim.planted import run
 
 from steelyard.groups.coordinator.classic import ClassicGroup
 from steelyard.groups.coordinator.offsets import Offsets
@@ -14,7 +15,6 @@ from steelyard.nodes.kafka_consumer.contract import OffsetAndMetadata
 from steelyard.nodes.kafka_consumer.held import Holdings
 from steelyard.nodes.kafka_consumer.lookups import Lookups
 from steelyard.nodes.kafka_consumer.membership import Membership
-from steelyard.sim.run import run
 from steelyard.sim.scenario import Fault, Scenario
 from steelyard.store.tables import Table
 from steelyard.types import TopicPartition

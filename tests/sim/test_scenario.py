@@ -17,7 +17,7 @@ FILES = sorted(FOLDER.glob("*.toml"))
 def test_every_committed_scenario_keeps_the_rules(path: Path) -> None:
     scenario = load(path.read_text())
     assert scenario.name == path.stem
-    outcome = run(scenario)
+    outcome = run(scenario, check_every=4)
     assert outcome.failure is None, (
         f"python -m steelyard.sim --scenario scenarios/{path.name} --trace"
     )

@@ -143,4 +143,4 @@ class OrderedMachine(RuleBasedStateMachine):
 
 
 TestOrdered = OrderedMachine.TestCase
-TestOrdered.settings = settings(max_examples=100, stateful_step_count=40)
+TestOrdered.settings = settings(max_examples=40, stateful_step_count=40)

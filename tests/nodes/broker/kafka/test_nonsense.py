@@ -27,7 +27,7 @@ from steelyard.wire.kafka.messages.fetch import FetchPartition
 from steelyard.wire.kafka.records import CONTROL, TRANSACTIONAL
 from steelyard.wire.kafka.schema import Api, Fixed, Part, Sized
 
-REQUESTS = 250
+REQUESTS = 100
 
 TEXTS = (
     TOPIC,

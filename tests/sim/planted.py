@@ -1,0 +1,13 @@
+"""Runs of planted defects: invariants are looked at as seldom as in the swarm, for every event would take twice as long."""
+
+from __future__ import annotations
+
+from steelyard.sim import run as sim
+from steelyard.sim.cluster import Parts
+from steelyard.sim.run import Outcome
+from steelyard.sim.scenario import Scenario
+from steelyard.sim.swarm import CHECK_EVERY
+
+
+def run(scenario: Scenario, *, parts: Parts | None = None) -> Outcome:
+    return sim.run(scenario, parts=parts, check_every=CHECK_EVERY)
