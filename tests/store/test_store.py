@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.store.conftest import NOW, build, build_batch, opened, retain_log
 
 from steelyard.config import StoreConfig
-from steelyard.errors import CorruptError, StorageError
+from steelyard.errors import CorruptError, DiskFullError, StorageError
 from steelyard.live.disk import LiveDisk
 from steelyard.store.disk import Disk
 from steelyard.store.files import OPEN_FILES_MAX
@@ -100,6 +100,37 @@ def test_a_deleted_topic_frees_its_files_and_not_its_ids(disk: Disk) -> None:
     assert store.topics() == ["bills"]
     assert recovery.unknown == ()
     assert store.create_log("orders", 0).log_id > again.log_id
+
+
+def test_a_topic_is_deleted_where_the_disk_is_full() -> None:
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    for queue in range(2):
+        put(store.create_log("orders", queue))
+    disk.room_bytes = 10
+    store.delete_topic("orders")
+    assert store.topics() == []
+    store, recovery = opened(disk)
+    assert store.topics() == []
+    assert recovery.unknown == ()
+    assert disk.list("logs") == []
+
+
+def test_a_topic_that_cannot_be_deleted_stays_what_it_was() -> None:
+    """Without messages its files make no room for what is to be noted."""
+    disk = MemoryDisk()
+    store, _ = opened(disk)
+    log = store.create_log("orders", 0)
+    disk.room_bytes = 10
+    for _ in range(2):
+        with pytest.raises(DiskFullError):
+            store.delete_topic("orders")
+        assert store.log("orders", 0) is log
+    disk.room_bytes = None
+    put(log)
+    store.delete_topic("orders")
+    store, _ = opened(disk)
+    assert store.topics() == []
 
 
 def test_a_kill_while_a_topic_is_deleted_is_made_good_at_the_next_start() -> None:

@@ -156,9 +156,8 @@ class Driver:
         self._flushing = False
         self._flusher: ThreadPoolExecutor | None = None
         self._flush_retries = 0
-        if (
-            prepare_flush is not None
-        ):  # now, for later there may be no descriptor to load the module with
+        if prepare_flush is not None:
+            # Loaded now, for later there may be no descriptor for that.
             from concurrent.futures import ThreadPoolExecutor
 
             self._flusher = ThreadPoolExecutor(1, "steelyard-flush")

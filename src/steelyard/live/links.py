@@ -204,18 +204,14 @@ class Wire(asyncio.Protocol):
             # Its first bytes, where nothing came before them.
             self._owner.link_broken(self, error, data[:HEAD_BYTES] if is_first else b"")
             return
-        except (
-            Exception
-        ) as error:  # a bug of the decoder: the other links of this pass must not pay for it
+        except Exception as error:  # a bug of the decoder, for which no other link must pay
             self._owner.link_failed(self, error)
             return
         if messages:
             message_bytes = (self._unfinished + len(data)) // len(messages)
             if self._unfinished:
                 self._forget_unfinished()
-            if (
-                self._backlog
-            ):  # read in the same pass in which the link choked: it has to wait as well
+            if self._backlog:  # read in the same pass in which the link choked: it waits as well
                 self._backlog = [*self._backlog, *messages]
                 self.message_bytes = max(self.message_bytes, message_bytes)
             else:

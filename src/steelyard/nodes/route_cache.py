@@ -185,9 +185,7 @@ class RouteCache:
             return self._failed(asked, RouteError(text), text, now)
         try:
             data = fastjson.read(TopicRouteData, reply.body)
-            if (
-                not data.broker_datas
-            ):  # RouteInfoManager.pickupTopicRouteData: then the topic is not there
+            if not data.broker_datas:  # it is not there (RouteInfoManager.pickupTopicRouteData)
                 raise ProtocolError(f"route of {asked.topic} without brokers")
             borrowed = None if asked.asked_topic == asked.topic else self._default_topic_queues
             route = read_route(asked.topic, data, borrowed)

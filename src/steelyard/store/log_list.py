@@ -6,9 +6,9 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
+from steelyard.store import table_records
 from steelyard.store.disk import Disk
 from steelyard.store.files import Files
-from steelyard.store.table_records import Entry, decode
 
 PATH = "tables/logs.table"
 
@@ -53,15 +53,20 @@ def read(files: Files) -> dict[int, Place] | None:
     if not files.disk.exists(PATH):
         return None
     rows: dict[int, Place] = {}
-    for item in decode(files.read(PATH, 0, files.size(PATH))):
-        if isinstance(item, Entry) and item.key.isdecimal():
+    for item in table_records.decode(files.read(PATH, 0, files.size(PATH))):
+        if isinstance(item, table_records.Entry) and item.key.isdecimal():
             if item.value is None:
                 rows.pop(int(item.key), None)
             else:
-                rows[int(item.key)] = msgspec.json.decode(item.value, type=Place)
+                rows[int(item.key)] = decode(item.value)
     return rows
 
 
 def encode(place: Place) -> bytes:
     """A row's value."""
     return msgspec.json.encode(place)
+
+
+def decode(value: bytes) -> Place:
+    """A row, from its value."""
+    return msgspec.json.decode(value, type=Place)

@@ -69,9 +69,8 @@ class Repair:
         kept, position = self._trusted(file_rows)
         if kept != file_rows or segment.files.size(segment.index_path) != kept * ROW_BYTES:
             segment.index.cut(kept)
-            segment.files.sync(
-                segment.index_path
-            )  # lest these rows come back and others' entries lie there by then
+            # Lest these rows come back when other entries lie there.
+            segment.files.sync(segment.index_path)
         segment.size = position - segment.base_position
         segment.link = 0
         if kept:
@@ -92,7 +91,7 @@ class Repair:
         if segment.files.disk.exists(segment.old_index_path):
             segment.index.flush()
             segment.files.remove(segment.old_index_path)
-        segment.rest()
+        segment.fresh = segment.end[0]  # nothing that is there was written by this process
         cut = self._file_end - log_end
         return SegmentRepair(self._made, file_rows - kept, cut, self._damaged)
 

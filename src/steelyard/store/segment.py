@@ -247,10 +247,6 @@ class Segment:
         self.verified.remove(position, position + size)
         return CorruptError(self.log_path, within, origin.topic, origin.queue_id, offset, last + 1)
 
-    def rest(self) -> None:
-        """What is there now does not count as written by this process."""
-        self.fresh = self.base_position + self.size
-
     def is_verified(self, position: int, size: int) -> bool:
         """Has this process written or verified all entries there?"""
         end = min(position + size, self.fresh)

@@ -25,11 +25,9 @@ import hashlib
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 
-import msgspec
-
 from steelyard.config import StoreConfig
-from steelyard.errors import DamageError, StorageError
-from steelyard.store import clean_stop, identity
+from steelyard.errors import DamageError, DiskFullError, StorageError
+from steelyard.store import clean_stop, identity, log_list
 from steelyard.store.disk import Disk
 from steelyard.store.files import OPEN_FILES_MAX, Files, Unsynced, storage_error
 from steelyard.store.findings import Findings
@@ -37,6 +35,7 @@ from steelyard.store.identity import Identity
 from steelyard.store.index import Buffers
 from steelyard.store.log import LOG_ID_MAX, Log
 from steelyard.store.log_config import LogConfig, usual
+from steelyard.store.log_list import Folder, Place
 from steelyard.store.recovery import LogRecovery, Recovery, TableDamage, TableRecovery
 from steelyard.store.segment import POSITION_BITS
 from steelyard.store.segments import end_position
@@ -48,18 +47,7 @@ BUFFERED_ROWS_MAX = 65_536
 NAME_BYTES_MAX = 200
 """File systems allow 255; the rest is room for suffixes."""
 
-_LAST_ID = "last id"
-_LOGS_PATH = "tables/logs.table"
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    """A row of the table `logs`, under the log's id."""
-
-    topic: str
-    queue_id: int
-    deleted: bool = False
-    """Set before the files are deleted, so that a kill in between is made good at the next open."""
 
 
 class Store:
@@ -101,24 +89,24 @@ class Store:
         ends = clean_stop.read(self._files)
         tables = self._recover_tables(ends)
         self._is_open = True
-        entries = dict(self._entries())
-        folders = self._folders()
-        self._check_logs(entries, folders, ends)
+        places = dict(self._places())
+        folders = log_list.folders(self._disk)
+        self._check_logs(places, folders, ends)
         clean_stop.remove(self._files)
-        for log_id, entry in entries.items():
-            log = self._make_log(log_id, entry)
-            if entry.deleted:
+        for log_id, place in places.items():
+            log = self._make_log(log_id, place)
+            if place.deleted:
                 log.recover(now)
                 self._delete_files([log])
                 folders.pop(log.folder, None)
         recovered = []
-        for log_id, entry in entries.items():
-            if not entry.deleted:
-                log = self._add_log(log_id, entry)
+        for log_id, place in places.items():
+            if not place.deleted:
+                log = self._add_log(log_id, place)
                 if folders.pop(log.folder, None) is not None or str(log_id) in self._starts():
                     end = None if ends is None else ends.logs.get(log.folder)
                     recovered.append(log.recover(now, end))
-        self._last_id = max([self._last_id, *entries, *folders.values()])
+        self._last_id = max([self._last_id, *places, *(each.log_id for each in folders.values())])
         return Recovery(
             len(self._by_id),
             sum(report.entries for report in recovered),
@@ -146,12 +134,12 @@ class Store:
         return tuple(reports.values())
 
     def _check_logs(
-        self, entries: dict[int, _Entry], folders: dict[str, int], ends: clean_stop.Ends | None
+        self, places: dict[int, Place], folders: dict[str, Folder], ends: clean_stop.Ends | None
     ) -> None:
         """Raise DamageError where logs or the table that lists them are gone, or ended elsewhere at the last clean stop."""
         damage: list[TableDamage] = []
-        if folders and not self._disk.exists(_LOGS_PATH):
-            damage.append(TableDamage(_LOGS_PATH, 0, 0, problem="is missing"))
+        if folders and not self._disk.exists(log_list.PATH):
+            damage.append(TableDamage(log_list.PATH, 0, 0, problem="is missing"))
         for folder, (position, _) in ends.logs.items() if ends is not None else ():
             found = end_position(self._files, folder)
             if found != position:
@@ -159,22 +147,12 @@ class Store:
                 damage.append(TableDamage(folder, 0, 0, problem=problem))
         _raise(damage)
 
-    def _entries(self) -> Iterator[tuple[int, _Entry]]:
+    def _places(self) -> Iterator[tuple[int, Place]]:
         for key, value in self.table("logs").items():
-            if key == _LAST_ID:
+            if key == log_list.LAST_ID:
                 self._last_id = int(value)
             else:
-                yield int(key), msgspec.json.decode(value, type=_Entry)
-
-    def _folders(self) -> dict[str, int]:
-        """The folders of logs on the disk, with the log ids in their names."""
-        found = {}
-        for topic in self._disk.list("logs"):
-            for name in self._disk.list(f"logs/{topic}"):
-                log_id = name.partition("-")[2]
-                if log_id.isdecimal():
-                    found[f"logs/{topic}/{name}"] = int(log_id)
-        return found
+                yield int(key), log_list.decode(value)
 
     def close(self) -> None:
         """`flush`, then close the files. A closed store stays closed."""
@@ -218,34 +196,42 @@ class Store:
             if last_id > LOG_ID_MAX:
                 raise StorageError(f"all {LOG_ID_MAX} log ids have been given out")
             new = {
-                self._last_id + 1 + number: _Entry(topic, queue_id)
+                self._last_id + 1 + number: Place(topic, queue_id)
                 for number, queue_id in enumerate(missing)
             }
             # A power cut may have left them from a log that had the id before; see the module's text.
             self._starts().put_many([(str(i), None) for i in new if str(i) in self._starts()])
-            rows = [(str(log_id), msgspec.json.encode(entry)) for log_id, entry in new.items()]
-            self.table("logs").put_many([(_LAST_ID, str(last_id).encode()), *rows])
+            rows = [(str(log_id), log_list.encode(place)) for log_id, place in new.items()]
+            self.table("logs").put_many([(log_list.LAST_ID, str(last_id).encode()), *rows])
             self._last_id = last_id
-            for log_id, entry in new.items():
-                self._add_log(log_id, entry)
+            for log_id, place in new.items():
+                self._add_log(log_id, place)
         queues = self._topics[topic] if queue_ids else {}
         return [queues[queue_id] for queue_id in queue_ids]
 
     def delete_topic(self, topic: str) -> None:
-        """Delete all logs of a topic and their files; a topic without logs is fine. Their ids are not used again."""
-        logs = self._topics.pop(topic, {})
+        """Delete all logs of a topic and their files; a topic without logs is fine. Their ids are not used again.
+
+        Raises StorageError; then the topic has its logs still, but maybe without what was in them.
+        """
+        logs = list(self._topics.get(topic, {}).values())
         if not logs:
             return
-        for log in logs.values():
+        places = [(str(log.log_id), Place(topic, log.queue_id, deleted=True)) for log in logs]
+        rows = [(log_id, log_list.encode(place)) for log_id, place in places]
+        try:
+            self.table("logs").put_many(rows)
+        except DiskFullError:
+            # Their files make the room that is missing. After a kill in between the queues are there, empty.
+            if not any(log.has_files for log in logs):
+                raise
+            for log in logs:
+                log.delete()
+            self.table("logs").put_many(rows)
+        del self._topics[topic]
+        for log in logs:
             del self._by_id[log.log_id]
-        gone = msgspec.json.encode
-        self.table("logs").put_many(
-            [
-                (str(log.log_id), gone(_Entry(topic, log.queue_id, deleted=True)))
-                for log in logs.values()
-            ]
-        )
-        self._delete_files(list(logs.values()))
+        self._delete_files(logs)
 
     def at_address(self, address: int) -> bytes | None:
         """The entry that begins at an address; None when none does."""
@@ -285,10 +271,10 @@ class Store:
                 heappush(oldest, (*found, log_id))
         return messages, freed
 
-    def _make_log(self, log_id: int, entry: _Entry) -> Log:
-        folder = f"logs/{file_name(entry.topic)}/{entry.queue_id}-{log_id}"
-        name = (entry.topic, entry.queue_id, log_id)
-        config, starts = self._config_of(entry.topic), self._starts()
+    def _make_log(self, log_id: int, place: Place) -> Log:
+        folder = f"logs/{file_name(place.topic)}/{place.queue_id}-{log_id}"
+        name = (place.topic, place.queue_id, log_id)
+        config, starts = self._config_of(place.topic), self._starts()
         return Log(
             self._files,
             self._buffers,
@@ -303,9 +289,9 @@ class Store:
     def _starts(self) -> Table:
         return self.table("log starts")
 
-    def _add_log(self, log_id: int, entry: _Entry) -> Log:
-        log = self._by_id[log_id] = self._make_log(log_id, entry)
-        self._topics.setdefault(entry.topic, {})[entry.queue_id] = log
+    def _add_log(self, log_id: int, place: Place) -> Log:
+        log = self._by_id[log_id] = self._make_log(log_id, place)
+        self._topics.setdefault(place.topic, {})[place.queue_id] = log
         return log
 
     def _delete_files(self, logs: list[Log]) -> None:

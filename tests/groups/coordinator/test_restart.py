@@ -78,25 +78,26 @@ def static_pair(rig: Rig) -> list[str]:
     return members
 
 
-def goes_on(rig: Rig, member: str, instance: str, share: int) -> None:
-    """A member of a later generation, which was never assigned, is one of generation 1 with the share of its instance id."""
-    assert rig.beat(member, rig.state().generation + 1, instance) is ErrorCode.ILLEGAL_GENERATION
-    answer = rig.joined(rig.join(member, instance=instance))
-    assert (answer.generation_id, answer.member_id) == (1, member)
-    assert rig.synced(rig.sync(member, 1, instance=instance)).assignment == assignment([share])
+def counts_after_a_restart(rig: Rig, new: str, old: str) -> None:
+    """Member i1 is the one that came back, not the process before it, and one of generation 1 with its share.
+
+    The generation that it came back in was never assigned.
+    """
+    rig.restart()
+    assert rig.beat(old, 1, "i1") is ErrorCode.FENCED_INSTANCE_ID
+    assert rig.beat(new, rig.state().generation + 1, "i1") is ErrorCode.ILLEGAL_GENERATION
+    answer = rig.joined(rig.join(new, instance="i1"))
+    assert (answer.generation_id, answer.member_id) == (1, new)
+    assert rig.synced(rig.sync(new, 1, instance="i1")).assignment == assignment([1])
 
 
 def test_a_static_member_that_came_back_in_the_join_phase_is_the_one_that_counts() -> None:
-    """Not the process before it, whose id the last stored generation has."""
     rig = Rig()
     leader, old = static_pair(rig)
     rig.join(version=3)  # a rebalance begins
     back = rig.join(instance="i1")
     rig.join(leader, instance="i0")
-    new = rig.joined(back).member_id
-    rig.restart()
-    assert rig.beat(old, 1, "i1") is ErrorCode.FENCED_INSTANCE_ID
-    goes_on(rig, new, "i1", 1)
+    counts_after_a_restart(rig, rig.joined(back).member_id, old)
 
 
 def test_a_static_member_that_came_back_in_the_sync_phase_is_the_one_that_counts() -> None:
@@ -107,10 +108,7 @@ def test_a_static_member_that_came_back_in_the_sync_phase_is_the_one_that_counts
     assert rig.state().state == "CompletingRebalance"
     back = rig.join(instance="i1")
     rig.join(leader, instance="i0")
-    new = rig.joined(back).member_id
-    rig.restart()
-    assert rig.beat(old, 1, "i1") is ErrorCode.FENCED_INSTANCE_ID
-    goes_on(rig, new, "i1", 1)
+    counts_after_a_restart(rig, rig.joined(back).member_id, old)
 
 
 def test_a_static_member_that_came_back_after_its_session_is_the_one_that_counts() -> None:
@@ -123,10 +121,7 @@ def test_a_static_member_that_came_back_after_its_session_is_the_one_that_counts
     assert rig.state().members == (leader,)
     back = rig.join(instance="i1")
     rig.join(leader, instance="i0")
-    new = rig.joined(back).member_id
-    rig.restart()
-    assert rig.beat(old, 1, "i1") is ErrorCode.FENCED_INSTANCE_ID
-    goes_on(rig, new, "i1", 1)
+    counts_after_a_restart(rig, rig.joined(back).member_id, old)
 
 
 def test_a_static_leader_that_came_back_still_leads() -> None:

@@ -219,18 +219,17 @@ class Sends:
         self._writer.admit()
         step = len(drafts) if len(drafts) <= BATCH_AT_ONCE else STEP_WRITES
         topic = header.topic
-        offset = -1
+        offset = 0
         ids: list[str] = []
         for start in range(0, len(drafts), step):
             if start:
                 now, effects = yield
-            if (
-                self._topics.get(topic) is None
-            ):  # deleted meanwhile: a write would make its queue anew
+            if self._topics.get(topic) is None:  # deleted: a write would make its queue anew
                 return self._no_topic(request, topic)
             some = drafts[start : start + step]
             first, addresses = self._writer.write_many(topic, queue_id, some, now, effects)
-            offset = first if offset < 0 else offset
+            if not start:
+                offset = first
             ids += [f"{self._id_prefix}{address:016X}" for address in addresses]
         answer = self._stored(request, queue_id, offset, ",".join(ids))
         return self._durability.acknowledge(request, answer, peer, effects) if wait else answer

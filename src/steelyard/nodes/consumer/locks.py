@@ -164,9 +164,7 @@ class Locks:
         claim = self._claims[queue] = _Claim(now, sought)
         for address, desk in self._desks.items():
             unlocks = desk.unlocks.get(self._me)
-            if (
-                unlocks and unlocks.pop(queue, False) is None
-            ):  # not said yet, so it may still be ours
+            if unlocks and unlocks.pop(queue, False) is None:  # not said yet: it may still be ours
                 claim.address = address
                 if not unlocks:
                     del desk.unlocks[self._me]
