@@ -155,7 +155,7 @@ class Broker:
         self.numbers += 1
         request = kafka_frames.Request(api, version, self.numbers, "client", message)
         data = kafka_frames.encode(request)
-        decoder = kafka_frames.patient_decoder()
+        decoder = kafka_frames.server_decoder()
         self._received(link, self._timed("decode", lambda: decoder.feed(data)))
         return self.answers[-1] if self.answers else None
 

@@ -22,11 +22,11 @@ SETTINGS = bytes.fromhex("000012040000000000") + bytes(18)
 SSH = b"SSH-2.0-OpenSSH_9.2\r\n"
 
 ANSWERS = [
-    (HTTP, "an HTTP server answers there"),
+    (HTTP, "an HTTP server answers at this address"),
     (TLS, "a TLS server"),
     (SETTINGS, "an HTTP/2 server"),
-    (SSH, "begins with 'SSH-2.0-OpenSSH_9.2'"),
-    (b"", "before it answered anything"),
+    (SSH, "says 'SSH-2.0-OpenSSH_9.2'"),
+    (b"", "before it answered"),
 ]
 IDS = ["http", "tls", "http2", "ssh", "nothing"]
 
@@ -87,7 +87,7 @@ def test_a_kafka_consumer(answer: bytes, text: str, caplog: pytest.LogCaptureFix
         assert text in said
         assert "not a Kafka broker" in said
         assert address in said
-    assert caplog.text.count("what the cluster looks like") == 1
+    assert caplog.text.count("cannot get the cluster's metadata") == 1
 
 
 @pytest.mark.parametrize(("answer", "text"), ANSWERS, ids=IDS)
@@ -103,7 +103,7 @@ def test_a_producer() -> None:
     with (
         stranger(HTTP) as address,
         Producer("p", address) as producer,
-        pytest.raises(SteelyardError, match="an HTTP server answers there"),
+        pytest.raises(SteelyardError, match="an HTTP server answers at this address"),
     ):
         producer.send("t", b"x", timeout_ms=2_000)
 

@@ -123,7 +123,7 @@ class Accepting:
 
     def _displace(self, wire: Wire, now: int) -> None:
         wire.is_silent = False
-        wire.cut("silent, and its place was needed")
+        wire.cut("it never sent a request, and its place was needed")
         self.displaced += 1
         self._untold += 1
         self._reason = f"{wire.address} never sent a request, and its place was needed"

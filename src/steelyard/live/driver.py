@@ -676,7 +676,7 @@ class Driver:
         except (OSError, ValueError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             if self._tls is not None and not isinstance(error, ConnectionRefusedError):
-                reason += "; is that port encrypted, and its certificate one to be trusted?"
+                reason += "; check that this port speaks TLS and that its certificate is trusted"
             self.handle(Refused(address, reason))
 
     # -- flushing ----------------------------------------------------------------------------------

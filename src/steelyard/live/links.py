@@ -68,7 +68,7 @@ class Dialect:
     accepting: Callable[[], Decoding]
     dialing: Callable[[], Decoding]
     speech: Stranger
-    """What that is to who speaks something else."""
+    """The protocol, as `strangers` names it."""
     sends_files: bool = False
     """A piece may be a `FileRange`."""
 
@@ -80,7 +80,7 @@ def dialect(name: str) -> Dialect:
         from steelyard.wire.kafka import frame as kafka
 
         return Dialect(
-            KAFKA, kafka.write, kafka.patient_decoder, kafka.ReplyDecoder, Stranger.KAFKA, True
+            KAFKA, kafka.write, kafka.server_decoder, kafka.ReplyDecoder, Stranger.KAFKA, True
         )
     assert name == REMOTING, name
     from steelyard.wire.remoting import frame as remoting
@@ -198,10 +198,9 @@ class Wire(asyncio.Protocol):
         try:
             messages = self.decoder.feed(data)
         except ProtocolError as error:
-            is_first = self.is_silent and not self._unfinished
-            if self.dialed and is_first and self._meets_stranger(data):
+            if self._meets_stranger(data):
                 return
-            # Its first bytes, where nothing came before them.
+            is_first = self.is_silent and not self._unfinished
             self._owner.link_broken(self, error, data[:HEAD_BYTES] if is_first else b"")
             return
         except Exception as error:  # a bug of the decoder, for which no other link must pay
@@ -218,8 +217,7 @@ class Wire(asyncio.Protocol):
                 self.message_bytes = message_bytes
                 self._owner.link_received(self, messages)
         else:
-            is_first = self.is_silent and not self._unfinished
-            if self.dialed and is_first and self._meets_stranger(data):
+            if self._meets_stranger(data):
                 return
             self._unfinished += len(data)
             self._owner.unfinished += len(data)
@@ -258,10 +256,14 @@ class Wire(asyncio.Protocol):
         self._owner.link_closed(self, reason)
 
     def _meets_stranger(self, head: bytes) -> bool:
-        """Whether the first bytes that came on a dialed link are of something else; it is cut then."""
+        """Whether these are the first bytes of a dialed link, and of another protocol; it is cut then."""
+        if not self.dialed or not self.is_silent or self._unfinished:
+            return False
         found = answerer(head)
         if found:
-            self.cut(f"{found} answers there, not {expected(self._speech)}; check host and port")
+            self.cut(
+                f"{found} answers at this address, not {expected(self._speech)}; check host and port"
+            )
         return bool(found)
 
     def _forget_unfinished(self) -> None:

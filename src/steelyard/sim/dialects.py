@@ -41,5 +41,5 @@ def _encode_kafka(message: object, serialize: Serialize) -> bytes:
 
 DIALECTS = {
     REMOTING: Dialect(REMOTING, _encode_command, remoting.Decoder, remoting.Decoder),
-    KAFKA: Dialect(KAFKA, _encode_kafka, kafka.patient_decoder, kafka.ReplyDecoder),
+    KAFKA: Dialect(KAFKA, _encode_kafka, kafka.server_decoder, kafka.ReplyDecoder),
 }

@@ -93,11 +93,11 @@ def answerer(head: bytes) -> str:
     if head.startswith(b"HTTP/"):
         return "an HTTP server"
     if head[:2] == b"\x15\x03":
-        return "a TLS server (tls=True connects to it)"
+        return "a TLS server (connect with tls=True)"
     if _HTTP_2_SETTINGS.match(head) is not None:
-        return "an HTTP/2 server (gRPC, as proxies of RocketMQ 5.x)"
+        return "an HTTP/2 server (gRPC, such as a RocketMQ 5.x proxy)"
     text = _TEXT.match(head)
-    return "" if text is None else f"a server that begins with {text[0][:40].decode('ascii')!r}"
+    return "" if text is None else f"a server that says {text[0][:40].decode('ascii')!r}"
 
 
 def expected(wants: Stranger) -> str:
@@ -110,7 +110,7 @@ def expected(wants: Stranger) -> str:
 def unanswered(wants: Stranger) -> str:
     """What to check where a server closed the connection before it answered anything."""
     return (
-        f"before it answered anything: it has no room, is stopping, or is not {expected(wants)};"
+        f"before it answered: it has too many connections, is stopping, or is not {expected(wants)};"
         " check host and port"
     )
 

@@ -80,8 +80,11 @@ def test_api_versions_of_the_future_is_told_apart_without_reading_it() -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (struct.pack(">hhih", 999, 0, 1, -1), "API key 999 is not served here"),
-        (struct.pack(">hhih", 12, 5, 1, -1), "Heartbeat version 5 is not served here, 0 to 4 are"),
+        (struct.pack(">hhih", 999, 0, 1, -1), "API key 999 is not supported"),
+        (
+            struct.pack(">hhih", 12, 5, 1, -1),
+            "Heartbeat version 5 is not supported; versions 0 to 4 are",
+        ),
         (struct.pack(">hhih", 12, -1, 1, -1), "Heartbeat version -1"),
         (struct.pack(">hh", 12, 0), "a request of 4 bytes"),
         (

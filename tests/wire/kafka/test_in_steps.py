@@ -97,7 +97,7 @@ def test_only_large_requests_are_left_unread() -> None:
         part = OffsetCommitRequestPartition(1, 1, committed_metadata="m" * size)
         topics = [OffsetCommitRequestTopic("t", partitions=[part])]
         data = frame.encode(frame.Request(api, 7, 1, "c", OffsetCommitRequest("g", topics=topics)))
-        (request,) = frame.patient_decoder().feed(data)
+        (request,) = frame.server_decoder().feed(data)
         assert type(request.message) is kind
         (request,) = frame.RequestDecoder().feed(data)
         assert type(request.message) is OffsetCommitRequest

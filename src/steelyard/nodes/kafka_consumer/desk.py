@@ -293,7 +293,7 @@ class Desk:
             except SteelyardError as error:
                 result = error
             if result is LATER and now >= waiting.deadline:
-                text = "no broker told it within the time-out"
+                text = "no broker answered within the time-out"
                 trouble = self._metadata.trouble
                 result = CallTimeoutError(f"{text}: {trouble}" if trouble else text)
             if result is LATER:

@@ -184,7 +184,7 @@ class Metadata:
         self.trouble = str(error)
         if now >= self._tell_at:
             self._tell_at = now + TELL_MS
-            text = f"no broker has told what the cluster looks like: {error}; trying again"
+            text = f"cannot get the cluster's metadata from any broker: {error}; trying again"
             out.append(Tell("WARNING", text))
         self._asking = None
         self._stale = True

@@ -154,8 +154,8 @@ class RequestDecoder:
         return [_read_request(frame, self._at_once_max) for frame in self._frames.feed(data)]
 
 
-def patient_decoder() -> RequestDecoder:
-    """For servers that read large requests in steps."""
+def server_decoder() -> RequestDecoder:
+    """For servers, which read large requests in steps."""
     return RequestDecoder(AT_ONCE_BYTES)
 
 
@@ -178,14 +178,14 @@ def _read_request(data: bytes, at_once_max: int) -> Request:
     key, version, correlation_id = _REQUEST.unpack_from(data)
     api = APIS.get(key)
     if api is None:
-        raise ProtocolError(f"API key {key} is not served here")
+        raise ProtocolError(f"API key {key} is not supported")
     client_id, at = primitives.read_string(data, _REQUEST.size)
     first, last = api.versions
     if not first <= version <= last:
         if key == API_VERSIONS_KEY:
             return Request(api, version, correlation_id, client_id, None)
         raise ProtocolError(
-            f"{api.name} version {version} is not served here, {first} to {last} are"
+            f"{api.name} version {version} is not supported; versions {first} to {last} are"
         )
     flexible = api.is_flexible(version)
     if flexible:

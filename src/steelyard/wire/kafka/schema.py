@@ -201,7 +201,9 @@ class _Pace:
         """An array of so many items comes. Raises ProtocolError."""
         self._items += count
         if self._items > ITEMS_MAX:
-            raise ProtocolError(f"more than {ITEMS_MAX:,} items in its arrays")
+            raise ProtocolError(
+                f"more than {ITEMS_MAX:,} items in its arrays; send several requests"
+            )
 
 
 def read_in_steps(message: Unread) -> Generator[None, None, Message]:

@@ -20,8 +20,8 @@ from steelyard.wire.kafka.frame import (
     ReplyDecoder,
     Request,
     encode,
-    patient_decoder,
     read_reply,
+    server_decoder,
 )
 from steelyard.wire.kafka.messages.create_topics import (
     CreatableTopic,
@@ -72,7 +72,7 @@ class KafkaRig(Driver):
         api = next(api for api in APIS.values() if api.request is type(message))
         self.correlation += 1
         frame = encode(Request(api, version, self.correlation, "client", message))
-        (request,) = patient_decoder().feed(frame)
+        (request,) = server_decoder().feed(frame)
         self.event(Received(self.link if link is None else link, request))
         return self.correlation
 

@@ -332,7 +332,7 @@ def test_a_large_request_that_is_none_closes_its_link(slow: None) -> None:
     api = APIS[8]
     data = frame.encode(frame.Request(api, 8, 1, "c", commit()))
     cut = struct.pack(">i", len(data) - 14) + data[4:-10]
-    (request,) = frame.patient_decoder().feed(cut)
+    (request,) = frame.server_decoder().feed(cut)
     rig.event(Received(rig.link, request))
     rig.advance(100)
     assert rig.hung == [rig.link]

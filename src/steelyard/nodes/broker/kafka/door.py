@@ -256,7 +256,7 @@ class KafkaDoor:
             slot.reply = Reply(request.api, version, request.correlation_id, message)
             call.no_reply(effects)
         elif request.api.key not in self._handlers:
-            self._break(peer, f"{request.api.name}: this API is not served here", effects)
+            self._break(peer, f"{request.api.name}: this API is not supported", effects)
         elif isinstance(request.message, Unread):
             self._waiting[peer.link] = deque()
             turn = partial(self._guarded, call, self._large(call, request.message))
