@@ -56,6 +56,16 @@ def test_a_topic_is_made_changed_kept_over_a_restart_and_deleted(rig: Rig) -> No
     assert TOPIC not in topics(rig, rig.connect())
 
 
+def test_a_topic_is_deleted_where_the_disk_is_full(rig: Rig) -> None:
+    link = rig.connect()
+    rig.send(link, b"x" * 1_000)
+    rig.disk.room_bytes = 0
+    assert rig.ask(link, DELETE, {"topic": TOPIC}).code == 0
+    rig.restart()
+    assert TOPIC not in topics(rig, rig.connect())
+    assert rig.store.log(TOPIC, 0) is None
+
+
 @pytest.mark.parametrize(
     ("changes", "code"),
     [

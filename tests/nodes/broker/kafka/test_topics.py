@@ -273,6 +273,20 @@ def test_records_go_with_their_topic(rig: KafkaRig) -> None:
     assert answer.responses[0].partition_responses[0].base_offset == 0
 
 
+def test_a_topic_is_deleted_where_the_disk_is_full(rig: KafkaRig) -> None:
+    """What is to be remembered of it fits where its records were."""
+    rig.create_topic("gone", 3)
+    answer = rig.ask(producing("gone", 0, batch(b"x" * 1_000)), 9, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    rig.disk.room_bytes = 0
+    (result,) = delete(rig, DeleteTopicState("gone"))
+    assert result.error_code == 0
+    rig.restart()
+    rig.advance(1_000)
+    assert partitions(rig, "gone") == 0
+    assert rig.store.log("gone", 0) is None
+
+
 @pytest.mark.parametrize(
     ("state", "error"),
     [

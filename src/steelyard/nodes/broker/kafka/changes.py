@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from steelyard.config import BrokerConfig
-from steelyard.errors import ProtocolError, StorageError
+from steelyard.errors import DiskFullError, ProtocolError, StorageError
 from steelyard.nodes.broker.door import Peer, reply
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster import Cluster
@@ -305,7 +305,13 @@ class Changes:
     def _bury(self, name: str, topic_id: bytes, now: int, effects: list[Effect]) -> None:
         """Delete a topic here, and remember that it is deleted. Raises StorageError."""
         if topic_id != NO_ID:
-            self._cluster.catalogue.bury(topic_id, whole=True)
+            try:
+                self._cluster.catalogue.bury(topic_id, whole=True)
+            except DiskFullError:
+                if not self._cluster.is_local(name) or self._cluster.id_of(name) != topic_id:
+                    raise
+                self._delete(name, now, effects)  # its messages make the room that is missing
+                self._cluster.catalogue.bury(topic_id, whole=True)
         if self._cluster.topic(name) is not None and self._cluster.id_of(name) != topic_id:
             return  # it was made again
         if self._cluster.is_local(name):
