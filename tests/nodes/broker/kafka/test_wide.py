@@ -13,10 +13,10 @@ from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.groups.coordinator.offsets import CommittedOffset
 from steelyard.nodes.broker import turns
-from steelyard.nodes.broker.kafka import fetch, fetch_reads, wide
+from steelyard.nodes.broker.kafka import fetch, fetch_reads, side, wide
 from steelyard.nodes.broker.kafka.door import TAKEN_PER_TURN
 from steelyard.nodes.broker.turns import TURNS_TIMER
-from steelyard.nodes.seam import Closed, Received
+from steelyard.nodes.seam import Closed, Dial, Effect, Received
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka import frame, schema
 from steelyard.wire.kafka.apis import APIS
@@ -66,17 +66,35 @@ from steelyard.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from steelyard.wire.kafka.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
 from steelyard.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from steelyard.wire.kafka.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from steelyard.wire.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
+)
+from steelyard.wire.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
 from steelyard.wire.kafka.schema import Message
 
@@ -137,6 +155,45 @@ CASES = [
         ),
         0,
         DescribeProducersResponse,
+    ),
+    (
+        OffsetForLeaderEpochRequest(
+            topics=[
+                OffsetForLeaderTopic(
+                    name, [OffsetForLeaderPartition(n) for n in range(PARTITIONS + 5)]
+                )
+                for name in (TOPIC, "none")
+            ]
+        ),
+        4,
+        OffsetForLeaderEpochResponse,
+    ),
+    (
+        OffsetDeleteRequest(
+            "g",
+            [
+                OffsetDeleteRequestTopic(
+                    name, [OffsetDeleteRequestPartition(n) for n in range(PARTITIONS)]
+                )
+                for name in (TOPIC, "none")
+            ],
+        ),
+        0,
+        OffsetDeleteResponse,
+    ),
+    (
+        TxnOffsetCommitRequest(
+            "t",
+            "g",
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name, [TxnOffsetCommitRequestPartition(n, 1) for n in range(PARTITIONS)]
+                )
+                for name in (TOPIC, "none")
+            ],
+        ),
+        4,
+        TxnOffsetCommitResponse,
     ),
     (FindCoordinatorRequest(coordinator_keys=NAMES), 4, FindCoordinatorResponse),
     (DescribeGroupsRequest(NAMES), 6, DescribeGroupsResponse),
@@ -203,7 +260,7 @@ def test_the_answer_is_that_of_one_go(
     request: pytest.FixtureRequest,
 ) -> None:
     at_once, in_turns = pair
-    if kind is OffsetFetchResponse:
+    if kind in (OffsetFetchResponse, OffsetDeleteResponse):
         for rig in pair:
             rig.ask(commit(names=(TOPIC, "other")), 8, OffsetCommitResponse)
     one = at_once.post(message, version)
@@ -410,3 +467,24 @@ def test_wide_fetches_that_one_append_wakes_are_answered_in_turns(
         answer = rig.answer_to(correlation, FetchResponse)
         assert answer is not None
         assert [p.partition_index for p in answer.responses[0].partitions if p.records] == [7]
+
+
+class Waiting(KafkaRig):
+    """A broker that has not found its nameserver yet."""
+
+    def _make_other_true(self, effect: Effect) -> None:
+        assert isinstance(effect, Dial)
+
+
+def test_what_comes_before_the_broker_is_ready_is_bounded_in_bytes(
+    slow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(side, "EARLY_BYTES_MAX", 10_000)
+    rig = Waiting(BrokerConfig(kafka=KafkaConfig(), nameservers=("10.0.0.9:9876",)))
+    sent = 0
+    while not rig.hung:
+        rig.post(commit(), 8, link=rig.connect())
+        sent += 1
+        assert sent < 20, "it keeps any number of large requests"
+    assert rig.hung == [rig.links]
+    assert not rig.answers

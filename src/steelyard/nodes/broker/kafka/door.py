@@ -201,7 +201,7 @@ def _in_steps(call: Call, steps: Steps[Message]) -> Steps[Message]:
     return (yield from written(answer, call.version, flexible=flexible))
 
 
-def _size(request: Request) -> int:
+def size_of(request: Request) -> int:
     """How many bytes a request that waits counts for."""
     return len(request.message.data) if isinstance(request.message, Unread) else AT_ONCE_BYTES
 
@@ -240,7 +240,7 @@ class KafkaDoor:
             self._break(peer, f"more than {UNANSWERED_MAX} requests wait for answers", effects)
         elif not isinstance(waiting, deque):
             self._take(peer, request, now, effects)
-        elif self._turns.hold(link, _size(request)):
+        elif self._turns.hold(link, size_of(request)):
             waiting.append(request)
         else:
             self._break(peer, TOO_MANY, effects)
@@ -261,7 +261,7 @@ class KafkaDoor:
             self._waiting[peer.link] = deque()
             turn = partial(self._guarded, call, self._large(call, request.message))
             if not turn(now, effects):
-                self._wait(peer, turn, now, effects, _size(request))
+                self._wait(peer, turn, now, effects, size_of(request))
         else:
             try:
                 self._handle(call, now, effects)
@@ -331,7 +331,7 @@ class KafkaDoor:
         waiting = self._waiting.pop(link, deque())
         for _ in range(min(len(waiting), TAKEN_PER_TURN)):
             request = waiting.popleft()
-            self._turns.let_go(link, _size(request))
+            self._turns.let_go(link, size_of(request))
             self._take(peer, request, now, effects)
             if link not in self._peers:
                 return True

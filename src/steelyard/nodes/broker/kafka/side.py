@@ -25,7 +25,7 @@ from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.consumer_groups import ConsumerGroupCalls
 from steelyard.nodes.broker.kafka.delete_records import DeleteRecords
 from steelyard.nodes.broker.kafka.describe_producers import DescribeProducers
-from steelyard.nodes.broker.kafka.door import Handler, KafkaDoor
+from steelyard.nodes.broker.kafka.door import Handler, KafkaDoor, size_of
 from steelyard.nodes.broker.kafka.fetch import Fetches
 from steelyard.nodes.broker.kafka.fetch_holds import Holds
 from steelyard.nodes.broker.kafka.fetch_sessions import Sessions
@@ -61,6 +61,8 @@ from steelyard.wire.remoting.codes import SteelyardCode
 
 EARLY_MAX = 10_000
 """Most requests that wait until the broker has had its first look at the cluster."""
+EARLY_BYTES_MAX = 256 * 1024 * 1024
+"""Most bytes of them."""
 
 
 class Timed(Protocol):
@@ -105,6 +107,7 @@ class KafkaSide:
         """Of requests at the RocketMQ door, by code."""
         self._timed.append(self.topology)
         self._early: list[tuple[Link, Request]] = []
+        self._early_bytes = 0
         self._waiting: list[int] = []
         self.faults = Faults()
         self.groups = Groups()
@@ -256,10 +259,13 @@ class KafkaSide:
         assert isinstance(message, Request)
         if self.cluster.is_ready:
             self.door.received(link, message, now, effects)
-        elif len(self._early) < EARLY_MAX:
-            self._early.append((link, message))
-        else:
-            effects.append(Hang(link, "the broker starts"))
+            return
+        size = self._early_bytes + size_of(message)
+        if len(self._early) >= EARLY_MAX or size > EARLY_BYTES_MAX:
+            effects.append(Hang(link, "too many requests wait for the broker to start"))
+            return
+        self._early_bytes = size
+        self._early.append((link, message))
 
     def failed(self, link: Link, message: object, effects: list[Effect]) -> None:
         """A bug ended the handling of a message."""
@@ -290,6 +296,7 @@ class KafkaSide:
         """The first look at the cluster is done: serve those who came before."""
         effects.extend(Answer(call_id, None) for call_id in self._waiting)
         early, self._early, self._waiting = self._early, [], []
+        self._early_bytes = 0
         for link, request in early:
             self.topology.follow(now, effects)
             self.received(link, request, now, effects)
