@@ -488,3 +488,31 @@ def test_what_comes_before_the_broker_is_ready_is_bounded_in_bytes(
         assert sent < 20, "it keeps any number of large requests"
     assert rig.hung == [rig.links]
     assert not rig.answers
+
+
+def test_a_long_list_of_short_names_is_handled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has few bytes, but takes as long as a large request."""
+    rig = prepared()
+    assert rig.node._kafka is not None
+    requests = rig.node._kafka.group_requests
+    seen: list[str] = []
+    original = requests.refusal
+
+    def count(group_id: str) -> Any:
+        seen.append(group_id)
+        return original(group_id)
+
+    monkeypatch.setattr(requests, "refusal", count)
+    names = [f"{number}" for number in range(1_000)]
+    correlation = rig.post(DescribeGroupsRequest(names), 6)
+    second = rig.post(ApiVersionsRequest(), 0)
+    assert len(seen) <= wide.PART_GROUPS
+    while correlation not in rig.answers:
+        assert len(seen) <= wide.PART_GROUPS
+        seen.clear()
+        assert TURNS_TIMER in rig.timers, "it waits for nothing"
+        rig.advance(1)
+    answer = rig.answer_to(correlation, DescribeGroupsResponse)
+    assert answer is not None
+    assert [group.group_id for group in answer.groups] == names
+    turns_until_answered(rig, second)

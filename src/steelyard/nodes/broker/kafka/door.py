@@ -3,7 +3,7 @@
 A handler gives its answer at once, or later through `Call.answer`. Other requests of the link are handled meanwhile; their
 answers wait for their turn. (Apache Kafka reads no further request of a connection before it has answered the last one.)
 
-A large request is read in turns, handled in parts, one a turn (`wide`), and its answer is written in turns; the requests that
+A large request (in bytes, or one that lists many names) is read in turns, handled in parts, one a turn (`wide`), and its answer is written in turns; the requests that
 follow it on its link wait until it is handled, and are taken in turns as well.
 
 What breaks the protocol closes the link, as in Kafka: an unknown API or version, bytes that are no message. Everything
@@ -23,7 +23,7 @@ from steelyard.errors import ProtocolError
 from steelyard.groups.coordinator.group import Asker
 from steelyard.nodes.broker.door import Peer
 from steelyard.nodes.broker.kafka.versions import versions_reply
-from steelyard.nodes.broker.kafka.wide import Cut, Joined, cut_of, parts_of
+from steelyard.nodes.broker.kafka.wide import Cut, Joined, cut_of, is_wide, parts_of
 from steelyard.nodes.broker.turns import Steps, Turn, Turns
 from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY
@@ -206,6 +206,19 @@ def size_of(request: Request) -> int:
     return len(request.message.data) if isinstance(request.message, Unread) else AT_ONCE_BYTES
 
 
+def _is_large(request: Request) -> bool:
+    message = request.message
+    if message is None or isinstance(message, Unread):
+        return message is not None
+    cut = cut_of(request.api.key, request.version)
+    return cut is not None and is_wide(message, cut)
+
+
+def _read(message: Message) -> Generator[None, None, Message]:
+    """The message of a large request, read as far as it is not."""
+    return (yield from read_in_steps(message)) if isinstance(message, Unread) else message
+
+
 def _answer(call: Call, answer: Message, now: int, effects: list[Effect]) -> None:
     call.answer(answer, effects)
 
@@ -245,8 +258,8 @@ class KafkaDoor:
         else:
             self._break(peer, TOO_MANY, effects)
 
-    def _take(self, peer: Peer, request: Request, now: int, effects: list[Effect]) -> None:
-        """The next request of a link."""
+    def _take(self, peer: Peer, request: Request, now: int, effects: list[Effect]) -> bool:
+        """The next request of a link; whether it is a large one, which takes a turn."""
         slot = _Slot(request)
         self._slots[peer.link].append(slot)
         call = Call(self, slot, peer, request)
@@ -257,16 +270,18 @@ class KafkaDoor:
             call.no_reply(effects)
         elif request.api.key not in self._handlers:
             self._break(peer, f"{request.api.name}: this API is not supported", effects)
-        elif isinstance(request.message, Unread):
+        elif _is_large(request):
             self._waiting[peer.link] = deque()
-            turn = partial(self._guarded, call, self._large(call, request.message))
+            turn = partial(self._guarded, call, self._large(call))
             if not turn(now, effects):
                 self._wait(peer, turn, now, effects, size_of(request))
+            return True
         else:
             try:
                 self._handle(call, now, effects)
             except ProtocolError as error:
                 self._break(peer, f"{request.api.name}: {error}", effects)
+        return False
 
     def _wait(
         self, peer: Peer, turn: Turn, now: int, effects: list[Effect], request_bytes: int = 0
@@ -286,9 +301,9 @@ class KafkaDoor:
 
     # -- large requests --------------------------------------------------------------------------
 
-    def _large(self, call: Call, unread: Unread) -> Turn:
+    def _large(self, call: Call) -> Turn:
         """The turns of a large request: it is read, then handled."""
-        reading = read_in_steps(unread)
+        reading = _read(call.message)
         handle: Turn | None = None
 
         def turn(now: int, effects: list[Effect]) -> bool:
@@ -332,10 +347,10 @@ class KafkaDoor:
         for _ in range(min(len(waiting), TAKEN_PER_TURN)):
             request = waiting.popleft()
             self._turns.let_go(link, size_of(request))
-            self._take(peer, request, now, effects)
+            is_large = self._take(peer, request, now, effects)
             if link not in self._peers:
                 return True
-            if isinstance(request.message, Unread):
+            if is_large:
                 break
         if link in self._waiting:  # for another large one
             self._waiting[link] += waiting

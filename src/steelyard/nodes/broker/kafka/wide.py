@@ -63,6 +63,11 @@ CUTS = {
 DeleteGroups, OffsetDelete, DescribeProducers, DescribeTransactions, ConsumerGroupDescribe; and OffsetFetch."""
 
 
+def is_wide(message: Message, cut: Cut) -> bool:
+    """Whether a request that is small in bytes names more than a part does. Lists of names may; what has more to say of each has few."""
+    return len(cut.request) == 1 and len(getattr(message, cut.request[0]) or ()) > cut.items
+
+
 def parts_of(message: Message, cut: Cut) -> Iterator[Message]:
     """The request as several, in its order; at least one."""
     for part, _ in _cut(message, cut.request, _Room(cut.items)):
