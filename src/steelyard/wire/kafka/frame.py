@@ -190,7 +190,7 @@ def _read_request(data: bytes, at_once_max: int) -> Request:
     flexible = api.is_flexible(version)
     if flexible:
         _, at = primitives.read_tags(data, at)
-    if len(data) > at_once_max:
+    if len(data) > at_once_max and key != API_VERSIONS_KEY:  # which has no arrays
         unread = schema.Unread(api.request, data, version, flexible, at)
         return Request(api, version, correlation_id, client_id, unread)
     # librdkafka 2.16 sends 3 bytes too many in Metadata 13, and Kafka does not mind.

@@ -20,7 +20,7 @@ from steelyard.nodes.seam import Closed, Dial, Effect, Received
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka import frame, schema
 from steelyard.wire.kafka.apis import APIS
-from steelyard.wire.kafka.messages.api_versions import ApiVersionsRequest
+from steelyard.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from steelyard.wire.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -302,6 +302,12 @@ def test_what_follows_a_large_request_is_handled_after_it(slow: None) -> None:
     assert answer is not None
     offsets = {part.committed_offset for topic in answer.topics for part in topic.partitions}
     assert offsets == {6}
+
+
+def test_a_long_api_versions_is_answered(rig: KafkaRig) -> None:
+    """It is answered before everything else, and has nothing that takes long to read."""
+    request = ApiVersionsRequest("librdkafka", "1" * 2 * frame.AT_ONCE_BYTES)
+    assert rig.ask(request, 3, ApiVersionsResponse).error_code == 0
 
 
 def test_others_are_served_meanwhile(slow: None) -> None:
