@@ -140,6 +140,12 @@ def test_properties_are_split_as_for_one_message(name: str) -> None:
     assert rows_of(columns.decode(data, "b")) == expected
 
 
+def test_a_name_end_belongs_to_the_message_that_has_it() -> None:
+    """As many as there are segments, but none in the first and two in the second."""
+    data = record(properties=b"") + record(properties=b"\x01\x01\x00")
+    assert rows_of(columns.decode(data, "b"))[1]["properties"] == []
+
+
 @pytest.mark.parametrize("kind", [0, SysFlag.LZ4, SysFlag.ZSTD, SysFlag.ZLIB])
 def test_compressed_bodies_come_plain(kind: int) -> None:
     data = record() + record(body=b"x" * 5000, sys_flag=SysFlag.COMPRESSED | kind)

@@ -337,7 +337,7 @@ def _segments(text: Octets, borders: Ints) -> tuple[Ints, _Spans, _Spans]:
         limits = np.sort(np.concatenate((separators, borders[1:])), kind="stable")
         row = borders.searchsorted(begins, "right") - 1
     name_ends = np.flatnonzero(text == 1)
-    if len(name_ends) != len(begins) or (name_ends < begins).any() or (name_ends > limits).any():
+    if len(name_ends) != len(begins) or (name_ends < begins).any() or (name_ends >= limits).any():
         name_ends = np.append(name_ends, len(text))[name_ends.searchsorted(begins)]
     kept = (name_ends > begins) & (name_ends + 1 < limits)
     if not kept.all():
