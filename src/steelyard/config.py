@@ -345,7 +345,8 @@ class ConsumerConfig(ClientConfig):
     """How long a queue that is given up waits for its listener; what is not done by then is delivered again."""
     takeover_timeout_ms: int = 10_000
     """How long a new owner waits for the lock of a queue that is not consumed in order; then it starts without.
-    At least as long as `drain_timeout_ms` lets the old owner take."""
+    At least as long as `drain_timeout_ms` lets the old owner take, and, after the topic's route has changed, as
+    `route_poll_ms`: the old owner may not have heard of it."""
     lock_renew_ms: int = 20_000
     """rocketmq.client.rebalance.lockInterval."""
     lock_life_ms: int = 30_000

@@ -137,7 +137,7 @@ class TcpNetwork:
             broken += 1
             end.peer = peer.peer = None
             self._learn(end, "reset by peer", self._rng.randrange(50))
-            late_ms = self._rng.randrange(20_000) if self._rng.random() < 0.3 else 50
+            late_ms = max(1, self._rng.randrange(20_000)) if self._rng.random() < 0.3 else 50
             self._learn(peer, "reset by peer", self._rng.randrange(late_ms))
         return broken
 

@@ -123,6 +123,25 @@ def test_after_ten_seconds_a_concurrent_consumer_reads_without_the_lock() -> Non
     assert len([tell for tell in rig.tells if "without a lock" in tell.text]) == 1
 
 
+def test_it_waits_on_while_others_may_plan_with_the_route_before() -> None:
+    """The topic gets queues on a second broker; c2 hears of that half a minute later, and has a queue of c1's until then."""
+    group = Group(2)
+    group.a.members = group.b.members = ["c2"]
+    group.ns.add("T", group.a, queues=2)
+    group.a.occupy("c2", A1)
+    rig = group.start()
+    rig.advance(20_000)
+    assert group.state().held == (A0,)
+    group.ns.add("T", group.a, group.b, queues=2)
+    advance_until(rig, lambda: len(asked(group, group.a)[-1][1]) == 1)
+    rig.advance(28_000)
+    assert group.state().held == (A0,)
+    group.a.locks.unlock("g", "c2", [A1])
+    rig.advance(600)
+    assert group.state().held == (A0, A1)
+    assert not [tell for tell in rig.tells if "without a lock" in tell.text]
+
+
 def test_it_waits_on_while_the_broker_knows_members_that_the_plan_was_made_without() -> None:
     """They may have asked another broker, and read the queue by right."""
     group = Group(1)

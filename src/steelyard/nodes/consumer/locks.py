@@ -12,8 +12,8 @@ between any members that do the same. Others never lock and do not mind.
 - **Unlocking** waits, for `drain_timeout_ms` at most, while the application is at work on the queue for an earlier
   holding (its broker was lost and came back): whoever gets the lock next would work on the same messages beside it.
 - **Without a lock** a consumer that is `patient` (an ordered one) never starts. Any other starts without it
-  after `takeover_timeout_ms`, unless the broker then knows members that this one has not heard of; or at
-  once where the broker knows no locks, or no other member of the group. It goes on when it loses one. It
+  after `takeover_timeout_ms`, unless the broker then knows members that this one has not heard of, or the topic's route
+  has changed of late and others may plan with the one before; or at once where the broker knows no locks, or no other member of the group. It goes on when it loses one. It
   keeps asking, so that the next owner waits for it.
 - **The dead** do not unlock; their locks live a minute. Where a lock is refused and members have departed
   of late, the refusing broker is asked whom it knows (38), and what it does not know is unlocked in the
@@ -128,6 +128,9 @@ class Locks:
         # The old owner may need all of its time, and more where the application is told of everything.
         drain_ms = config.drain_timeout_ms * (2 if config.hooks else 1) + config.call_timeout_ms
         self._takeover_ms = max(config.takeover_timeout_ms, drain_ms)
+        self._rerouted_ms = config.route_poll_ms + config.call_timeout_ms
+        self._rerouted_at: dict[str, int] = {}
+        """By topic: when its route changed last; long ago where it is the first."""
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -241,6 +244,10 @@ class Locks:
         if not self._departed.alone:
             for desk in self._desks.values():
                 desk.alone = False
+
+    def rerouted(self, topic: str, now: int) -> None:
+        """The topic's route is new. Other members may not hear of that before they ask again."""
+        self._rerouted_at[topic] = now if topic in self._rerouted_at else now - self._rerouted_ms
 
     # -- the conversation with one broker ----------------------------------------------------------
 
@@ -442,11 +449,12 @@ class Locks:
                 self._unlock(asked.address, self._me, [queue])
         elif desk.lockless:
             self._do_without(queue, claim, news)
-        elif not self._patient and self._overdue(claim, now):
+        elif not self._patient and self._overdue(queue, claim, now):
             desk.refused[queue] = None
 
-    def _overdue(self, claim: _Claim, now: int) -> bool:
-        return now - claim.since >= self._takeover_ms
+    def _overdue(self, queue: MessageQueue, claim: _Claim, now: int) -> bool:
+        rerouted_at = self._rerouted_at.get(queue.topic, now)
+        return now - claim.since >= self._takeover_ms and now - rerouted_at >= self._rerouted_ms
 
     def present_answered(
         self, asked: PresentAsked, reply: Command | RemotingError, now: int
@@ -464,7 +472,7 @@ class Locks:
                 continue
             if desk.alone:
                 self._do_without(queue, claim, news)
-            elif self._overdue(claim, now):
+            elif self._overdue(queue, claim, now):
                 self._take_over(queue, claim, known, news, now)
         if known is not None and not desk.alone:
             for client_id in self._departed.dead(known):

@@ -303,6 +303,7 @@ class ConsumerNode:
         strangers = self._membership.strangers(self._peers.routes.readers())
         effects += self._membership.greet(strangers, now)
         if news.changed:
+            self._locks.rerouted(news.done, now)
             effects += self._handover.routed(now)
         if self._lite is not None:
             effects += self._lite.routed(news, now)
