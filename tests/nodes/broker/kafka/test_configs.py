@@ -115,6 +115,12 @@ def test_the_broker_is_described(rig: KafkaRig) -> None:
         (BROKER_KIND, "2", E.INVALID_REQUEST),
         (BROKER_KIND, "me", E.INVALID_REQUEST),
         (BROKER_KIND, "²", E.INVALID_REQUEST),
+        (
+            BROKER_KIND,
+            "00",
+            E.INVALID_REQUEST,
+        ),  # one name only: the others have the same long answer
+        (BROKER_KIND, "9" * 5_000, E.INVALID_REQUEST),
         (8, "1", E.INVALID_REQUEST),
         (99, "x", E.INVALID_REQUEST),
     ],

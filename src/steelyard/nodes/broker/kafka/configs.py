@@ -75,7 +75,7 @@ class Configs:
                 raise Refused(ErrorCode.INVALID_REQUEST, text)
         except Refused as error:
             return DescribeConfigsResult(error.code, error.text, kind, name)
-        wanted = resource.configuration_keys
+        wanted = frozenset(resource.configuration_keys or ())
         return DescribeConfigsResult(
             ErrorCode.NONE, None, kind, name, _only(found, wanted) if wanted else found
         )
@@ -141,7 +141,7 @@ def check_broker_name(name: str, node_id: int) -> None:
     if not name.removeprefix("-").isdecimal():
         text = f"Node id must be an integer, but it is: {name[:100]}"
         raise Refused(ErrorCode.INVALID_REQUEST, text)
-    if int(name) != node_id:
+    if name != str(node_id):
         text = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
         raise Refused(ErrorCode.INVALID_REQUEST, text)
 

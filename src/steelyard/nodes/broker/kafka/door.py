@@ -4,7 +4,8 @@ A handler gives its answer at once, or later through `Call.answer`. Other reques
 answers wait for their turn. (Apache Kafka reads no further request of a connection before it has answered the last one.)
 
 A large request (in bytes, or one that lists many names) is read in turns, handled in parts, one a turn (`wide`), and its answer is written in turns; the requests that
-follow it on its link wait until it is handled, and are taken in turns as well.
+follow it on its link wait until it is handled, and are taken in turns as well. What a request names again is left out
+(`repeats`).
 
 What breaks the protocol closes the link, as in Kafka: an unknown API or version, bytes that are no message. Everything
 else has an error code of its API, which the handler gives.
@@ -22,9 +23,10 @@ import msgspec
 from steelyard.errors import ProtocolError
 from steelyard.groups.coordinator.group import Asker
 from steelyard.nodes.broker.door import Peer
+from steelyard.nodes.broker.kafka.repeats import NAMING, without_repeats
 from steelyard.nodes.broker.kafka.versions import versions_reply
 from steelyard.nodes.broker.kafka.wide import Cut, Joined, cut_of, is_wide, parts_of
-from steelyard.nodes.broker.turns import Steps, Turn, Turns
+from steelyard.nodes.broker.turns import Steps, Turn, Turns, finish
 from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY
 from steelyard.wire.kafka.errors import ErrorCode
@@ -214,9 +216,14 @@ def _is_large(request: Request) -> bool:
     return cut is not None and is_wide(message, cut)
 
 
-def _read(message: Message) -> Generator[None, None, Message]:
-    """The message of a large request, read as far as it is not."""
-    return (yield from read_in_steps(message)) if isinstance(message, Unread) else message
+def _read(request: Request) -> Steps[Request]:
+    """A request with its message read, as far as it is not, and without what it names again."""
+    message = request.message
+    assert message is not None
+    if isinstance(message, Unread):
+        message = yield from read_in_steps(message)
+    message = yield from without_repeats(message, request.api.key, request.version)
+    return msgspec.structs.replace(request, message=message)
 
 
 def _answer(call: Call, answer: Message, now: int, effects: list[Effect]) -> None:
@@ -278,6 +285,8 @@ class KafkaDoor:
             return True
         else:
             try:
+                if request.api.key in NAMING:
+                    call.request = finish(_read(request))
                 self._handle(call, now, effects)
             except ProtocolError as error:
                 self._break(peer, f"{request.api.name}: {error}", effects)
@@ -303,7 +312,7 @@ class KafkaDoor:
 
     def _large(self, call: Call) -> Turn:
         """The turns of a large request: it is read, then handled."""
-        reading = _read(call.message)
+        reading = _read(call.request)
         handle: Turn | None = None
 
         def turn(now: int, effects: list[Effect]) -> bool:
@@ -312,7 +321,7 @@ class KafkaDoor:
                 try:
                     next(reading)
                 except StopIteration as end:
-                    call.request = msgspec.structs.replace(call.request, message=end.value)
+                    call.request = end.value
                     handle = self._handling(call)
                 else:
                     return False

@@ -7,12 +7,16 @@ Source: core/kafka/server/ForwardingManager.scala (Envelope, KIP-590).
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.door import Peer, reply
 from steelyard.nodes.broker.kafka.cluster import Cluster
 from steelyard.nodes.broker.kafka.door import Call, Prompt
 from steelyard.nodes.broker.kafka.neighbours import FORWARD, Neighbours
+from steelyard.nodes.broker.kafka.repeats import without_repeats
 from steelyard.nodes.broker.registration import Errand, Purpose
+from steelyard.nodes.broker.turns import finish
 from steelyard.nodes.calls import Outcome
 from steelyard.nodes.seam import Effect, Send
 from steelyard.wire.kafka import frame
@@ -107,7 +111,8 @@ class Forwarding:
         handler = self._handlers.get(request.api.key)
         if handler is None or request.message is None:
             raise ProtocolError(f"{request.api.name} is not to be forwarded")
-        call = ForwardedCall(command, peer, request)
+        message = finish(without_repeats(request.message, request.api.key, request.version))
+        call = ForwardedCall(command, peer, replace(request, message=message))
         answer = handler(call, now, effects)
         if answer is not None:
             call.answer(answer, effects)

@@ -134,7 +134,7 @@ class GroupRequests:
         request = call.message
         assert isinstance(request, DeleteGroupsRequest)
         results = []
-        for group_id in dict.fromkeys(request.groups_names):
+        for group_id in request.groups_names:
             error = self.refusal(group_id)
             if error is ErrorCode.NONE:
                 try:

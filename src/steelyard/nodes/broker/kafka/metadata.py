@@ -141,7 +141,7 @@ class Metadata:
     ) -> Steps[MetadataResponse]:
         topics = []
         work = 0
-        for topic in {(topic.topic_id, topic.name): topic for topic in wanted}.values():
+        for topic in wanted:
             told = self._topic(
                 topic, faults, operations=message.include_topic_authorized_operations
             )

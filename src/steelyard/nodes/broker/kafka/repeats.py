@@ -1,0 +1,135 @@
+"""What a request names again is answered once: a name of a few bytes may stand for an answer of megabytes.
+
+Clients name nothing twice. (Apache Kafka answers each time.) What comes first counts. Groups of which all offsets are asked for
+are told apart from groups with a list of partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from steelyard.nodes.broker.turns import Steps
+from steelyard.wire.kafka.messages.metadata import MetadataRequestTopic
+from steelyard.wire.kafka.messages.offset_fetch import OffsetFetchRequestTopics
+from steelyard.wire.kafka.schema import NO_ID, Message, Part
+
+STEP_ITEMS = 10_000
+"""Items that are looked at in one step, of some 4 ms."""
+
+P = TypeVar("P", bound=Part)
+Name = Callable[[Any], Hashable]
+
+
+class _Level(NamedTuple):
+    """An array of a request, and what tells its items apart."""
+
+    array: str
+    name: Name
+
+
+def _itself(item: Hashable) -> Hashable:
+    return item
+
+
+def _topic(item: MetadataRequestTopic | OffsetFetchRequestTopics) -> Hashable:
+    """By its id where it has one: clients may give any name with it."""
+    return item.name if item.topic_id == NO_ID else item.topic_id
+
+
+_PARTITIONS = _Level("partition_indexes", _itself)
+
+_LEVELS: dict[int, Sequence[_Level]] = {
+    3: (_Level("topics", _topic),),
+    15: (_Level("groups", _itself),),
+    32: (_Level("resources", attrgetter("resource_type", "resource_name")),),
+    42: (_Level("groups_names", _itself),),
+    61: (_Level("topics", attrgetter("name")), _PARTITIONS),
+    65: (_Level("transactional_ids", _itself),),
+    69: (_Level("group_ids", _itself),),
+}
+"""Metadata, DescribeGroups, DescribeConfigs, DeleteGroups, DescribeProducers, DescribeTransactions, ConsumerGroupDescribe; and
+OffsetFetch. What others answer takes about as much room as what they were asked."""
+
+
+NAMING = frozenset({9, *_LEVELS})
+"""Requests that may name something again."""
+
+
+def _levels(key: int, version: int) -> Sequence[_Level]:
+    if key == 9:
+        if version < 8:
+            return _Level("topics", attrgetter("name")), _PARTITIONS
+        return _Level("groups", attrgetter("group_id")), _Level("topics", _topic), _PARTITIONS
+    return _LEVELS.get(key, ())
+
+
+def without_repeats(message: Message, key: int, version: int) -> Steps[Message]:
+    """The request without what it names again; itself where that is nothing."""
+    levels = _levels(key, version)
+    if not levels:
+        return message
+    found = yield from _Once().of(message, levels, ())
+    assert found is not None  # the first of its items is none that was named before
+    return found
+
+
+class _Once:
+    """What a request has named so far."""
+
+    def __init__(self) -> None:
+        self._empty: set[Hashable] = set()
+        self._named: dict[Hashable, Sequence[Hashable] | set[Hashable]] = {}
+        """By the names around them: a sequence while they were in one array, which is kept anyway."""
+        self._left = STEP_ITEMS
+
+    def of(
+        self, whole: P, levels: Sequence[_Level], around: tuple[Hashable, ...]
+    ) -> Steps[P | None]:
+        """A structure with what is new in it; None where nothing is. `around`: the names of those that it is in."""
+        (array, name), *inner = levels
+        items = getattr(whole, array)
+        if not items:
+            key = (*around, items is None)
+            is_new = key not in self._empty
+            self._empty.add(key)
+            return whole if is_new else None
+        fresh: list[Any] = []
+        if inner:
+            for item in items:
+                found = yield from self.of(item, inner, (*around, name(item)))
+                if found is not None:
+                    fresh.append(found)
+                if self._is_step(1):
+                    yield
+        else:
+            for at in range(0, len(items), STEP_ITEMS):
+                some = items[at : at + STEP_ITEMS]
+                fresh += self._new(some, name, around)
+                if self._is_step(len(some)):
+                    yield
+        return msgspec.structs.replace(whole, **{array: fresh}) if fresh else None
+
+    def _is_step(self, count: int) -> bool:
+        self._left -= count
+        if self._left > 0:
+            return False
+        self._left = STEP_ITEMS
+        return True
+
+    def _new(self, items: Sequence[Any], name: Name, around: tuple[Hashable, ...]) -> list[Any]:
+        named: dict[Hashable, Any] = {}
+        for item in items:
+            named.setdefault(name(item), item)
+        have = self._named.get(around)
+        if have is None:
+            self._named[around] = tuple(named)
+            return list(named.values())
+        if not isinstance(have, set):
+            have = self._named[around] = set(have)
+        fresh = [item for each, item in named.items() if each not in have]
+        have.update(named)
+        return fresh
