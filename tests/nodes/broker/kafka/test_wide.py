@@ -25,12 +25,21 @@ from steelyard.wire.kafka.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
+from steelyard.wire.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from steelyard.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from steelyard.wire.kafka.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
+)
+from steelyard.wire.kafka.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
 )
 from steelyard.wire.kafka.messages.describe_groups import (
     DescribeGroupsRequest,
@@ -95,6 +104,12 @@ from steelyard.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
+)
+from steelyard.wire.kafka.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from steelyard.wire.kafka.schema import Message
 
@@ -194,6 +209,23 @@ CASES = [
         ),
         4,
         TxnOffsetCommitResponse,
+    ),
+    (CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in NAMES]), 7, CreateTopicsResponse),
+    (DeleteTopicsRequest(topic_names=[*NAMES, TOPIC]), 5, DeleteTopicsResponse),
+    (
+        WriteTxnMarkersRequest(
+            [
+                WritableTxnMarker(
+                    number,
+                    0,
+                    True,
+                    [WritableTxnMarkerTopic(name, range(PARTITIONS)) for name in (TOPIC, "none")],
+                )
+                for number in (7, 8)
+            ]
+        ),
+        1,
+        WriteTxnMarkersResponse,
     ),
     (FindCoordinatorRequest(coordinator_keys=NAMES), 4, FindCoordinatorResponse),
     (DescribeGroupsRequest(NAMES), 6, DescribeGroupsResponse),

@@ -23,6 +23,7 @@ import msgspec
 from steelyard.errors import ProtocolError
 from steelyard.groups.coordinator.group import Asker
 from steelyard.nodes.broker.door import Peer
+from steelyard.nodes.broker.kafka.batches import is_excessive, refused, with_doubles_first
 from steelyard.nodes.broker.kafka.repeats import NAMING, without_repeats
 from steelyard.nodes.broker.kafka.versions import versions_reply
 from steelyard.nodes.broker.kafka.wide import Cut, Joined, cut_of, is_wide, parts_of
@@ -131,8 +132,13 @@ class _Wide:
 
     def __init__(self, call: Call, cut: Cut, handler: Handler) -> None:
         self._call = call
+        message = call.message
+        if is_excessive(message):
+            handler = _refused
+        else:
+            message = with_doubles_first(message)
         self._handler = handler
-        self._parts = parts_of(call.message, cut)
+        self._parts = parts_of(message, cut)
         self._next = next(self._parts, None)
         self._steps: Steps[Message] | None = None
         """Of the last part in `_waiting`."""
@@ -224,6 +230,10 @@ def _read(request: Request) -> Steps[Request]:
         message = yield from read_in_steps(message)
     message = yield from without_repeats(message, request.api.key, request.version)
     return msgspec.structs.replace(request, message=message)
+
+
+def _refused(call: Call, now: int, effects: list[Effect]) -> Message:
+    return refused(call.message)
 
 
 def _answer(call: Call, answer: Message, now: int, effects: list[Effect]) -> None:

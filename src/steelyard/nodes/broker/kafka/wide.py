@@ -2,7 +2,7 @@
 
 For the requests in `CUTS` it makes no difference to what becomes of one partition which others are named with it. What is
 between two of those parts may change: of a commit of offsets that a rebalance interrupts some count and the others have an
-error, as if the client had sent two requests. (Those that change topics are judged as a whole: a topic that is named twice.)
+error, as if the client had sent two requests. Of those that change topics, what is named twice is in one part (`batches`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ PART_BATCHES = 50
 
 PART_GROUPS = 100
 """Groups that are described."""
+PART_TOPICS = 100
+"""Topics that are changed. Few parts: after each of them the nameservers are told of all topics. An even number, for pairs."""
 
 
 class Cut(NamedTuple):
@@ -41,6 +43,8 @@ def cut_of(key: int, version: int) -> Cut | None:
     if key == 9:
         outer = ("groups",) if version >= 8 else ()
         return Cut((*outer, "topics", "partition_indexes"), (*outer, *_PARTITIONS))
+    if key == 20 and version < 6:
+        return CUTS[20]._replace(request=("topic_names",))
     return CUTS.get(key)
 
 
@@ -50,17 +54,24 @@ CUTS = {
     8: _EACH,
     10: Cut(("coordinator_keys",), ("coordinators",)),
     15: Cut(("groups",), ("groups",), PART_GROUPS),
+    19: Cut(("topics",), ("topics",), PART_TOPICS),
+    20: Cut(("topics",), ("responses",), PART_TOPICS),
     21: _EACH,
     23: _EACH,
+    27: Cut(("markers", "topics", "partition_indexes"), ("markers", *_PARTITIONS), PART_BATCHES),
     28: _EACH,
+    33: Cut(("resources",), ("responses",), PART_TOPICS),
+    37: Cut(("topics",), ("results",), PART_TOPICS),
     42: Cut(("groups_names",), ("results",)),
+    44: Cut(("resources",), ("responses",), PART_TOPICS),
     47: _EACH,
     61: Cut(("topics", "partition_indexes"), _PARTITIONS),
     65: Cut(("transactional_ids",), ("transaction_states",)),
     69: Cut(("group_ids",), ("groups",), PART_GROUPS),
 }
-"""Produce, Metadata, OffsetCommit, FindCoordinator, DescribeGroups, DeleteRecords, OffsetForLeaderEpoch, TxnOffsetCommit,
-DeleteGroups, OffsetDelete, DescribeProducers, DescribeTransactions, ConsumerGroupDescribe; and OffsetFetch."""
+"""Produce, Metadata, OffsetCommit, FindCoordinator, DescribeGroups, CreateTopics, DeleteTopics, DeleteRecords,
+OffsetForLeaderEpoch, WriteTxnMarkers, TxnOffsetCommit, AlterConfigs, CreatePartitions, DeleteGroups, IncrementalAlterConfigs,
+OffsetDelete, DescribeProducers, DescribeTransactions, ConsumerGroupDescribe; and OffsetFetch."""
 
 
 def is_wide(message: Message, cut: Cut) -> bool:
