@@ -157,8 +157,10 @@ def test_metadata_in_steps(rig: KafkaRig) -> None:
 
 
 def test_configs_in_steps(rig: KafkaRig) -> None:
-    rig.create_topic()
-    asked = DescribeConfigsRequest([DescribeConfigsResource(2, TOPIC, None)] * 8)
+    names = [f"t{number}" for number in range(8)]
+    for name in names:
+        rig.create_topic(name)
+    asked = DescribeConfigsRequest([DescribeConfigsResource(2, name, None) for name in names])
     one, many = in_one_and_in_many(rig, asked, 4, DescribeConfigsResponse)
     assert isinstance(one, DescribeConfigsResponse)
     assert isinstance(many, DescribeConfigsResponse)
