@@ -18,8 +18,6 @@ PART_ITEMS = 200
 """Partitions, groups, or topics without partitions that one part names; they take some 4 ms."""
 PART_BATCHES = 50
 """Those of Produce, each of which has something written."""
-
-
 PART_GROUPS = 100
 """Groups that are described."""
 PART_TOPICS = 100
