@@ -12,6 +12,7 @@ from tests.nodes.broker.kafka.test_produce import request as produce_request
 from tests.nodes.broker.kafka.test_produce import send
 
 from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.nodes.broker.kafka import fetch as fetching
 from steelyard.nodes.broker.kafka import fetch_sessions
 from steelyard.nodes.broker.kafka.fetch_holds import PARKED_MAX
 from steelyard.nodes.broker.kafka.fetch_sessions import EVICTION_MS
@@ -263,6 +264,36 @@ def test_who_is_gone_waits_no_more(rig: KafkaRig) -> None:
     rig.event(Closed(link, "gone"))
     send(rig, SMALL)
     assert rig.answer_to(number, FetchResponse) is None
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_many_that_waited_are_answered_in_turns(
+    rig: KafkaRig, by_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients that park as many as they may do not keep others waiting, whatever ends the wait."""
+    monkeypatch.setattr(fetching, "WOKEN_MAX", 10)
+    rig.create_topic()
+    links = [rig.connect() for _ in range(3)]
+    asked = [
+        rig.post(request(0, max_wait_ms=200), 12, link=link)
+        for link in links
+        for _ in range(PARKED_MAX)
+    ]
+    assert not rig.answers.keys() & set(asked)
+    if by_time:
+        rig.advance(200)
+    else:
+        send(rig, SMALL)
+    assert [each for each in asked if each in rig.answers] == asked[:10]
+    rig.event(Closed(links[1], "gone"))
+    left = [*asked[:PARKED_MAX], *asked[2 * PARKED_MAX :]]
+    for answered in (20, 30, 32):
+        rig.advance(1)
+        assert [each for each in left if each in rig.answers] == left[:answered]
+    for each in left:
+        answer = rig.answer_to(each, FetchResponse)
+        assert answer is not None
+        assert bool(parts(answer)[0].records) != by_time
 
 
 def test_few_fetches_of_a_link_wait(rig: KafkaRig) -> None:

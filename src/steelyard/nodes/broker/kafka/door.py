@@ -74,6 +74,11 @@ class Call:
         host = self.peer.address.rpartition(":")[0].strip("[]")
         return Asker(self.request.client_id or "", f"/{host}", self.peer.link)
 
+    @property
+    def is_gone(self) -> bool:
+        """Its link is closed: nobody waits for the answer."""
+        return not self._door.serves(self.peer.link)
+
     def answer(self, message: Message, effects: list[Effect]) -> None:
         """The answer that a handler left open. Nothing happens where the link is gone."""
         request = self.request
@@ -260,6 +265,9 @@ class KafkaDoor:
         self._slots.pop(link, None)
         self._waiting.pop(link, None)
         return self._peers.pop(link, None) is not None
+
+    def serves(self, link: Link) -> bool:
+        return link in self._peers
 
     def received(self, link: Link, request: Request, now: int, effects: list[Effect]) -> None:
         peer = self._peers.get(link)

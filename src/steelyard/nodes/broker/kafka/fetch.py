@@ -9,6 +9,7 @@
 - isolation_level 1 ends at the last stable offset and names the aborted transactions that the client has to skip.
 - High watermark: one past what readers may read, with flush=sync what the disk has.
 - A fetch that has many messages of RocketMQ's to convert waits for its turn (`turns`), and gets what one turn converts.
+- WOKEN_MAX fetches that waited are answered in one millisecond; an append may wake many more, and they follow in the next ones.
 - A fetch of very many partitions takes several turns. It does not wait where a queue has grown meanwhile. One of more than
   QUEUES_MAX waits TIMED_MS at most, and no longer: appends do not wake it.
 - Leader epochs are 0. Followers, racks and preferred replicas are none of ours.
@@ -17,6 +18,7 @@ Source: core/kafka/server/KafkaApis.handleFetchRequest, ReplicaManager.fetchMess
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
@@ -62,6 +64,8 @@ FETCH_BYTES_MAX = 55 * 1024 * 1024
 WAIT_MS_MAX = 600_000
 _UNKNOWN = -1
 
+WOKEN_MAX = 256
+"""They take some 5 ms."""
 QUEUES_MAX = 4_000
 """A fetch that looks at more partitions does not wait at their queues."""
 TIMED_MS = 100
@@ -112,6 +116,11 @@ class Fetches:
         self._reads = Reads(partitions, producers, durability, faults)
         self._notes = notes
         self._turns = turns
+        self._woken: deque[Fetch] = deque()
+        """Those that waited, and are answered as soon as others have been served."""
+        self._answered_at = 0
+        self._may_answer = WOKEN_MAX
+        """How many more at that time."""
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -237,19 +246,27 @@ class Fetches:
             stable = self._producers.last_stable(log)
         except StorageError:  # for the reader, who will be told; not for the producer who woke it
             stable = self._durability.readable_end(log)
-        effort = Effort(SLICE)
-        for fetch in self._holds.grown(queue, log, stable):
-            self._late(fetch, effort, now, effects)
+        self._answer_woken(self._holds.grown(queue, log, stable), now, effects)
 
     @property
     def next_at(self) -> int | None:
-        return self._holds.next_at
+        return self._answered_at + 1 if self._woken else self._holds.next_at
 
     def due(self, now: int, effects: list[Effect]) -> None:
         """Answer the fetches that waited long enough."""
+        self._answer_woken(self._holds.due(now), now, effects)
+
+    def _answer_woken(self, fetches: Iterable[Fetch], now: int, effects: list[Effect]) -> None:
+        """Answer these, after those that were woken before them, as many as may be answered now."""
+        self._woken += fetches
+        if now != self._answered_at:
+            self._answered_at, self._may_answer = now, WOKEN_MAX
         effort = Effort(SLICE)
-        for fetch in self._holds.due(now):
-            self._late(fetch, effort, now, effects)
+        while self._woken and self._may_answer:
+            fetch = self._woken.popleft()
+            if not fetch.call.is_gone:
+                self._may_answer -= 1
+                self._late(fetch, effort, now, effects)
 
     def _late(self, fetch: Fetch, effort: Effort, now: int, effects: list[Effect]) -> None:
         """Answer a fetch that has waited. An incremental one has nothing to say but of the queues that woke it."""
