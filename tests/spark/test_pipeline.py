@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from tests.spark.conftest import Peer
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+]  # on a busy machine; an interrupted call is the end of the session
 
 
 def joined(at: int, group: str, client: str, *members: str) -> Record:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from tests.spark.conftest import Peer
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+]  # on a busy machine; an interrupted call is the end of the session
 
 
 def read(spark: SparkSession, peer: Peer, **options: str) -> DataFrame:
