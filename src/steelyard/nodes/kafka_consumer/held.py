@@ -8,7 +8,8 @@ Source: clients/consumer/internals/SubscriptionState.java.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 
 from steelyard.errors import ConfigError, KafkaError, ProtocolError, SteelyardError
 from steelyard.nodes.kafka_consumer.contract import ConsumerRecord, OffsetAndMetadata, Partitions
@@ -18,10 +19,12 @@ from steelyard.wire.kafka.errors import ErrorCode
 
 
 class Held:
-    """One partition. `turn` grows whenever what is under way for it must not count any more."""
+    """One partition. `turn` grows whenever what is under way for it must not count any more, and is never one that the
+    partition had before: it may be given away and come back while an answer is under way. `turns`: those to come."""
 
-    def __init__(self, partition: TopicPartition) -> None:
+    def __init__(self, partition: TopicPartition, turns: Iterator[int]) -> None:
         self.partition = partition
+        self._turns = turns
         self.position: int | None = None
         self.consumed: int | None = None
         self.committed: int | None = None
@@ -33,7 +36,7 @@ class Held:
         self.paused = False
         self.fetching_from: int | None = None
         """The offset from which it was asked for, while it is."""
-        self.turn = 0
+        self.turn = next(turns)
         self.retry_at = 0
         self.misled_by = -1
         """Version of the metadata that led to the wrong broker: it is not fetched before there is a newer one."""
@@ -47,7 +50,7 @@ class Held:
         """Go on somewhere else: forget what was fetched."""
         self.position = offset
         self.reset_to = reset_to
-        self.turn += 1
+        self.turn = next(self._turns)
         self.fault = None
         self.records.clear()
         self._fetched = None
@@ -110,6 +113,7 @@ class Holdings:
 
     def __init__(self) -> None:
         self.by_partition: dict[TopicPartition, Held] = {}
+        self._turns = count()
         self.waiting: set[TopicPartition] = set()
         """New ones, of which the application is still being told: nothing of them is fetched."""
         self._before_poll: dict[TopicPartition, tuple[int, int]] = {}
@@ -122,7 +126,7 @@ class Holdings:
 
     def hold(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
-            self.by_partition.setdefault(partition, Held(partition))
+            self.by_partition.setdefault(partition, Held(partition, self._turns))
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         for partition in partitions:
