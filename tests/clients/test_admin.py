@@ -7,8 +7,12 @@ from typing import Any
 
 import kafka as kafka_python
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    NewTopic,
+    OffsetSpec,
+)
 from kafka.errors import CommitFailedError, KafkaError, RebalanceInProgressError
 from tests.clients.administrators import (
     Administrator,
@@ -52,6 +56,25 @@ def test_topics_come_grow_and_go(administrator: Administrator, name: str) -> Non
     eventually(lambda: administrator.partitions(name) is None, f"{name} is gone")
     with pytest.raises(Refused, match=r"(?i)unknown.?topic"):
         administrator.delete_topic(name)
+
+
+def test_hundreds_of_topics_come_and_go_at_once_and_ten_thousand_are_refused(
+    kafka: Running, name: str
+) -> None:
+    """With librdkafka, which sends them in one request."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    names = [f"{name}-{number}" for number in range(250)]
+    for made in admin.create_topics([NewTopic(each, 1, 1) for each in names]).values():
+        made.result(60)
+    assert set(names) <= admin.list_topics(timeout=60).topics.keys()
+    for gone in admin.delete_topics(names).values():
+        gone.result(60)
+    eventually(lambda: not set(names) & admin.list_topics(timeout=60).topics.keys(), "all are gone")
+    many = [NewTopic(f"{name}-{number}", 1, 1) for number in range(10_001)]
+    for refused in admin.create_topics(many).values():
+        with pytest.raises(KafkaException, match="excessively large"):
+            refused.result(60)
+    assert not any(topic.startswith(name) for topic in admin.list_topics(timeout=60).topics)
 
 
 def test_settings_are_taken_or_refused(administrator: Administrator, name: str) -> None:
