@@ -12,9 +12,9 @@ between any members that do the same. Others never lock and do not mind.
 - **Unlocking** waits, for `drain_timeout_ms` at most, while the application is at work on the queue for an earlier
   holding (its broker was lost and came back): whoever gets the lock next would work on the same messages beside it.
 - **Without a lock** a consumer that is `patient` (an ordered one) never starts. Any other starts without it
-  after `takeover_timeout_ms`, unless the broker then knows members that this one has not heard of, or the topic's route
-  has changed of late and others may plan with the one before; or at once where the broker knows no locks, or no other member of the group. It goes on when it loses one. It
-  keeps asking, so that the next owner waits for it.
+  after `takeover_timeout_ms`, unless the broker then knows members that this one has not heard of, or the topic's
+  route has changed recently and others may still plan with the old one; or at once where the broker knows no locks,
+  or no other member of the group. It goes on when it loses one. It keeps asking, so that the next owner waits for it.
 - **The dead** do not unlock; their locks live a minute. Where a lock is refused and members have departed
   of late, the refusing broker is asked whom it knows (38), and what it does not know is unlocked in the
   name of the departed, which brokers believe. Never for ordered consumers: somebody who is only cut off
@@ -130,7 +130,7 @@ class Locks:
         self._takeover_ms = max(config.takeover_timeout_ms, drain_ms)
         self._rerouted_ms = config.route_poll_ms + config.call_timeout_ms
         self._rerouted_at: dict[str, int] = {}
-        """By topic: when its route changed last; long ago where it is the first."""
+        """By topic: when its route changed; 0 while it has its first one."""
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class Locks:
 
     def rerouted(self, topic: str, now: int) -> None:
         """The topic's route is new. Other members may not hear of that before they ask again."""
-        self._rerouted_at[topic] = now if topic in self._rerouted_at else now - self._rerouted_ms
+        self._rerouted_at[topic] = now if topic in self._rerouted_at else 0
 
     # -- the conversation with one broker ----------------------------------------------------------
 
@@ -453,7 +453,7 @@ class Locks:
             desk.refused[queue] = None
 
     def _overdue(self, queue: MessageQueue, claim: _Claim, now: int) -> bool:
-        rerouted_at = self._rerouted_at.get(queue.topic, now)
+        rerouted_at = self._rerouted_at.get(queue.topic, 0)
         return now - claim.since >= self._takeover_ms and now - rerouted_at >= self._rerouted_ms
 
     def present_answered(

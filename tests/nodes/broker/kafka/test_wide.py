@@ -451,17 +451,23 @@ def test_a_wide_fetch_waits_for_its_time_only(slow: None, monkeypatch: pytest.Mo
     assert [p.partition_index for p in answer.responses[0].partitions if p.records] == [7]
 
 
+def reads_noted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[object]:
+    """The calls of a method of Reads, which go on as they were."""
+    calls: list[object] = []
+    original = getattr(fetch_reads.Reads, name)
+
+    def note(*args: Any) -> Any:
+        calls.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(fetch_reads.Reads, name, note)
+    return calls
+
+
 def test_a_fetch_in_turns_does_not_wait_for_what_has_come_meanwhile(
     slow: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[object] = []
-    find = fetch_reads.Reads._find
-
-    def note(*args: Any) -> object:
-        seen.append(args)
-        return find(*args)
-
-    monkeypatch.setattr(fetch_reads.Reads, "_find", note)
+    seen = reads_noted(monkeypatch, "_find")
     rig = prepared()
     parts = [FetchPartition(n, partition_max_bytes=1_000) for n in range(5, PARTITIONS)]
     topics = [FetchTopic(TOPIC, partitions=parts)]
@@ -476,14 +482,7 @@ def test_a_fetch_in_turns_does_not_wait_for_what_has_come_meanwhile(
 def test_wide_fetches_that_one_append_wakes_are_answered_in_turns(
     slow: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[object] = []
-    original = fetch_reads.Reads._read
-
-    def note(*args: Any) -> Any:
-        read.append(args)
-        return original(*args)
-
-    monkeypatch.setattr(fetch_reads.Reads, "_read", note)
+    read = reads_noted(monkeypatch, "_read")
     rig = prepared()
     parts = [FetchPartition(n, partition_max_bytes=1_000) for n in range(5, PARTITIONS)]
     request = FetchRequest(

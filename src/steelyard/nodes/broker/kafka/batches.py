@@ -70,7 +70,7 @@ def is_excessive(message: Message) -> bool:
     return False
 
 
-def with_doubles_first(message: Message) -> Message:
+def with_duplicates_first(message: Message) -> Message:
     """The request with what it names more than once at the beginning, as pairs: both are in one part, which refuses them."""
     array = _array(message)
     if array is None:
@@ -109,21 +109,14 @@ def refused(message: Message) -> Message:
                 DeletableTopicResult(state.name, state.topic_id, code, TEXT) for state in states
             ]
         )
+    assert isinstance(message, Alter | Increment)
+    resources = [(code, TEXT, each.resource_type, each.resource_name) for each in message.resources]
     if isinstance(message, Alter):
         return alter_configs.AlterConfigsResponse(
-            responses=[
-                alter_configs.AlterConfigsResourceResponse(
-                    code, TEXT, each.resource_type, each.resource_name
-                )
-                for each in message.resources
-            ]
+            responses=[alter_configs.AlterConfigsResourceResponse(*each) for each in resources]
         )
-    assert isinstance(message, Increment)
     return incremental_alter_configs.IncrementalAlterConfigsResponse(
         responses=[
-            incremental_alter_configs.AlterConfigsResourceResponse(
-                code, TEXT, each.resource_type, each.resource_name
-            )
-            for each in message.resources
+            incremental_alter_configs.AlterConfigsResourceResponse(*each) for each in resources
         ]
     )

@@ -3,9 +3,9 @@
 A handler gives its answer at once, or later through `Call.answer`. Other requests of the link are handled meanwhile; their
 answers wait for their turn. (Apache Kafka reads no further request of a connection before it has answered the last one.)
 
-A large request (in bytes, or one that lists many names) is read in turns, handled in parts, one a turn (`wide`), and its answer is written in turns; the requests that
-follow it on its link wait until it is handled, and are taken in turns as well. What a request names again is left out
-(`repeats`).
+A large request (in bytes, or one that lists many names) is read in turns, handled in parts, one a turn (`wide`), and its
+answer is written in turns. The requests that follow it on its link wait until it is handled, and are then taken in turns as
+well. What a request names again is left out (`repeats`).
 
 What breaks the protocol closes the link, as in Kafka: an unknown API or version, bytes that are no message. Everything
 else has an error code of its API, which the handler gives.
@@ -23,7 +23,7 @@ import msgspec
 from steelyard.errors import ProtocolError
 from steelyard.groups.coordinator.group import Asker
 from steelyard.nodes.broker.door import Peer
-from steelyard.nodes.broker.kafka.batches import is_excessive, refused, with_doubles_first
+from steelyard.nodes.broker.kafka.batches import is_excessive, refused, with_duplicates_first
 from steelyard.nodes.broker.kafka.repeats import NAMING, without_repeats
 from steelyard.nodes.broker.kafka.versions import versions_reply
 from steelyard.nodes.broker.kafka.wide import Cut, Joined, cut_of, is_wide, parts_of
@@ -141,7 +141,7 @@ class _Wide:
         if is_excessive(message):
             handler = _refused
         else:
-            message = with_doubles_first(message)
+            message = with_duplicates_first(message)
         self._handler = handler
         self._parts = parts_of(message, cut)
         self._next = next(self._parts, None)

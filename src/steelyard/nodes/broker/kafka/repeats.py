@@ -68,7 +68,7 @@ def _levels(key: int, version: int) -> Sequence[_Level]:
 
 
 def without_repeats(message: Message, key: int, version: int) -> Steps[Message]:
-    """The request without what it names again; itself where that is nothing."""
+    """The request without what it names again; itself where its API is none of `NAMING`."""
     levels = _levels(key, version)
     if not levels:
         return message
