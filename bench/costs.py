@@ -1,4 +1,4 @@
-"""From what members wrote down to what a rebalance cost, by the definitions of `steelyard.groups.cost`.
+"""From what members wrote down to what a rebalance cost, by the definitions of `steelyard.ledger.cost`.
 
 Times are monotonic nanoseconds of one machine: Java's System.nanoTime and Python's time.monotonic_ns
 read the same clock on Linux.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from steelyard.groups.cost import pause_ms, percentile
+from steelyard.ledger.cost import pause_ms, percentile
 
 RECORD = struct.Struct(">qiq")
 """Time, queue, offset: a message that came to a listener, or a batch that a broker acknowledged (its first offset)."""
@@ -80,7 +80,7 @@ class Sent:
 
 
 class Move(NamedTuple):
-    """A queue that went from one member to another. `pause_ns`: see `groups.cost`; `after_ns`: from the event
+    """A queue that went from one member to another. `pause_ns`: see `ledger.cost`; `after_ns`: from the event
     to its first message at the new owner."""
 
     queue: int

@@ -477,7 +477,7 @@ Java client 5.3.3 with its own. Brokers: Steelyard, and Apache RocketMQ 5.3.3. T
 {table}
 - **moved**: queues that went from one member to another, over all events of the scenario; pauses are theirs. **pause**:
   from the last delivery to the old owner to the first one to the new owner, while messages waited (the definition of
-  `steelyard.groups.cost`). Where old and new owner read at the same time there is no pause, but there are duplicates.
+  `steelyard.ledger.cost`). Where old and new owner read at the same time there is no pause, but there are duplicates.
 - **duplicates**: deliveries less distinct messages, over the whole scenario. **lost**: messages that a broker
   acknowledged and no listener got. Their number is of {rounds} run(s) of the scenario.
 - **converged**: from the event to the first delivery of the last moved queue at its new owner, at the slowest event.

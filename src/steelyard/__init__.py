@@ -13,6 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from steelyard.client.blocking.admin import Admin
+    from steelyard.client.blocking.kafka import KafkaConsumer
+    from steelyard.client.blocking.lite_pull import LitePullConsumer
+    from steelyard.client.blocking.producer import Producer
+    from steelyard.client.blocking.pull import PullConsumer
+    from steelyard.client.blocking.push import PushConsumer
     from steelyard.config import (
         ConsumerConfig,
         KafkaConsumerConfig,
@@ -37,19 +43,13 @@ if TYPE_CHECKING:
         SteelyardError,
         StorageError,
     )
-    from steelyard.live.blocking.admin import Admin
-    from steelyard.live.blocking.kafka import KafkaConsumer
-    from steelyard.live.blocking.lite_pull import LitePullConsumer
-    from steelyard.live.blocking.producer import Producer
-    from steelyard.live.blocking.pull import PullConsumer
-    from steelyard.live.blocking.push import PushConsumer
-    from steelyard.nodes.consumer.questions import PullResult, PullStatus
-    from steelyard.nodes.kafka_consumer.contract import (
+    from steelyard.nodes.consumer.kafka.contract import (
         ConsumerRecord,
         MemberState,
         OffsetAndMetadata,
         OffsetAndTimestamp,
     )
+    from steelyard.nodes.consumer.remoting.questions import PullResult, PullStatus
     from steelyard.types import (
         ConsumeFrom,
         ConsumeOrderlyStatus,
@@ -121,18 +121,18 @@ _HOMES = {
     "KafkaConsumerConfig": "steelyard.config",
     "LitePullConfig": "steelyard.config",
     "ProducerConfig": "steelyard.config",
-    "KafkaConsumer": "steelyard.live.blocking.kafka",
-    "LitePullConsumer": "steelyard.live.blocking.lite_pull",
-    "ConsumerRecord": "steelyard.nodes.kafka_consumer.contract",
-    "MemberState": "steelyard.nodes.kafka_consumer.contract",
-    "OffsetAndMetadata": "steelyard.nodes.kafka_consumer.contract",
-    "OffsetAndTimestamp": "steelyard.nodes.kafka_consumer.contract",
-    "PullConsumer": "steelyard.live.blocking.pull",
-    "PullResult": "steelyard.nodes.consumer.questions",
-    "PullStatus": "steelyard.nodes.consumer.questions",
-    "Admin": "steelyard.live.blocking.admin",
-    "Producer": "steelyard.live.blocking.producer",
-    "PushConsumer": "steelyard.live.blocking.push",
+    "KafkaConsumer": "steelyard.client.blocking.kafka",
+    "LitePullConsumer": "steelyard.client.blocking.lite_pull",
+    "ConsumerRecord": "steelyard.nodes.consumer.kafka.contract",
+    "MemberState": "steelyard.nodes.consumer.kafka.contract",
+    "OffsetAndMetadata": "steelyard.nodes.consumer.kafka.contract",
+    "OffsetAndTimestamp": "steelyard.nodes.consumer.kafka.contract",
+    "PullConsumer": "steelyard.client.blocking.pull",
+    "PullResult": "steelyard.nodes.consumer.remoting.questions",
+    "PullStatus": "steelyard.nodes.consumer.remoting.questions",
+    "Admin": "steelyard.client.blocking.admin",
+    "Producer": "steelyard.client.blocking.producer",
+    "PushConsumer": "steelyard.client.blocking.push",
     "ConsumeFrom": "steelyard.types",
     "ConsumeOrderlyStatus": "steelyard.types",
     "ConsumeStatus": "steelyard.types",

@@ -8,11 +8,11 @@
 
 from __future__ import annotations
 
-from steelyard.live.aio.admin import Admin
-from steelyard.live.aio.kafka import KafkaConsumer
-from steelyard.live.aio.lite_pull import LitePullConsumer
-from steelyard.live.aio.producer import Producer
-from steelyard.live.aio.pull import PullConsumer
-from steelyard.live.aio.push import PushConsumer
+from steelyard.client.aio.admin import Admin
+from steelyard.client.aio.kafka import KafkaConsumer
+from steelyard.client.aio.lite_pull import LitePullConsumer
+from steelyard.client.aio.producer import Producer
+from steelyard.client.aio.pull import PullConsumer
+from steelyard.client.aio.push import PushConsumer
 
 __all__ = ["Admin", "KafkaConsumer", "LitePullConsumer", "Producer", "PullConsumer", "PushConsumer"]

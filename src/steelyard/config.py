@@ -2,7 +2,7 @@
 
 Defaults are those of Apache RocketMQ where it has the setting; the comment below a field says where
 it comes from. Times are milliseconds, sizes bytes. Values are checked where they enter the program
-(`live`, `admin`), by `check`.
+(`client`, `admin`), by `check`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 from tests.damage.filling import filled
 
 from steelyard.admin.main import main
-from steelyard.live.disk import LiveDisk
+from steelyard.driver.disk import LiveDisk
 from steelyard.store.memory import MemoryDisk
 
 

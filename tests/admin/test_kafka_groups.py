@@ -17,7 +17,7 @@ from tests.api.kafka import KafkaServers
 
 from steelyard import Admin, RouteError
 from steelyard.admin.main import main
-from steelyard.groups.coordinator.report import KafkaGroup
+from steelyard.groups.kafka.report import KafkaGroup
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.frame import ReplyDecoder, Request, encode, read_reply
 from steelyard.wire.kafka.messages.consumer_group_heartbeat import (

@@ -19,10 +19,10 @@ from steelyard.admin import printing
 from steelyard.admin.groups import allocation_json, progress_table
 from steelyard.admin.main import main
 from steelyard.admin.topics import route_table, topic_config_line
+from steelyard.driver.driver import Driver
+from steelyard.driver.listening import advertised, bind
+from steelyard.driver.loops import Background
 from steelyard.groups.overview import group_progress
-from steelyard.live.driver import Driver
-from steelyard.live.listening import advertised, bind
-from steelyard.live.loops import Background
 from steelyard.nodes.seam import Effect, Event, Received, Send
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson

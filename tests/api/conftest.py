@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from steelyard.config import BrokerConfig
-from steelyard.live.loops import Background
-from steelyard.live.server import Server, registered, serve_broker, serve_nameserver
+from steelyard.driver.loops import Background
+from steelyard.servers.server import Server, registered, serve_broker, serve_nameserver
 
 
 class Servers:

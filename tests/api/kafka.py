@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from steelyard.config import BrokerConfig, KafkaConfig
-from steelyard.live.loops import Background
-from steelyard.live.server import Server, registered, serve_broker, serve_nameserver
+from steelyard.driver.loops import Background
+from steelyard.servers.server import Server, registered, serve_broker, serve_nameserver
 
 
 class KafkaServers:

@@ -19,7 +19,7 @@ from steelyard import (
     MessageView,
     aio,
 )
-from steelyard.live.loops import run
+from steelyard.driver.loops import run
 
 FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 

@@ -22,9 +22,9 @@ from steelyard import (
     StorageError,
     aio,
 )
-from steelyard.live.identity import local_ip
-from steelyard.live.loops import run
-from steelyard.nodes.consumer.offsets import read_kept
+from steelyard.driver.identity import local_ip
+from steelyard.driver.loops import run
+from steelyard.nodes.consumer.remoting.offsets import read_kept
 
 
 @pytest.fixture(params=["blocking", "aio"])

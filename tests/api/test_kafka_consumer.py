@@ -23,7 +23,7 @@ from steelyard import (
     TopicPartition,
     aio,
 )
-from steelyard.live.loops import run
+from steelyard.driver.loops import run
 
 QUICK = KafkaConsumerConfig(
     auto_offset_reset="earliest",

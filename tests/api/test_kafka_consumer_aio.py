@@ -11,7 +11,7 @@ from tests.api.test_kafka_consumer import QUICK, read, values
 
 from steelyard import ConsumerRecord, TopicPartition
 from steelyard.aio import KafkaConsumer
-from steelyard.live.loops import run
+from steelyard.driver.loops import run
 
 
 @pytest.fixture(scope="module")

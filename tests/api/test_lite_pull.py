@@ -28,8 +28,8 @@ from steelyard import (
     RouteError,
     aio,
 )
-from steelyard.live.blocking.running import Running
-from steelyard.live.loops import run
+from steelyard.client.blocking.running import Running
+from steelyard.driver.loops import run
 
 FIRST = LitePullConfig(
     consume_from=ConsumeFrom.FIRST_OFFSET,

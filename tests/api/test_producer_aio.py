@@ -23,7 +23,7 @@ from steelyard import (
     aio,
 )
 from steelyard.config import BrokerConfig
-from steelyard.live.loops import run
+from steelyard.driver.loops import run
 
 FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 

@@ -26,8 +26,8 @@ from steelyard import (
     RouteError,
     TransactionState,
 )
+from steelyard.client.producing import selected, transaction_state
 from steelyard.config import BrokerConfig
-from steelyard.live.producing import selected, transaction_state
 
 FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 

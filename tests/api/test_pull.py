@@ -20,7 +20,7 @@ from steelyard import (
     RouteError,
     aio,
 )
-from steelyard.live.loops import run
+from steelyard.driver.loops import run
 
 
 @pytest.fixture(params=["blocking", "aio"])

@@ -20,7 +20,7 @@ from steelyard import (
     aio,
 )
 from steelyard.allocate import circle
-from steelyard.live.loops import run
+from steelyard.driver.loops import run
 
 FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, suspend_ms=10)
 

@@ -13,7 +13,7 @@ from threading import Event, Thread
 import pytest
 
 from steelyard import ConsumeFrom, ConsumerConfig, MessageView, Producer, PushConsumer, aio
-from steelyard.live.loops import run
+from steelyard.driver.loops import run
 
 Until = Callable[[Callable[[], object]], None]
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.live.test_strangers import API_VERSIONS
+from tests.driver.test_strangers import API_VERSIONS
 from tests.peers.apache import eventually
 
 from steelyard.wire.remoting import frame

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.nodes.consumer.conftest import record
+from tests.nodes.consumer.remoting.conftest import record
 
 from steelyard.consume.flow import Limits, Reason, blocked, shared
 from steelyard.consume.process_queue import ProcessQueue

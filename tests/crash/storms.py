@@ -47,7 +47,7 @@ if str(ROOT) not in sys.path:
 
 from tests.peers.apache import free_port  # noqa: E402
 
-from steelyard.groups.ledger import LEDGER_TOPIC  # noqa: E402
+from steelyard.ledger.events import LEDGER_TOPIC  # noqa: E402
 from steelyard.wire.kafka import schema as kafka  # noqa: E402
 from steelyard.wire.kafka.apis import APIS  # noqa: E402
 from steelyard.wire.kafka.frame import ReplyDecoder, Request, encode, read_reply  # noqa: E402

@@ -14,7 +14,7 @@ import pytest
 from tests.crash.conftest import SECONDS_MAX, Broker, Notes, Publisher, Queue, Reader
 
 from steelyard.config import StoreConfig
-from steelyard.live.disk import LiveDisk
+from steelyard.driver.disk import LiveDisk
 from steelyard.store.index import ROW_BYTES
 from steelyard.store.store import Store
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from steelyard.live.listening import Reservation
+from steelyard.driver.listening import Reservation
 
 WAIT_SECONDS = 90.0
 """Longest wait for a server to be ready, or to end, on a busy machine."""

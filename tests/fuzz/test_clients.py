@@ -14,14 +14,14 @@ from tests.fuzz import garbage
 from steelyard.config import ConsumerConfig, LitePullConfig, ProducerConfig
 from steelyard.errors import SteelyardError
 from steelyard.nodes.admin import AdminNode, Invoke
-from steelyard.nodes.consumer import contract as consumer_contract
-from steelyard.nodes.consumer import questions
-from steelyard.nodes.consumer.contract import ConsumeBatch, Describe
-from steelyard.nodes.consumer.node import ConsumerNode
+from steelyard.nodes.consumer.remoting import contract as consumer_contract
+from steelyard.nodes.consumer.remoting import questions
+from steelyard.nodes.consumer.remoting.contract import ConsumeBatch, Describe
+from steelyard.nodes.consumer.remoting.node import ConsumerNode
+from steelyard.nodes.consumer.remoting.puller import Balanced, PullerNode
 from steelyard.nodes.producer import FetchQueues, ProducerNode, SendMessages
 from steelyard.nodes.producer import contract as producer_contract
 from steelyard.nodes.producer.contract import EndTransaction, Half, SendHalf, SendRequest
-from steelyard.nodes.puller import Balanced, PullerNode
 from steelyard.nodes.seam import (
     Answer,
     Asked,

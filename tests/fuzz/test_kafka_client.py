@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 from tests.fuzz import garbage
-from tests.nodes.kafka_consumer.rig import T0, T1, Rig
+from tests.nodes.consumer.kafka.rig import T0, T1, Rig
 
 from steelyard.errors import KafkaError, SteelyardError
-from steelyard.nodes.kafka_consumer import contract
+from steelyard.nodes.consumer.kafka import contract
 
 SEEDS = range(int(os.environ.get("FUZZ_SEEDS", "4")))
 HUGE = (

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.nodes.consumer.conftest import queues, reply, rng
+from tests.nodes.consumer.remoting.conftest import queues, reply, rng
 
 from steelyard.errors import (
     CallTimeoutError,

@@ -14,20 +14,20 @@ from steelyard.allocate.plan import Claim, Plan
 from steelyard.config import BrokerConfig, ConsumerConfig
 from steelyard.consume.process_queue import ProcessQueue
 from steelyard.errors import CorruptError
-from steelyard.groups.ownership import State
-from steelyard.groups.queue_locks import QueueLocks
-from steelyard.nodes.broker import transactions
+from steelyard.groups.remoting.locks import QueueLocks
+from steelyard.groups.remoting.ownership import State
 from steelyard.nodes.broker.node import BrokerNode
-from steelyard.nodes.broker.operations import Operations, Outcome
-from steelyard.nodes.broker.transactions import Transactions
-from steelyard.nodes.consumer import holdings
-from steelyard.nodes.consumer import node as consumer_node
-from steelyard.nodes.consumer.handover import Handover
-from steelyard.nodes.consumer.holdings import Held
-from steelyard.nodes.consumer.locks import LockNews, Locks
-from steelyard.nodes.consumer.node import ConsumerNode
-from steelyard.nodes.consumer.ordered import OrderedDelivery
-from steelyard.nodes.consumer.ordered import _Turn as Turn
+from steelyard.nodes.broker.remoting import transactions
+from steelyard.nodes.broker.remoting.operations import Operations, Outcome
+from steelyard.nodes.broker.remoting.transactions import Transactions
+from steelyard.nodes.consumer.remoting import holdings
+from steelyard.nodes.consumer.remoting import node as consumer_node
+from steelyard.nodes.consumer.remoting.handover import Handover
+from steelyard.nodes.consumer.remoting.holdings import Held
+from steelyard.nodes.consumer.remoting.locks import LockNews, Locks
+from steelyard.nodes.consumer.remoting.node import ConsumerNode
+from steelyard.nodes.consumer.remoting.ordered import OrderedDelivery
+from steelyard.nodes.consumer.remoting.ordered import _Turn as Turn
 from steelyard.nodes.seam import Due, Effect, Event, Node, Received, Send
 from steelyard.sim.cluster import Parts
 from steelyard.sim.disk import Mount, SimFile

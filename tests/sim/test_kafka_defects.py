@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 from tests.sim.planted import run
 
-from steelyard.groups.coordinator.classic import ClassicGroup
-from steelyard.groups.coordinator.offsets import Offsets
-from steelyard.groups.member.pulse import Pulse
-from steelyard.nodes.kafka_consumer.contract import OffsetAndMetadata
-from steelyard.nodes.kafka_consumer.held import Holdings
-from steelyard.nodes.kafka_consumer.lookups import Lookups
-from steelyard.nodes.kafka_consumer.membership import Membership
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.member.heartbeats import Pulse
+from steelyard.groups.kafka.offsets import Offsets
+from steelyard.nodes.consumer.kafka.contract import OffsetAndMetadata
+from steelyard.nodes.consumer.kafka.held import Holdings
+from steelyard.nodes.consumer.kafka.lookups import Lookups
+from steelyard.nodes.consumer.kafka.membership import Membership
 from steelyard.sim.scenario import Fault, Scenario
 from steelyard.store.tables import Table
 from steelyard.types import TopicPartition

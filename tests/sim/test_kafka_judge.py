@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steelyard.nodes.kafka_consumer.contract import MemberState
+from steelyard.nodes.consumer.kafka.contract import MemberState
 from steelyard.sim.kafka_judge import not_as_assigned, not_one_group, not_shared_out
 from steelyard.types import TopicPartition
 

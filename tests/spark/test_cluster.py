@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 
 from steelyard import ConsumeFrom, ConsumerConfig, Message, MessageQueue, Producer, PushConsumer
-from steelyard.groups import cost, ledger
-from steelyard.groups.ledger import LEDGER_TOPIC, BrokerStarted, Delivered, MemberJoined, Record
+from steelyard.ledger import cost
+from steelyard.ledger import events as ledger
+from steelyard.ledger.events import LEDGER_TOPIC, BrokerStarted, Delivered, MemberJoined, Record
 from steelyard.spark import columns
 from steelyard.spark.options import read_options
 from steelyard.spark.ownership import ownership_chart

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steelyard.groups.ledger import Delivered, MemberJoined, Record
+from steelyard.ledger.events import Delivered, MemberJoined, Record
 from steelyard.spark.ownership import Holding, busiest_group, holdings, letters, ownership_chart
 
 

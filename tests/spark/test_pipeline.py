@@ -1,4 +1,4 @@
-"""The Spark jobs on messages of a small peer: both tables with the rows that `groups.cost` makes, and delays."""
+"""The Spark jobs on messages of a small peer: both tables with the rows that `ledger.cost` makes, and delays."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from steelyard.groups import cost, ledger
-from steelyard.groups.ledger import (
+from steelyard.ledger import cost
+from steelyard.ledger import events as ledger
+from steelyard.ledger.events import (
     LEDGER_TOPIC,
     BrokerStarted,
     Delivered,

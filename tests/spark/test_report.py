@@ -5,8 +5,8 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
-from steelyard.groups import cost
-from steelyard.groups.ledger import Delivered, MemberJoined, Record
+from steelyard.ledger import cost
+from steelyard.ledger.events import Delivered, MemberJoined, Record
 from steelyard.spark.report import Totals, write_report
 
 EVIL = "m2<script>alert(1)</script>"

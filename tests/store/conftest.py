@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from steelyard.config import StoreConfig
-from steelyard.live.disk import LiveDisk
+from steelyard.driver.disk import LiveDisk
 from steelyard.store.disk import Disk
 from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from steelyard.live.disk import LiveDisk
+from steelyard.driver.disk import LiveDisk
 from steelyard.store.disk import Disk, File
 from steelyard.store.files import Files, Unsynced
 from steelyard.store.memory import MemoryDisk

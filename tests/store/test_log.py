@@ -344,7 +344,7 @@ def test_a_real_full_disk() -> None:
     """/dev/full answers every write with ENOSPC, where the system has it."""
     if not os.path.exists("/dev/full"):
         pytest.skip("no /dev/full here")
-    from steelyard.live.disk import LiveFile
+    from steelyard.driver.disk import LiveFile
 
     class Full(MemoryDisk):
         def open(self, path: str) -> MemoryFile:

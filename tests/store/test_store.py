@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.store.conftest import NOW, build, build_batch, opened, retain_log
 
 from steelyard.config import StoreConfig
+from steelyard.driver.disk import LiveDisk
 from steelyard.errors import CorruptError, DiskFullError, StorageError
-from steelyard.live.disk import LiveDisk
 from steelyard.store.disk import Disk
 from steelyard.store.files import OPEN_FILES_MAX
 from steelyard.store.index import ROW_BYTES

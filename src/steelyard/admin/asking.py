@@ -12,7 +12,7 @@ from steelyard.config import ClientConfig
 from steelyard.printable import printable_lines
 
 if TYPE_CHECKING:
-    from steelyard.live.aio.admin import Admin
+    from steelyard.client.aio.admin import Admin
 
 C = TypeVar("C", bound=ClientConfig)
 
@@ -53,7 +53,7 @@ def add_asking_command(
 
 def new_admin(options: argparse.Namespace) -> Admin:
     """An administrator with the credentials in the environment."""
-    from steelyard.live.aio.admin import Admin
+    from steelyard.client.aio.admin import Admin
 
     access_key, secret_key, security_token = _credentials()
     return Admin(
@@ -96,7 +96,7 @@ def log_to_stderr(level: str) -> None:
     """Log on standard error, from this level on. Commands that end with an error say it themselves."""
     import logging
 
-    from steelyard.live.logs import Printable
+    from steelyard.driver.logs import Printable
 
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for handler in logging.getLogger().handlers:
@@ -104,7 +104,7 @@ def log_to_stderr(level: str) -> None:
 
 
 def _run(asking: Asking, options: argparse.Namespace) -> int:
-    from steelyard.live.loops import run
+    from steelyard.driver.loops import run
 
     log_to_stderr("CRITICAL")
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from steelyard.driver.disk import LiveDisk
 from steelyard.errors import StorageError
-from steelyard.live.disk import LiveDisk
 from steelyard.store import check, salvage
 from steelyard.store.files import Files, storage_error
 

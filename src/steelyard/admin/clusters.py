@@ -15,7 +15,7 @@ from steelyard.admin.printing import fixed, shown
 from steelyard.errors import SteelyardError
 
 if TYPE_CHECKING:
-    from steelyard.live.aio.admin import Admin
+    from steelyard.client.aio.admin import Admin
     from steelyard.wire.remoting.bodies import ClusterInfo
 
 ClusterRow = tuple[str, str, int, str]

@@ -43,7 +43,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run_consume(options: argparse.Namespace) -> int:
-    from steelyard.live.loops import run
+    from steelyard.driver.loops import run
 
     if options.count is not None and options.count < 1:
         raise ConfigError(f"count is {options.count}; it must be 1 or more")
@@ -55,7 +55,7 @@ async def _consume(options: argparse.Namespace) -> int:
     import asyncio
     import signal
 
-    from steelyard.live.aio.push import PushConsumer
+    from steelyard.client.aio.push import PushConsumer
 
     config = with_credentials(_config(options))
     loop = asyncio.get_running_loop()

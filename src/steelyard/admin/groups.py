@@ -15,9 +15,9 @@ from steelyard.admin.topics import deleted_topic
 from steelyard.errors import ConfigError, RouteError, SteelyardError
 
 if TYPE_CHECKING:
-    from steelyard.groups.coordinator.report import KafkaGroup
+    from steelyard.client.aio.admin import Admin
+    from steelyard.groups.kafka.report import KafkaGroup
     from steelyard.groups.overview import GroupProgress
-    from steelyard.live.aio.admin import Admin
     from steelyard.wire.remoting.bodies import (
         ConsumerConnection,
         SubscriptionGroupConfig,

@@ -11,8 +11,8 @@ from steelyard.admin.asking import add_asking_command
 from steelyard.admin.printing import date_milliseconds, shown
 
 if TYPE_CHECKING:
-    from steelyard.groups.coordinator.report import KafkaGroupReport
-    from steelyard.live.aio.admin import Admin
+    from steelyard.client.aio.admin import Admin
+    from steelyard.groups.kafka.report import KafkaGroupReport
 
 REASONS = 5
 """How many of the latest rebalances are shown."""

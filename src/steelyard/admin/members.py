@@ -15,7 +15,7 @@ from steelyard.admin.printing import date_digits, fixed, front, java_fields, sho
 from steelyard.errors import ConfigError, RouteError
 
 if TYPE_CHECKING:
-    from steelyard.live.aio.admin import Admin
+    from steelyard.client.aio.admin import Admin
     from steelyard.wire.remoting.bodies import ConsumerRunningInfo, ProcessQueueInfo
 
 MINUTE_MS = 60_000

@@ -16,8 +16,8 @@ from steelyard.admin.printing import date_milliseconds, java_fields, shown
 from steelyard.errors import ConfigError, RouteError
 
 if TYPE_CHECKING:
+    from steelyard.client.aio.admin import Admin
     from steelyard.groups.overview import MessageTrack
-    from steelyard.live.aio.admin import Admin
     from steelyard.wire.remoting.bodies import ConsumeMessageDirectlyResult
     from steelyard.wire.remoting.message import MessageView
 

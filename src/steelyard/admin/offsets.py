@@ -15,8 +15,8 @@ from steelyard.admin.printing import front
 from steelyard.errors import ConfigError
 
 if TYPE_CHECKING:
+    from steelyard.client.aio.admin import Admin
     from steelyard.groups.overview import QueueReset
-    from steelyard.live.aio.admin import Admin
 
 NOW = "now"
 

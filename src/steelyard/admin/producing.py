@@ -45,7 +45,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run_produce(options: argparse.Namespace) -> int:
-    from steelyard.live.loops import run
+    from steelyard.driver.loops import run
 
     if options.count is not None and options.count < 0:
         raise ConfigError(f"count is {options.count}; it must be 0 or more")
@@ -86,8 +86,8 @@ async def _produce(options: argparse.Namespace) -> tuple[int, float]:
     """Send everything; how many messages, and how long it took. The first error ends it."""
     import asyncio
 
+    from steelyard.client.aio.producer import Producer
     from steelyard.config import ProducerConfig
-    from steelyard.live.aio.producer import Producer
 
     loop = asyncio.get_running_loop()
     begun = loop.time()

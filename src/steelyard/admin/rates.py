@@ -14,7 +14,7 @@ from steelyard.admin.printing import fixed, front
 from steelyard.errors import SteelyardError
 
 if TYPE_CHECKING:
-    from steelyard.live.aio.admin import Admin
+    from steelyard.client.aio.admin import Admin
     from steelyard.wire.remoting.bodies import BrokerStatsData
 
 
@@ -45,7 +45,7 @@ async def stats_all(admin: Admin, options: argparse.Namespace) -> str:
 
 
 async def _topic_lines(admin: Admin, topic: str, active_only: bool) -> str:
-    from steelyard.live.administration.brokers import GROUP_GET_NUMS, TOPIC_PUT_NUMS
+    from steelyard.client.administration.brokers import GROUP_GET_NUMS, TOPIC_PUT_NUMS
 
     rate_in, messages_in = await _figures(admin, topic, TOPIC_PUT_NUMS, topic)
     groups = await admin.groups_of(topic)
@@ -69,7 +69,7 @@ async def _topic_lines(admin: Admin, topic: str, active_only: bool) -> str:
 
 async def _figures(admin: Admin, topic: str, name: str, key: str) -> tuple[float, int]:
     """Messages per second, and of the last day, on all brokers of the topic."""
-    from steelyard.live.administration.asking import broker_addresses
+    from steelyard.client.administration.asking import broker_addresses
 
     found: list[BrokerStatsData] = []
     for address in broker_addresses(await admin.route(topic)).values():

@@ -12,14 +12,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from steelyard.errors import ConfigError, SteelyardError
-from steelyard.live.restarts import RESTARTS_MAX, RestartPolicy
 from steelyard.printable import printable
+from steelyard.servers.restarts import RESTARTS_MAX, RestartPolicy
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Coroutine
 
-    from steelyard.live.server import Server
+    from steelyard.servers.server import Server
 
 EXIT_WRONG = 2
 
@@ -146,7 +146,7 @@ def _connection_bounds(options: argparse.Namespace) -> dict[str, int]:
 
 
 def run_up(options: argparse.Namespace) -> int:
-    from steelyard.live.supervisor import Layout, Supervisor
+    from steelyard.servers.supervisor import Layout, Supervisor
 
     verbose = ["--verbose"] if options.verbose else []
     passed = ["--flush", options.flush, "--cluster", options.cluster]
@@ -200,7 +200,7 @@ async def _serve_nameserver(options: argparse.Namespace) -> int:
     import socket
 
     from steelyard.config import NameserverConfig
-    from steelyard.live.server import serve_nameserver, stop_signals, until_stopped
+    from steelyard.servers.server import serve_nameserver, stop_signals, until_stopped
 
     stop = stop_signals()
     listener = None if options.listener is None else socket.socket(fileno=options.listener)
@@ -224,10 +224,10 @@ async def _serve_broker(options: argparse.Namespace) -> int:
     import asyncio
     from dataclasses import replace
 
+    from steelyard.client.settings import nameserver_addresses
     from steelyard.config import BrokerConfig, kafka_config, store_config
-    from steelyard.live.server import serve_broker, stop_signals, until_stopped
-    from steelyard.live.settings import nameserver_addresses
-    from steelyard.nodes.broker.joining import AwaitRefusal
+    from steelyard.nodes.broker.peers.joining import AwaitRefusal
+    from steelyard.servers.server import serve_broker, stop_signals, until_stopped
 
     stop = stop_signals()
     nameservers = nameserver_addresses(options.nameserver)
@@ -293,8 +293,8 @@ def _names(text: str) -> tuple[str, ...]:
 
 async def _known(server: Server, name: str, nameservers: tuple[str, ...]) -> None:
     """Wait until clients of either dialect find the broker."""
-    from steelyard.live.server import registered
     from steelyard.nodes.broker.node import KafkaReady
+    from steelyard.servers.server import registered
 
     await registered(name, server.address, nameservers)
     if server.kafka:
@@ -313,7 +313,7 @@ async def _end_of_input() -> None:
 
 
 def _report(*, address: str = "", kafka: str = "", error: str = "") -> None:
-    from steelyard.live.children import report_line
+    from steelyard.servers.children import report_line
 
     _say(report_line(address=address, kafka=kafka, error=error))
 
@@ -344,7 +344,7 @@ def _run_supervised(options: argparse.Namespace, main: Coroutine[None, None, int
 def _run_logging(options: argparse.Namespace, main: Coroutine[None, None, int]) -> int:
     """Run on a new loop, with the log on standard error."""
     from steelyard.admin.asking import log_to_stderr
-    from steelyard.live.loops import run
+    from steelyard.driver.loops import run
 
     log_to_stderr("INFO" if options.verbose else "WARNING")
     return run(main)

@@ -14,7 +14,7 @@ from steelyard.admin.printing import date_milliseconds, front, permission, prett
 from steelyard.errors import ConfigError, RouteError, SteelyardError
 
 if TYPE_CHECKING:
-    from steelyard.live.aio.admin import Admin
+    from steelyard.client.aio.admin import Admin
     from steelyard.types import MessageQueue
     from steelyard.wire.remoting.bodies import ClusterInfo, TopicConfig, TopicOffset, TopicRouteData
 

@@ -10,7 +10,7 @@ import msgspec
 
 from steelyard.config import ClientConfig
 from steelyard.errors import ClosedError, RemotingError
-from steelyard.nodes.calls import CALLS_TIMER, Calls, Outcome
+from steelyard.nodes.calls.remoting import CALLS_TIMER, Calls, Outcome
 from steelyard.nodes.seam import (
     Address,
     Answer,

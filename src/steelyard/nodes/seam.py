@@ -2,7 +2,7 @@
 
 A driver calls `node.handle(event, now)` and makes the returned effects true, in order. Events are
 facts in the past tense, effects are orders. `now` is milliseconds since the epoch and never goes
-back within one run of a node. Nothing here knows asyncio or virtual time: `live/` and `sim/` do.
+back within one run of a node. Nothing here knows asyncio or virtual time: `driver/` and `sim/` do.
 
 Rules the drivers keep:
 - `Opened` comes once per link, before anything `Received` on it; after `Closed` the link is dead and
@@ -185,7 +185,7 @@ class Node(Protocol):
         """Take one event in, give the effects out. Raises only for bugs: HandlerError where the node knows what must
         happen all the same, else anything; then what it had ordered for this event is lost.
 
-        After a bug a live driver runs `check`, and goes on unless that raises; see `live/driver.py` for who pays.
+        After a bug a live driver runs `check`, and goes on unless that raises; see `driver/driver.py` for who pays.
         The simulator takes every bug for a failed run.
         """
 

@@ -20,9 +20,9 @@ from steelyard.errors import DamageError, DescriptorsError, DiskFullError
 from steelyard.nodes.admin import AdminNode
 from steelyard.nodes.broker.identity import identity_of
 from steelyard.nodes.broker.node import BrokerNode
-from steelyard.nodes.consumer.contract import Stop as StopMember
-from steelyard.nodes.consumer.node import ConsumerNode
-from steelyard.nodes.kafka_consumer.node import KafkaConsumerNode
+from steelyard.nodes.consumer.kafka.node import KafkaConsumerNode
+from steelyard.nodes.consumer.remoting.contract import Stop as StopMember
+from steelyard.nodes.consumer.remoting.node import ConsumerNode
 from steelyard.nodes.nameserver import NameserverNode
 from steelyard.nodes.producer import ProducerNode
 from steelyard.nodes.seam import KAFKA, Address, Link, Node

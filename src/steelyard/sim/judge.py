@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from steelyard.errors import ProtocolError
-from steelyard.groups import ledger
-from steelyard.groups.ledger import LEDGER_TOPIC, Record
+from steelyard.ledger import events as ledger
+from steelyard.ledger.events import LEDGER_TOPIC, Record
 from steelyard.nodes.admin import Invoke
 from steelyard.nodes.broker.node import Stop as StopBroker
-from steelyard.nodes.consumer.contract import ConsumerState, Describe
-from steelyard.nodes.kafka_consumer import contract as kafka
+from steelyard.nodes.consumer.kafka import contract as kafka
+from steelyard.nodes.consumer.remoting.contract import ConsumerState, Describe
 from steelyard.nodes.producer import Stop as StopProducer
 from steelyard.sim.checkers import RETRY_PREFIX, Witness, number_of, one_owner_each, uneven
 from steelyard.sim.cluster import BROKER_PORT, GROUP, Cluster, Seat

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from steelyard.config import KafkaConsumerConfig
-from steelyard.nodes.kafka_consumer.contract import (
+from steelyard.nodes.consumer.kafka.contract import (
     Assigned,
     Commit,
     ConsumerRecord,

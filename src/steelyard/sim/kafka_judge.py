@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from steelyard.allocate.assignors.plan import Subscriber
 from steelyard.allocate.assignors.registry import assignor
-from steelyard.groups.member.states import State
-from steelyard.nodes.kafka_consumer.contract import MemberState
+from steelyard.groups.kafka.member.states import State
+from steelyard.nodes.consumer.kafka.contract import MemberState
 from steelyard.types import TopicPartition
 
 Shares = Mapping[str, Sequence[TopicPartition]]

@@ -7,8 +7,8 @@ from functools import partial
 
 import msgspec
 
-from steelyard.groups import cost
-from steelyard.groups.ledger import Record
+from steelyard.ledger import cost
+from steelyard.ledger.events import Record
 from steelyard.sim.checkers import Witness
 from steelyard.sim.clock import EPOCH
 from steelyard.sim.cluster import Cluster, Parts, Seat

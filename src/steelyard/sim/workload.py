@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from random import Random
 
-from steelyard.nodes.consumer.contract import ConsumeBatch
+from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
 from steelyard.nodes.producer import SendMessages
 from steelyard.nodes.seam import Handled, Verdict
 from steelyard.sim.checkers import DIGITS, Witness, number_of

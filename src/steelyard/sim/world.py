@@ -1,7 +1,7 @@
 """Virtual time, and in it hosts with processes, each running one node.
 
 The world keeps one heap of things to come. A process is a node from `start` to its death: its timers,
-its links, the calls of its application. It does what `live.driver` does: hands events in, makes effects
+its links, the calls of its application. It does what `driver.driver` does: hands events in, makes effects
 true in order; all else (network, disk, application, faults) is given from outside.
 """
 

@@ -1,7 +1,7 @@
 """A blocking connection to a broker or nameserver, for Spark's workers.
 
 A worker reads one queue at a time and has nothing to do but wait for it, so a plain socket serves
-better here than the event loop of `live`. Requests may be sent ahead: replies come in their order
+better here than the event loop of `driver`. Requests may be sent ahead: replies come in their order
 as long as each is awaited by its opaque.
 """
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from steelyard.groups.cost import members_ever
-from steelyard.groups.ledger import Delivered, Record
+from steelyard.ledger.cost import members_ever
+from steelyard.ledger.events import Delivered, Record
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 NOBODY = "·"

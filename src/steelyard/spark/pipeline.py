@@ -3,7 +3,7 @@
     steelyard pipeline ledger -n 127.0.0.1:9876 --out out/ledger
     steelyard pipeline delays -n 127.0.0.1:9876 --topic flights
 
-What the columns of the ledger's tables mean is defined in `groups.cost`, whose functions do the work:
+What the columns of the ledger's tables mean is defined in `ledger.cost`, whose functions do the work:
 one call per consumer group, with the records of all brokers. Times are milliseconds since the epoch
 where the name ends in `_ms`; `started_at` is a timestamp.
 """
@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from steelyard.errors import SteelyardError
-from steelyard.groups import cost, ledger
-from steelyard.groups.ledger import LEDGER_TOPIC, Record
+from steelyard.ledger import cost
+from steelyard.ledger import events as ledger
+from steelyard.ledger.events import LEDGER_TOPIC, Record
 from steelyard.printable import printable
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class LedgerTables(NamedTuple):
     rebalances: DataFrame
 
     def collect(self) -> cost.Costs:
-        """The rows, in the order of `groups.cost`."""
+        """The rows, in the order of `ledger.cost`."""
         moved = self.handoffs.orderBy("group", "first_delivery_ms", "broker", "topic", "queue")
         paid = self.rebalances.selectExpr(
             "* except (started_at)", "unix_millis(started_at) as started_at"

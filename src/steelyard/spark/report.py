@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from steelyard.groups.cost import Handoff, Rebalance, backlogs
-from steelyard.groups.ledger import Record
+from steelyard.ledger.cost import Handoff, Rebalance, backlogs
+from steelyard.ledger.events import Record
 from steelyard.spark.ownership import (
     Holding,
     busiest_group,

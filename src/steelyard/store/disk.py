@@ -1,4 +1,4 @@
-"""What the store asks of a disk. `live/disk.py` is the real one, `sim/disk.py` a faulty one, `memory` one for tests.
+"""What the store asks of a disk. `driver/disk.py` is the real one, `sim/disk.py` a faulty one, `memory` one for tests.
 
 Paths are relative to the data directory, joined by `/`; the empty path is the data directory itself.
 

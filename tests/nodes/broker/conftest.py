@@ -11,7 +11,7 @@ import pytest
 from tests.nodes.broker.driver import START, TOPIC, Driver
 
 from steelyard.config import BrokerConfig
-from steelyard.groups.ledger import LEDGER_TOPIC, Record, decode
+from steelyard.ledger.events import LEDGER_TOPIC, Record, decode
 from steelyard.nodes.seam import Answer, Dial, Effect, Opened, Received, Refused
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.remoting import fastjson

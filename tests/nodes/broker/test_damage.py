@@ -13,7 +13,7 @@ from tests.nodes.broker.kafka.test_produce import request as producing
 
 from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.nodes.broker.damage import PLACES_MAX, REPEAT_MS, DamageReports
-from steelyard.nodes.broker.pull import REFUSED_MS
+from steelyard.nodes.broker.remoting.pull import REFUSED_MS
 from steelyard.nodes.broker.scrubbing import FIRST_PASS_MS, LOGS_MAX, PIECE_BYTES
 from steelyard.nodes.seam import Effect
 from steelyard.store.findings import FINDINGS_MAX, Finding, Findings

@@ -9,11 +9,11 @@ from tests.nodes.broker.conftest import GROUP, Rig, pull_ext
 from tests.nodes.broker.driver import TOPIC
 
 from steelyard.config import BrokerConfig, StoreConfig
-from steelyard.groups.sql92.parser import parse
-from steelyard.groups.subscriptions import Filter
+from steelyard.groups.remoting.subscriptions import Filter
 from steelyard.nodes.broker import filters
 from steelyard.nodes.broker.filters import read_matching
 from steelyard.nodes.broker.turns import SLICE, Effort
+from steelyard.sql92.parser import parse
 from steelyard.wire.remoting.bodies import (
     CheckClientBody,
     ConsumerData,

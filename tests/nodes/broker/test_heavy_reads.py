@@ -7,10 +7,10 @@ from crc32c import crc32c
 from tests.nodes.broker.conftest import Rig, pull_ext
 from tests.nodes.broker.driver import START, TOPIC
 
-from steelyard.groups.subscriptions import ALL
-from steelyard.nodes.broker import pull as pull_module
-from steelyard.nodes.broker.kafka import crossing as module
-from steelyard.nodes.broker.passing import ANSWER_BYTES_MAX, INTERVAL_MS
+from steelyard.groups.remoting.subscriptions import ALL
+from steelyard.nodes.broker import conversion as module
+from steelyard.nodes.broker.remoting import pull as pull_module
+from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, INTERVAL_MS
 from steelyard.nodes.broker.turns import SLICE, TURNS_TIMER, Effort
 from steelyard.nodes.seam import Closed
 from steelyard.store.log import Log
@@ -250,7 +250,7 @@ def test_a_record_of_our_own_dialect_that_fits_into_no_frame_is_passed_over(
 def test_an_answer_that_fits_into_no_frame_is_an_error(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steelyard.nodes.broker.side.ANSWER_BYTES_MAX", 10)
+    monkeypatch.setattr("steelyard.nodes.broker.remoting.service.ANSWER_BYTES_MAX", 10)
     answer = rig.ask(rig.connect(), RequestCode.GET_ALL_TOPIC_CONFIG)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "an answer holds at most" in answer.remark
@@ -300,7 +300,7 @@ def test_an_effort_is_spent(rig: Rig) -> None:
 def test_a_heartbeat_has_a_bounded_number_of_subscriptions(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steelyard.nodes.broker.clients.HEARTBEAT_SUBSCRIPTIONS_MAX", 6)
+    monkeypatch.setattr("steelyard.nodes.broker.remoting.clients.HEARTBEAT_SUBSCRIPTIONS_MAX", 6)
     topics = tuple(SubscriptionData(f"t{number}", "*") for number in range(3))
     for count, code in ((2, ResponseCode.SUCCESS), (3, ResponseCode.SYSTEM_ERROR)):
         consumers = tuple(

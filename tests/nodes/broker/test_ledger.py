@@ -7,7 +7,7 @@ from tests.nodes.broker.conftest import GROUP, Rig, pull_ext
 from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import BrokerConfig
-from steelyard.groups.ledger import (
+from steelyard.ledger.events import (
     LEDGER_TOPIC,
     BrokerStarted,
     BrokerStopped,

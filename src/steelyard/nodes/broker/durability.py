@@ -8,21 +8,20 @@ that gets the same offset after a power loss. (RocketMQ lets it read ahead.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from steelyard.nodes.broker.door import Peer
+from steelyard.nodes.broker.requests import Peer
 from steelyard.nodes.seam import Effect, Flush, Link, Send, SetTimer
 from steelyard.store.log import Log
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command, is_oneway
 
 if TYPE_CHECKING:
-    from steelyard.nodes.broker.kafka.door import Call
     from steelyard.wire.kafka.schema import Message
 
-    _Waiting = tuple[Link, Command] | tuple[Call, Message]
+    _Waiting = tuple[Link, Command] | tuple["Answerable", Message]
     """A reply that waits: to a RocketMQ client, or to a Kafka client's call."""
 
 FLUSH_TIMER = "flush"
@@ -32,6 +31,12 @@ FLUSH_INTERVAL_MS = 1_000
 
 WAITING_MAX = 100_000
 """Most replies that wait for the disk; more are told FLUSH_DISK_TIMEOUT: stored, but not yet on the disk."""
+
+
+class Answerable(Protocol):
+    """A Kafka client's call, which is answered once; nothing happens where its link is gone."""
+
+    def answer(self, message: Message, effects: list[Effect]) -> None: ...
 
 
 class Durability:
@@ -64,7 +69,7 @@ class Durability:
         return None
 
     def acknowledge_call(
-        self, call: Call, answer: Message, effects: list[Effect]
+        self, call: Answerable, answer: Message, effects: list[Effect]
     ) -> Message | None:
         """The answer to give a Kafka client at once, None where it waits for the disk.
 
@@ -76,7 +81,7 @@ class Durability:
         self._begin(effects)
         return None
 
-    def answer(self, call: Call, answer: Message, effects: list[Effect]) -> None:
+    def answer(self, call: Answerable, answer: Message, effects: list[Effect]) -> None:
         """Answer a Kafka client's call, at once or when the disk has what was written."""
         prompt = self.acknowledge_call(call, answer, effects)
         if prompt is not None:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError
-from steelyard.groups.sql92.expressions import Condition, EvaluationError
-from steelyard.groups.subscriptions import Filter, is_tag, parse
-from steelyard.nodes.broker.door import Peer, reply
+from steelyard.groups.remoting.subscriptions import Filter, is_tag, parse
+from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.broker.turns import Effort
 from steelyard.nodes.seam import Effect
+from steelyard.sql92.expressions import Condition, EvaluationError
 from steelyard.store.log import Log
 from steelyard.store.reads import Slice
 from steelyard.wire.remoting import fastjson

@@ -5,7 +5,7 @@ commits are gathered per group, queue and client and written once per interval, 
 `PENDING_MAX` records wait. The ledger's own topic is not noted, or reading it would fill it.
 
 The class only gathers. The node asks after each event: `urgent` or due at `due_at` → `take()` and write.
-What the records mean: `groups.ledger`.
+What the records mean: `ledger.events`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from __future__ import annotations
 import msgspec
 
 from steelyard.config import BrokerConfig
-from steelyard.groups import ledger as records
-from steelyard.groups.ledger import LEDGER_TOPIC, Record
-from steelyard.groups.registry import Change, Registry
-from steelyard.nodes.broker.door import Peer
+from steelyard.groups.remoting.registry import Change, Registry
+from steelyard.ledger import events as records
+from steelyard.ledger.events import LEDGER_TOPIC, Record
+from steelyard.nodes.broker.requests import Peer
 
 PENDING_MAX = 10_000
 """Records (open or closed) that wait at most, before they are written ahead of time."""

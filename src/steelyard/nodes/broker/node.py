@@ -23,29 +23,29 @@ import msgspec
 
 from steelyard.config import BrokerConfig
 from steelyard.errors import StorageError
-from steelyard.groups.ledger import LEDGER_TOPIC
-from steelyard.groups.registry import Registry
-from steelyard.nodes.broker.door import Peer, host_of
+from steelyard.groups.remoting.registry import Registry
+from steelyard.ledger.events import LEDGER_TOPIC
 from steelyard.nodes.broker.durability import FLUSH_TIMER, Durability
-from steelyard.nodes.broker.joining import JOINING_TIMER, AwaitRefusal, Joining
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
-from steelyard.nodes.broker.kafka.neighbours import IDENTIFY
 from steelyard.nodes.broker.ledger import Ledger
-from steelyard.nodes.broker.offsets import Committed
-from steelyard.nodes.broker.registration import (
+from steelyard.nodes.broker.peers.joining import JOINING_TIMER, AwaitRefusal, Joining
+from steelyard.nodes.broker.peers.registration import (
     REGISTER_TIMER,
     STOP_TIMEOUT_MS,
     Errand,
     Purpose,
     Registration,
 )
+from steelyard.nodes.broker.peers.requests import IDENTIFY
+from steelyard.nodes.broker.remoting.offsets import Committed
+from steelyard.nodes.broker.remoting.service import RemotingSide
+from steelyard.nodes.broker.requests import Peer, host_of
 from steelyard.nodes.broker.retention import RETENTION_TIMER, SPACE_TIMER, Retention
 from steelyard.nodes.broker.scrubbing import SCRUB_TIMER
-from steelyard.nodes.broker.side import RemotingSide
 from steelyard.nodes.broker.topics import Topics
 from steelyard.nodes.broker.turns import TURNS_TIMER, Turns
 from steelyard.nodes.broker.writer import Draft
-from steelyard.nodes.calls import CALLS_TIMER, Calls, Outcome
+from steelyard.nodes.calls.remoting import CALLS_TIMER, Calls, Outcome
 from steelyard.nodes.seam import (
     KAFKA,
     Answer,
@@ -68,7 +68,7 @@ from steelyard.types import Random
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
 
 if TYPE_CHECKING:
-    from steelyard.nodes.broker.kafka.side import KafkaSide
+    from steelyard.nodes.broker.kafka.service import KafkaSide
 
 CLIENTS_TIMER = "clients"
 HOLDS_TIMER = "holds"
@@ -132,7 +132,9 @@ class BrokerNode:
         self._pulls, self._clients = remoting.pulls, remoting.clients
         self._writer, self._statistics = remoting.writer, remoting.statistics
         if config.kafka is not None:
-            from steelyard.nodes.broker.kafka.side import KafkaSide  # a third of all that is loaded
+            from steelyard.nodes.broker.kafka.service import (
+                KafkaSide,  # a third of all that is loaded
+            )
 
             self._kafka = KafkaSide(
                 config,

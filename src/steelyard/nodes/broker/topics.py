@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError
-from steelyard.groups.ledger import LEDGER_TOPIC
+from steelyard.ledger.events import LEDGER_TOPIC
 from steelyard.store.tables import Table
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import TOPIC_FILTER_TYPES, DataVersion, TopicConfig

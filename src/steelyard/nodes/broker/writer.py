@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from steelyard.nodes.broker.door import host_of
 from steelyard.nodes.broker.durability import Durability
-from steelyard.nodes.broker.pull import Pulls
+from steelyard.nodes.broker.requests import host_of
 from steelyard.nodes.broker.retention import Retention
 from steelyard.nodes.broker.statistics import Statistics
 from steelyard.nodes.seam import Effect
@@ -60,14 +59,13 @@ class Writer:
     def __init__(
         self,
         store: Store,
-        pulls: Pulls,
         durability: Durability,
         retention: Retention,
         statistics: Statistics,
         address: str,
     ) -> None:
         self._store = store
-        self.watchers: list[Watcher] = [pulls.wake]
+        self.watchers: list[Watcher] = []
         """Told of every queue that has something new to read."""
         self._durability = durability
         self.admit = retention.admit

@@ -1,0 +1,1 @@
+"""The consumer nodes, one package for each dialect."""

@@ -18,7 +18,7 @@ from steelyard.errors import (
     RouteError,
     SteelyardError,
 )
-from steelyard.nodes.calls import CALLS_TIMER, Outcome
+from steelyard.nodes.calls.remoting import CALLS_TIMER, Outcome
 from steelyard.nodes.producer.contract import (
     EndTransaction,
     FetchQueues,

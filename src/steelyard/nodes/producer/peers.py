@@ -13,7 +13,7 @@ import msgspec
 
 from steelyard.config import ProducerConfig
 from steelyard.errors import RemotingError
-from steelyard.nodes.calls import Calls, Outcome
+from steelyard.nodes.calls.remoting import Calls, Outcome
 from steelyard.nodes.route_cache import RouteAsked, RouteCache, RouteNews, RoutePace, question
 from steelyard.nodes.seam import Address, Closed, Effect, Opened, Refused, SetTimer
 from steelyard.types import MessageQueue, Random

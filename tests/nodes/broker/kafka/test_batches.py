@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from tests.nodes.broker.kafka.conftest import KafkaRig
 
-from steelyard.nodes.broker.kafka import batches
-from steelyard.nodes.broker.kafka.batches import RECORDS_MAX
-from steelyard.nodes.broker.kafka.wide import PART_TOPICS
+from steelyard.nodes.broker.kafka.requests import batches
+from steelyard.nodes.broker.kafka.requests.batches import RECORDS_MAX
+from steelyard.nodes.broker.kafka.requests.wide import PART_TOPICS
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages import alter_configs, incremental_alter_configs

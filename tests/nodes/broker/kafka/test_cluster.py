@@ -9,8 +9,8 @@ import json
 import pytest
 from tests.nodes.broker.kafka.brokers import Brokers
 
-from steelyard.nodes.broker.kafka.cluster import coordinator_partition
-from steelyard.nodes.broker.kafka.neighbours import FORWARD, NEWS, QUEUES_WANTED, SURVEY
+from steelyard.nodes.broker.kafka.cluster.cluster import coordinator_partition
+from steelyard.nodes.broker.peers.requests import FORWARD, NEWS, QUEUES_WANTED, SURVEY
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Reply
 from steelyard.wire.kafka.messages.create_partitions import (

@@ -8,7 +8,7 @@ from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.requests import producing
 
 from steelyard.config import BrokerConfig, KafkaConfig, StoreConfig
-from steelyard.nodes.broker.kafka.topic_settings import TopicSettings
+from steelyard.nodes.broker.kafka.cluster.topic_settings import TopicSettings
 from steelyard.nodes.broker.retention import log_configs
 from steelyard.store.log_config import LogConfig
 from steelyard.wire.kafka.errors import ErrorCode

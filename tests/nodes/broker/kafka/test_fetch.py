@@ -12,10 +12,10 @@ from tests.nodes.broker.kafka.test_produce import request as produce_request
 from tests.nodes.broker.kafka.test_produce import send
 
 from steelyard.config import BrokerConfig, KafkaConfig
-from steelyard.nodes.broker.kafka import fetch as fetching
-from steelyard.nodes.broker.kafka import fetch_sessions
-from steelyard.nodes.broker.kafka.fetch_holds import PARKED_MAX
-from steelyard.nodes.broker.kafka.fetch_sessions import EVICTION_MS
+from steelyard.nodes.broker.kafka.data import fetch as fetching
+from steelyard.nodes.broker.kafka.data import fetch_sessions
+from steelyard.nodes.broker.kafka.data.fetch_parked import PARKED_MAX
+from steelyard.nodes.broker.kafka.data.fetch_sessions import EVICTION_MS
 from steelyard.nodes.broker.topics import PERM_WRITE
 from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Closed

@@ -8,9 +8,9 @@ from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.requests import fetching, joining, producing, share, syncing
 
 from steelyard.config import BrokerConfig, KafkaConfig
-from steelyard.groups import cost
-from steelyard.groups.coordinator.group import Asker
-from steelyard.groups.ledger import (
+from steelyard.groups.kafka.groups import Asker
+from steelyard.ledger import cost
+from steelyard.ledger.events import (
     LEDGER_TOPIC,
     Committed,
     Delivered,
@@ -21,8 +21,8 @@ from steelyard.groups.ledger import (
     Record,
     decode,
 )
-from steelyard.nodes.broker.kafka.cluster import Cluster
-from steelyard.nodes.broker.kafka.notes import Notes
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.ledger import Delivery
 from steelyard.nodes.seam import Closed
 from steelyard.types import TopicPartition
@@ -533,7 +533,7 @@ def test_of_two_groups_with_like_members_each_connection_is_one(rig: KafkaRig) -
 def test_what_is_remembered_of_readers_has_a_bound(
     members: Members, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steelyard.nodes.broker.kafka.notes.READERS_MAX", 10)
+    monkeypatch.setattr("steelyard.nodes.broker.kafka.groups.notes.READERS_MAX", 10)
     notes = notes_of(members.rig)
     for link in range(100):
         notes.reader(Asker("client", "/10.0.0.1", link), TopicPartition(TOPIC, 0), 0)

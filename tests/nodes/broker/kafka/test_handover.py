@@ -15,7 +15,7 @@ from tests.nodes.broker.kafka.test_layouts import (
 )
 from tests.nodes.broker.kafka.test_transactions import TOPIC, Client
 
-from steelyard.nodes.broker.kafka.neighbours import HANDOVER
+from steelyard.nodes.broker.peers.requests import HANDOVER
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -184,7 +184,7 @@ def test_a_transaction_that_was_begun_with_both_ends_where_the_later_one_is_not_
 
 
 def test_what_is_kept_comes_in_pieces(torn: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steelyard.nodes.broker.kafka.handover.OFFSETS_MAX", 2)
+    monkeypatch.setattr("steelyard.nodes.broker.kafka.groups.handover.OFFSETS_MAX", 2)
     groups = [f"g{number}" for number in range(7)]
     for number, group in enumerate(groups):
         assert commit(torn, B, group, number) == ErrorCode.NONE

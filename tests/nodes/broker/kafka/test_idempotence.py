@@ -13,8 +13,12 @@ from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_produce import send as send_batch
 
 from steelyard.config import BrokerConfig, KafkaConfig
-from steelyard.nodes.broker.kafka import producers
-from steelyard.nodes.broker.kafka.producer_states import BATCHES_KEPT, SEQUENCE_MAX, sequence_after
+from steelyard.nodes.broker.kafka.data import producers
+from steelyard.nodes.broker.kafka.data.producer_states import (
+    BATCHES_KEPT,
+    SEQUENCE_MAX,
+    sequence_after,
+)
 from steelyard.store.memory import Killed, MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.describe_producers import (

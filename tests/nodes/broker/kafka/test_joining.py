@@ -6,15 +6,15 @@ import msgspec
 import pytest
 from tests.nodes.broker.kafka.brokers import Brokers
 
-from steelyard.nodes.broker.joining import (
+from steelyard.nodes.broker.node import BrokerNode
+from steelyard.nodes.broker.peers.joining import (
     LOOK_AGAIN_MS,
     SUSPECTS_MAX,
     AwaitRefusal,
     Identity,
     clash,
 )
-from steelyard.nodes.broker.kafka.neighbours import IDENTIFY
-from steelyard.nodes.broker.node import BrokerNode
+from steelyard.nodes.broker.peers.requests import IDENTIFY
 from steelyard.nodes.seam import Answer, Asked
 from steelyard.routes.table import MASTER_ID
 from steelyard.wire.remoting import fastjson

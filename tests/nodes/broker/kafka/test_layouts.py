@@ -10,9 +10,9 @@ from tests.nodes.broker.kafka.brokers import Brokers
 from tests.nodes.broker.kafka.requests import committing
 
 from steelyard.config import StoreConfig
-from steelyard.nodes.broker.kafka.catalogue import Catalogue
-from steelyard.nodes.broker.kafka.membership import SETTLE_MS
-from steelyard.nodes.broker.kafka.neighbours import NEWS, SURVEY
+from steelyard.nodes.broker.kafka.cluster.catalogue import Catalogue
+from steelyard.nodes.broker.kafka.cluster.membership import SETTLE_MS
+from steelyard.nodes.broker.peers.requests import NEWS, SURVEY
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
 from steelyard.wire.kafka.errors import ErrorCode
@@ -285,7 +285,7 @@ def test_what_groups_committed_for_a_topic_outlives_a_nameserver_that_forgot_it(
 def test_more_topics_than_a_survey_takes_get_their_numbers_in_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("steelyard.nodes.broker.kafka.changes.TOPICS_MAX", 2)
+    monkeypatch.setattr("steelyard.nodes.broker.kafka.cluster.changes.TOPICS_MAX", 2)
     brokers = Brokers(A, B)
     brokers.lost = lambda command: command.code == SURVEY
     names = [f"t{number}" for number in range(5)]
@@ -306,7 +306,7 @@ def test_a_survey_of_too_many_topics_is_refused() -> None:
 
 
 def test_so_many_changes_of_one_topic_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steelyard.nodes.broker.kafka.changes.WAITING_MAX", 2)
+    monkeypatch.setattr("steelyard.nodes.broker.kafka.cluster.changes.WAITING_MAX", 2)
     brokers = Brokers(A, B)
     brokers.late = lambda command: command.code == SURVEY
     asked = [brokers.post(A, _wish("t"), 12) for _ in range(5)]
@@ -318,7 +318,7 @@ def test_so_many_changes_of_one_topic_wait_and_no_more(monkeypatch: pytest.Monke
 
 
 def test_the_oldest_deleted_topics_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steelyard.nodes.broker.kafka.catalogue.DELETED_MAX", 2)
+    monkeypatch.setattr("steelyard.nodes.broker.kafka.cluster.catalogue.DELETED_MAX", 2)
     store = Store(MemoryDisk(), StoreConfig())
     store.open(0)
     catalogue = Catalogue(store)

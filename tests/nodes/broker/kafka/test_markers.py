@@ -11,9 +11,9 @@ from tests.nodes.broker.kafka.test_fetch import fetch, offsets, parts, request
 from tests.nodes.broker.kafka.test_idempotence import described
 from tests.nodes.broker.kafka.test_produce import send
 
-from steelyard.nodes.broker.kafka import producers
-from steelyard.nodes.broker.kafka.producers import Producers
-from steelyard.nodes.broker.kafka.side import KafkaSide
+from steelyard.nodes.broker.kafka.data import producers
+from steelyard.nodes.broker.kafka.data.producers import Producers
+from steelyard.nodes.broker.kafka.service import KafkaSide
 from steelyard.nodes.seam import Effect
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.config import KafkaConfig, StoreConfig
-from steelyard.nodes.broker.kafka.kafka_topic import (
+from steelyard.nodes.broker.kafka.cluster.merging import contradiction, merged
+from steelyard.nodes.broker.kafka.cluster.topic import (
     OFFSETS_TOPIC,
     KafkaTopic,
     attributes_of,
     topic_of,
 )
-from steelyard.nodes.broker.kafka.merging import contradiction, merged
-from steelyard.nodes.broker.kafka.topic_settings import TopicSettingsReader
+from steelyard.nodes.broker.kafka.cluster.topic_settings import TopicSettingsReader
 from steelyard.routes.layout import Extent, Layout, read, write
 
 READERS = TopicSettingsReader(KafkaConfig(), StoreConfig())

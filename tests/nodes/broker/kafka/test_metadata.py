@@ -6,7 +6,11 @@ import pytest
 from tests.nodes.broker.kafka.conftest import KafkaRig
 
 from steelyard.config import BrokerConfig, KafkaConfig
-from steelyard.nodes.broker.kafka.metadata import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from steelyard.nodes.broker.kafka.topics.metadata import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+)
 from steelyard.nodes.seam import Opened, Received
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.describe_cluster import (

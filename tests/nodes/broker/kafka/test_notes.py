@@ -15,25 +15,25 @@ from tests.nodes.broker.kafka.requests import (
     syncing,
 )
 
-from steelyard.groups import cost
-from steelyard.groups.ledger import (
+from steelyard.ledger import cost
+from steelyard.ledger.events import (
     LEDGER_TOPIC,
     Committed,
     Delivered,
     Record,
     decode,
 )
-from steelyard.nodes.broker.kafka import announcing, readers
-from steelyard.nodes.broker.kafka.neighbours import (
+from steelyard.nodes.broker.kafka.groups import announcing, readers
+from steelyard.nodes.broker.kafka.groups.readers import Readers
+from steelyard.nodes.broker.kafka.service import KafkaSide
+from steelyard.nodes.broker.node import BrokerNode
+from steelyard.nodes.broker.peers.requests import (
     NAME_MAX,
     READERS,
     GroupReaders,
     ReaderEntry,
     ReaderNews,
 )
-from steelyard.nodes.broker.kafka.readers import Readers
-from steelyard.nodes.broker.kafka.side import KafkaSide
-from steelyard.nodes.broker.node import BrokerNode
 from steelyard.store.store import Store
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_group_heartbeat import (

@@ -10,8 +10,8 @@ import pytest
 from tests.nodes.broker.kafka.brokers import Brokers
 from tests.nodes.broker.kafka.requests import committing
 
-from steelyard.groups.coordinator.report import KafkaGroup, KafkaGroupReport, KafkaOffset
-from steelyard.nodes.broker.kafka import reports
+from steelyard.groups.kafka.report import KafkaGroup, KafkaGroupReport, KafkaOffset
+from steelyard.nodes.broker.kafka.groups import reports
 from steelyard.wire.kafka.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,

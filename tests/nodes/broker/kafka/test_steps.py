@@ -6,7 +6,8 @@ import pytest
 from tests.nodes.broker.driver import START, TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 
-from steelyard.nodes.broker.kafka import configs, list_offsets, metadata
+from steelyard.nodes.broker.kafka.data import list_offsets
+from steelyard.nodes.broker.kafka.topics import configs, metadata
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.seam import Closed
 from steelyard.wire.kafka.compression import Compression

@@ -7,7 +7,7 @@ from tests.nodes.broker.kafka.brokers import Brokers
 from tests.nodes.broker.kafka.conftest import batch
 from tests.nodes.broker.kafka.requests import producing
 
-from steelyard.nodes.broker.kafka.cluster import coordinator_partition
+from steelyard.nodes.broker.kafka.cluster.cluster import coordinator_partition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,

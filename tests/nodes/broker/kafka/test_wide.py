@@ -11,10 +11,12 @@ from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 
 from steelyard.config import BrokerConfig, KafkaConfig
-from steelyard.groups.coordinator.offsets import CommittedOffset
+from steelyard.groups.kafka.offsets import CommittedOffset
 from steelyard.nodes.broker import turns
-from steelyard.nodes.broker.kafka import fetch, fetch_reads, side, wide
-from steelyard.nodes.broker.kafka.door import TAKEN_PER_TURN
+from steelyard.nodes.broker.kafka import service as side
+from steelyard.nodes.broker.kafka.data import fetch, fetch_reads
+from steelyard.nodes.broker.kafka.requests import wide
+from steelyard.nodes.broker.kafka.requests.channel import TAKEN_PER_TURN
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.seam import Closed, Dial, Effect, Received
 from steelyard.types import TopicPartition

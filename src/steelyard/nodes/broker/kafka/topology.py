@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from steelyard.config import BrokerConfig
-from steelyard.nodes.broker.door import Handler as RemotingHandler
 from steelyard.nodes.broker.durability import Durability
-from steelyard.nodes.broker.kafka.altering import Altering
-from steelyard.nodes.broker.kafka.changes import Changes, Delete
-from steelyard.nodes.broker.kafka.cluster import Cluster
-from steelyard.nodes.broker.kafka.configs import Configs
-from steelyard.nodes.broker.kafka.coordinators import Coordinators
-from steelyard.nodes.broker.kafka.creating import Creating
-from steelyard.nodes.broker.kafka.deleting import Deleting
-from steelyard.nodes.broker.kafka.door import Handler, Prompt
-from steelyard.nodes.broker.kafka.forwarding import Forwarding
-from steelyard.nodes.broker.kafka.log_dirs import LogDirs
-from steelyard.nodes.broker.kafka.metadata import Metadata
-from steelyard.nodes.broker.kafka.name_service import NameService
-from steelyard.nodes.broker.kafka.neighbours import (
+from steelyard.nodes.broker.kafka.cluster.changes import Changes, Delete
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.cluster.forwarding import Forwarding
+from steelyard.nodes.broker.kafka.cluster.name_service import NameService
+from steelyard.nodes.broker.kafka.cluster.surveys import Surveys
+from steelyard.nodes.broker.kafka.data.log_dirs import LogDirs
+from steelyard.nodes.broker.kafka.groups.coordinators import Coordinators
+from steelyard.nodes.broker.kafka.requests.channel import Handler, Prompt
+from steelyard.nodes.broker.kafka.topics.altering import Altering
+from steelyard.nodes.broker.kafka.topics.configs import Configs
+from steelyard.nodes.broker.kafka.topics.creating import Creating
+from steelyard.nodes.broker.kafka.topics.deleting import Deleting
+from steelyard.nodes.broker.kafka.topics.metadata import Metadata
+from steelyard.nodes.broker.peers.registration import Purpose, Registration
+from steelyard.nodes.broker.peers.requests import (
     FORWARD,
     NEWS,
     QUEUES_WANTED,
     SURVEY,
     Neighbours,
 )
-from steelyard.nodes.broker.kafka.surveys import Surveys
-from steelyard.nodes.broker.registration import Purpose, Registration
-from steelyard.nodes.calls import Calls, Outcome
+from steelyard.nodes.broker.requests import Handler as RemotingHandler
+from steelyard.nodes.calls.remoting import Calls, Outcome
 from steelyard.nodes.seam import Effect
 from steelyard.store.store import Store
 
@@ -63,7 +63,7 @@ class Topology:
             SURVEY: self._surveys.requested,
         }
         self.may_look = False
-        """This broker may put itself among the others: see `nodes/broker/joining`."""
+        """This broker may put itself among the others: see `nodes/broker/peers/joining`."""
         self.handlers: dict[int, Handler] = {}
         self._add_handlers(config, store, durability)
 

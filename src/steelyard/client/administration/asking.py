@@ -1,0 +1,195 @@
+"""Requests of an administrator: to one address, to the nameservers, to the brokers of a topic or a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from steelyard.client.settings import check_address, nameserver_addresses, tls_context
+from steelyard.config import ClientConfig, check
+from steelyard.driver.driver import Driver
+from steelyard.errors import BrokerError, ClosedError, ConfigError, RemotingError, RouteError
+from steelyard.nodes.admin import AdminNode, Invoke
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+
+if TYPE_CHECKING:
+    import ssl
+
+RETRY_PREFIX = "%RETRY%"
+"""MixAll.RETRY_GROUP_TOPIC_PREFIX: a group's retry topic is on every broker that knows the group."""
+
+DLQ_PREFIX = "%DLQ%"
+
+MASTER_ID = 0
+
+TIMEOUT_MS = 5_000
+"""DefaultMQAdminExt."""
+
+
+class Asking:
+    """An async context manager; see the module's text.
+
+    All methods raise RemotingError (nobody there, no reply), BrokerError (an error reply), RouteError (no
+    nameserver knows the topic, group or cluster) or ClosedError.
+    """
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] | None = None,
+        *,
+        access_key: str = "",
+        secret_key: str = "",
+        security_token: str = "",
+        tls: bool | ssl.SSLContext | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> None:
+        self.config = ClientConfig(
+            nameservers=nameserver_addresses(nameservers),
+            call_timeout_ms=timeout_ms,
+            access_key=access_key,
+            secret_key=secret_key,
+            security_token=security_token,
+        )
+        check(self.config)
+        self._tls = tls_context(tls)
+        self._driver: Driver | None = None
+        self._closed = False
+
+    @property
+    def nameservers(self) -> tuple[str, ...]:
+        return self.config.nameservers
+
+    async def start(self) -> Self:
+        """Start. `async with` does it."""
+        if self._closed:
+            raise ClosedError("the admin was closed; make a new one")
+        if self._driver is None:
+            self._driver = Driver(AdminNode(self.config), name="admin", tls=self._tls)
+            self._driver.start()
+        return self
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            await driver.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        header: headers.Header | None = None,
+        body: bytes = b"",
+        *,
+        timeout_ms: int | None = None,
+    ) -> Command:
+        """One request to one address. Raises BrokerError for every reply that is not SUCCESS."""
+        if self._driver is None:
+            raise ClosedError("the admin is not running; use `async with` or start()")
+        command = Command(int(code), ext=headers.write(header) if header else {}, body=body)
+        invoke = Invoke(check_address(address), command, timeout_ms or self.config.call_timeout_ms)
+        reply = await self._driver.ask(invoke)
+        assert isinstance(reply, Command)
+        if reply.code != ResponseCode.SUCCESS:
+            raise BrokerError(reply.code, reply.remark, address)
+        return reply
+
+    async def ask_nameserver(self, code: int, header: headers.Header | None = None) -> Command:
+        """One request to the first nameserver that answers."""
+        for address in self.nameservers[:-1]:
+            try:
+                return await self.ask(address, code, header)
+            except RemotingError:
+                continue
+        return await self.ask(self.nameservers[-1], code, header)
+
+    async def tell_nameservers(self, code: int, header: headers.Header) -> list[Command]:
+        """One request to every nameserver; they do not talk to each other."""
+        return [await self.ask(address, code, header) for address in self.nameservers]
+
+    # -- who is where ------------------------------------------------------------------------------
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """Queues and brokers of a topic. Raises RouteError where nobody knows it."""
+        header = headers.GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
+        try:
+            reply = await self.ask_nameserver(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        except BrokerError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                raise RouteError(
+                    f"no route for topic {topic}: the nameserver does not know it"
+                ) from None
+            raise
+        return fastjson.read(TopicRouteData, reply.body)
+
+    async def clusters(self) -> ClusterInfo:
+        """All clusters and brokers that the nameserver knows."""
+        reply = await self.ask_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return fastjson.read(ClusterInfo, reply.body)
+
+    async def masters(self, cluster: str) -> list[str]:
+        """Addresses of the cluster's masters, by broker name. Raises RouteError for an unknown cluster."""
+        info = await self.clusters()
+        names = info.cluster_addr_table.get(cluster)
+        if names is None:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise RouteError(f"the nameserver knows no cluster {cluster}; it knows: {known}")
+        brokers = [info.broker_addr_table[name] for name in sorted(names)]
+        return [b.broker_addrs[MASTER_ID] for b in brokers if MASTER_ID in b.broker_addrs]
+
+    async def _chosen(self, cluster: str | None, broker: str | None) -> list[str]:
+        """Addresses that a request for a whole cluster, or one broker, goes to; for neither, the one cluster there is."""
+        if broker is None:
+            return await self.masters(await self._cluster(cluster))
+        if cluster is not None:
+            raise ConfigError("give either the name of a cluster or the address of a broker")
+        return [check_address(broker)]
+
+    async def _cluster(self, given: str | None) -> str:
+        """The cluster of this name, or the only one there is."""
+        if given is not None:
+            return given
+        names = sorted((await self.clusters()).cluster_addr_table)
+        if len(names) != 1:
+            raise ConfigError(f"which cluster? the nameserver knows: {', '.join(names) or 'none'}")
+        return names[0]
+
+    async def _route_or_none(self, topic: str) -> TopicRouteData | None:
+        try:
+            return await self.route(topic)
+        except RouteError:
+            return None
+
+    async def _group_route(self, group: str) -> TopicRouteData:
+        try:
+            return await self.route(RETRY_PREFIX + group)
+        except RouteError:
+            raise RouteError(f"no broker knows a group {group}: it has had no member yet") from None
+
+
+def broker_addresses(route: TopicRouteData) -> dict[str, str]:
+    """The address to ask for each broker name of a route: the master's, else any replica's."""
+    return {b.broker_name: _address_of(b) for b in route.broker_datas if b.broker_addrs}
+
+
+def _address_of(broker: BrokerData) -> str:
+    master = broker.broker_addrs.get(MASTER_ID)
+    return master or next(iter(broker.broker_addrs.values()))

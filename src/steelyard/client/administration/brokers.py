@@ -1,0 +1,75 @@
+"""Brokers: what they do, how they are set, what they count.
+
+Source: DefaultMQAdminExtImpl.java, for which request goes where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from steelyard.client.administration.asking import Asking
+from steelyard.errors import BrokerError
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import BrokerStatsData, KVTable
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+
+TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+"""Statistic of a topic: messages sent to it."""
+GROUP_GET_NUMS = "GROUP_GET_NUMS"
+"""Statistic of `topic@group`: messages given to the group."""
+
+
+class Brokers(Asking):
+    """See the module's text."""
+
+    async def runtime(self, broker: str) -> dict[str, str]:
+        """A broker's figures by name, as clusterList and brokerStatus print them."""
+        reply = await self.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return fastjson.read(KVTable, reply.body).table
+
+    async def broker_config(self, broker: str) -> dict[str, str]:
+        """A broker's settings by name."""
+        reply = await self.ask(broker, RequestCode.GET_BROKER_CONFIG)
+        return read_properties(reply.body.decode(errors="replace"))
+
+    async def update_broker_config(self, broker: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a running broker. Apache brokers only; ours take them at their start."""
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        await self.ask(broker, RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+
+    async def stats(self, broker: str, name: str, key: str) -> BrokerStatsData | None:
+        """What a broker counted under a name in the last minute, hour and day; None where it counts no such thing."""
+        header = headers.ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
+        try:
+            reply = await self.ask(broker, RequestCode.VIEW_BROKER_STATS_DATA, header)
+        except BrokerError as error:
+            if error.code == ResponseCode.SYSTEM_ERROR:
+                return None
+            raise
+        return fastjson.read(BrokerStatsData, reply.body)
+
+    async def wipe_write_permission(self, broker_name: str) -> dict[str, int]:
+        """Have nameservers say that nobody may write to a broker's topics: the first step to take it out of service.
+
+        How many topics changed, per nameserver.
+        """
+        header = headers.BrokerNameHeader(broker_name=broker_name)
+        replies = await self.tell_nameservers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+        return self._counts(replies, "wipeTopicCount")
+
+    async def add_write_permission(self, broker_name: str) -> dict[str, int]:
+        """Take `wipe_write_permission` back."""
+        header = headers.BrokerNameHeader(broker_name=broker_name)
+        replies = await self.tell_nameservers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+        return self._counts(replies, "addTopicCount")
+
+    def _counts(self, replies: list[Command], name: str) -> dict[str, int]:
+        counts = (int(reply.ext.get(name, "0")) for reply in replies)
+        return dict(zip(self.nameservers, counts, strict=True))
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """The pairs in a Java properties text as brokers write it: `name=value` lines and `#` comments."""
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {name.strip(): value.strip() for name, separator, value in pairs if separator}

@@ -1,0 +1,74 @@
+"""Looks at a group from all sides, for `groups.doctor` to say what is wrong."""
+
+from __future__ import annotations
+
+import time
+
+from steelyard.client.administration.asking import broker_addresses
+from steelyard.client.administration.groups import Groups
+from steelyard.errors import BrokerError, RouteError, SteelyardError
+from steelyard.groups import doctor
+from steelyard.groups.doctor import Finding, Observed
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting.bodies import ConsumerConnection, ConsumerRunningInfo
+from steelyard.wire.remoting.codes import ResponseCode
+
+
+class Doctor(Groups):
+    """See the module's text."""
+
+    async def diagnose(self, group: str) -> list[Finding]:
+        """What keeps a group from working, and what to change; empty for a group in good health.
+
+        Asks every broker who is in and every member what it holds. During a rebalance it finds what is only passing:
+        believe what it finds twice. Raises RouteError for a group that never was, and for one of Kafka clients, which
+        `kafka_group` looks at.
+        """
+        try:
+            addresses = broker_addresses(await self._group_route(group))
+        except RouteError:
+            report = await self._kafka_group_or_none(group)
+            if report is None:
+                raise
+            raise RouteError(f"{group} is a group of Kafka clients: see kafkaGroup") from None
+        connections = {name: await self._seen_at(group, at) for name, at in addresses.items()}
+        topics = {
+            topic
+            for found in connections.values()
+            if found is not None
+            for topic in found.subscription_table
+        }
+        queues: dict[str, tuple[MessageQueue, ...]] = {}
+        for topic in sorted(topics):
+            route = await self._route_or_none(topic)
+            if route is None:
+                continue
+            queues[topic] = await self.queues(topic)
+            for name, at in broker_addresses(route).items():
+                if name not in connections:
+                    connections[name] = await self._seen_at(group, at)
+        clients = {
+            member.client_id
+            for found in connections.values()
+            if found is not None
+            for member in found.connection_set
+        }
+        infos = {client_id: await self._info(group, client_id) for client_id in sorted(clients)}
+        now = time.time_ns() // 1_000_000
+        return doctor.diagnose(Observed(group, now, connections, infos, queues))
+
+    async def _seen_at(self, group: str, address: str) -> ConsumerConnection | None:
+        try:
+            return await self.members(group, address)
+        except BrokerError as error:
+            if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
+                return None
+            raise
+
+    async def _info(self, group: str, client_id: str) -> ConsumerRunningInfo | None:
+        try:
+            return await self.running_info(group, client_id)
+        except RouteError:
+            raise
+        except SteelyardError:
+            return None

@@ -1,0 +1,221 @@
+"""Consumer groups: who is in, who reads what, how far they have come; settings; producers.
+
+Source: DefaultMQAdminExtImpl.java, for which request goes where.
+"""
+
+from __future__ import annotations
+
+from steelyard.client.administration.asking import DLQ_PREFIX, RETRY_PREFIX, broker_addresses
+from steelyard.client.administration.kafka_groups import KafkaGroups, kafka_progress
+from steelyard.errors import BrokerError, RouteError, SteelyardError
+from steelyard.groups.overview import GroupProgress, group_progress
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import (
+    Connection,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ConsumerStatusBody,
+    ConsumeStats,
+    ConsumeTimeSpans,
+    OffsetWrapper,
+    ProducerConnection,
+    QueueTimeSpan,
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+)
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+
+RELAY_TIMEOUT_MS = 12_000
+"""For questions that a broker passes on to a client, which it gives 10 s."""
+
+
+class Groups(KafkaGroups):
+    """See the module's text."""
+
+    # -- settings ----------------------------------------------------------------------------------
+
+    async def groups(self) -> tuple[str, ...]:
+        """All groups that ever had a member, sorted."""
+        topics = await self.topics()
+        return tuple(
+            sorted(t.removeprefix(RETRY_PREFIX) for t in topics if t.startswith(RETRY_PREFIX))
+        )
+
+    async def group_configs(self, broker: str) -> dict[str, SubscriptionGroupConfig]:
+        """Settings of the groups of one broker. Apache brokers list every group, ours those that were set."""
+        reply = await self.ask(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return fastjson.read(SubscriptionGroupTable, reply.body).subscription_group_table
+
+    async def update_group(
+        self,
+        config: SubscriptionGroupConfig,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+    ) -> tuple[str, ...]:
+        """Create a group, or change its settings, on every master of a cluster or on one broker; those it is on now.
+
+        `cluster` need not be given where there is only one.
+        """
+        addresses = await self._chosen(cluster, broker)
+        body = fastjson.write(config)
+        for address in addresses:
+            await self.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body)
+        return tuple(addresses)
+
+    async def delete_group(
+        self,
+        group: str,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+        clean_offsets: bool = False,
+    ) -> tuple[str, ...]:
+        """Forget a group's settings, and with `clean_offsets` where it was; the brokers that did.
+
+        Of a whole cluster its retry and dead-letter topics are deleted, too. `cluster` need not be given where there is
+        only one.
+        """
+        addresses = await self._chosen(cluster, broker)
+        header = headers.DeleteSubscriptionGroupRequestHeader(
+            group_name=group, clean_offset=clean_offsets
+        )
+        for address in addresses:
+            await self.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        if broker is None:
+            for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+                await self.delete_topic(prefix + group, cluster)
+        return tuple(addresses)
+
+    # -- members -----------------------------------------------------------------------------------
+
+    async def members(self, group: str, broker: str | None = None) -> ConsumerConnection:
+        """The group's members as one broker sees them: the one at this address, or the first that has any.
+
+        Raises BrokerError 206 where nobody is online.
+        """
+        if broker is not None:
+            return await self._members_at(group, broker)
+        offline: BrokerError | None = None
+        for address in broker_addresses(await self._group_route(group)).values():
+            try:
+                return await self._members_at(group, address)
+            except BrokerError as error:
+                if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+                    raise
+                offline = error
+        raise offline or RouteError(f"no broker of group {group} is in its route")
+
+    async def _members_at(self, group: str, address: str) -> ConsumerConnection:
+        header = headers.ConsumerGroupHeader(consumer_group=group)
+        reply = await self.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        return fastjson.read(ConsumerConnection, reply.body)
+
+    async def running_info(
+        self, group: str, client_id: str, *, threads: bool = False
+    ) -> ConsumerRunningInfo:
+        """What a member says of itself: settings, subscriptions, the queues it holds, rates; with `threads` where its
+        threads are. A broker passes the question on."""
+        header = headers.ConsumerRunningInfoRequestHeader(
+            consumer_group=group, client_id=client_id, jstack_enable=threads
+        )
+        body = await self._ask_one_of(group, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+        return fastjson.read(ConsumerRunningInfo, body)
+
+    async def member_offsets(
+        self, group: str, topic: str, client_id: str = ""
+    ) -> dict[str, dict[MessageQueue, int]]:
+        """Where the members of a group, or one of them, are in a topic, by client id; not what they have committed."""
+        header = headers.ConsumerStatusRequestHeader(
+            topic=topic, group=group, client_addr=client_id or None
+        )
+        code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+        body = await self._ask_one_of(group, code, header)
+        return fastjson.read(ConsumerStatusBody, body).consumer_table
+
+    async def _ask_one_of(self, group: str, code: int, header: headers.Header) -> bytes:
+        """Ask the brokers of a group one after the other until one can tell."""
+        failed: SteelyardError = RouteError(f"no broker of group {group} is in its route")
+        for address in broker_addresses(await self._group_route(group)).values():
+            try:
+                reply = await self.ask(address, code, header, timeout_ms=RELAY_TIMEOUT_MS)
+            except SteelyardError as error:
+                failed = error
+            else:
+                return reply.body
+        raise failed
+
+    async def producers(self, group: str, topic: str) -> tuple[Connection, ...]:
+        """Producers of a group that are connected to the brokers of a topic; each once, by client id."""
+        found: dict[str, Connection] = {}
+        header = headers.ProducerGroupHeader(producer_group=group)
+        for address in broker_addresses(await self.route(topic)).values():
+            try:
+                reply = await self.ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
+            except BrokerError as error:
+                if error.code != ResponseCode.SYSTEM_ERROR:
+                    raise
+                continue  # none at this one
+            for connection in fastjson.read(ProducerConnection, reply.body).connection_set:
+                found.setdefault(connection.client_id, connection)
+        return tuple(found[client_id] for client_id in sorted(found))
+
+    # -- progress ----------------------------------------------------------------------------------
+
+    async def consumer_progress(
+        self, group: str, topic: str | None = None, *, holders: bool = True
+    ) -> GroupProgress:
+        """How far a group has come in each queue of its topics, or of one topic.
+
+        With `holders` every member is asked which queues it holds. A group that only Kafka clients are in is shown by
+        what its coordinator knows (`kafka_group`). Raises RouteError where the group has consumed nothing yet.
+        """
+        try:
+            stats = await self.consume_stats(group, topic)
+        except RouteError:
+            report = await self._kafka_group_or_none(group)
+            progress = None if report is None else kafka_progress(report, topic)
+            if progress is None or not progress.queues:
+                raise
+            return progress
+        held = await self._holders(group) if holders else {}
+        return group_progress(group, stats.offset_table, stats.consume_tps, held)
+
+    async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
+        """Offsets of a group, put together from all brokers that know it; as `consumer_progress`, without clients."""
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        rate = 0.0
+        for address in broker_addresses(await self._group_route(group)).values():
+            stats = await self._stats_at(address, group, topic)
+            table.update(stats.offset_table)
+            rate += stats.consume_tps
+        if not table:
+            raise RouteError(f"group {group} has not consumed anything yet")
+        return ConsumeStats(offset_table=table, consume_tps=rate)
+
+    async def _stats_at(self, address: str, group: str, topic: str | None) -> ConsumeStats:
+        header = headers.ConsumeStatsRequestHeader(consumer_group=group, topic=topic)
+        reply = await self.ask(address, RequestCode.GET_CONSUME_STATS, header)
+        return fastjson.read(ConsumeStats, reply.body)
+
+    async def _holders(self, group: str) -> dict[MessageQueue, str]:
+        """Client id per queue, by the members' own word; those that give none are left out, as in mqadmin."""
+        holders: dict[MessageQueue, str] = {}
+        try:
+            for member in (await self.members(group)).connection_set:
+                info = await self.running_info(group, member.client_id)
+                held = (queue for queue, held in info.mq_table.items() if not held.dropped)
+                holders.update(dict.fromkeys(held, member.client_id))
+        except SteelyardError:
+            pass
+        return holders
+
+    async def time_spans(self, group: str, topic: str) -> tuple[QueueTimeSpan, ...]:
+        """Per queue of a topic: when its first and last message were stored, and the last one that the group consumed."""
+        header = headers.TopicGroupRequestHeader(topic=topic, group=group)
+        spans: list[QueueTimeSpan] = []
+        for address in broker_addresses(await self.route(topic)).values():
+            reply = await self.ask(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
+            spans += fastjson.read(ConsumeTimeSpans, reply.body).consume_time_span_set
+        return tuple(sorted(spans, key=lambda span: span.message_queue))

@@ -1,0 +1,129 @@
+"""Kafka groups, as their coordinators see them: members, why they rebalance and whom they wait for, how far they are.
+
+The request is our own (`nodes.broker.kafka.groups.reports`): Apache brokers, and ours without a Kafka door, know no such group.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from steelyard.client.administration.asking import MASTER_ID
+from steelyard.client.administration.topics import Topics
+from steelyard.errors import BrokerError, ProtocolError, RemotingError, RouteError, SteelyardError
+from steelyard.groups.kafka.report import KafkaGroup, KafkaGroupReport, KafkaOffset
+from steelyard.groups.overview import GroupProgress, QueueProgress
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting.bodies import TopicOffset
+from steelyard.wire.remoting.codes import ResponseCode, SteelyardCode
+from steelyard.wire.remoting.headers import Header
+
+T = TypeVar("T")
+
+UNKNOWN = (
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+)
+"""What brokers answer that do not coordinate the group, or no group at all."""
+
+
+class KafkaGroupsHeader(Header, frozen=True, kw_only=True):
+    """9101 KAFKA_GROUPS."""
+
+    group: str | None = None
+
+
+class KafkaGroups(Topics):
+    """See the module's text."""
+
+    async def kafka_groups(self) -> tuple[KafkaGroup, ...]:
+        """The Kafka groups of all brokers, by name."""
+        found: list[KafkaGroup] = []
+        for address in await self._brokers():
+            body = await self._ask_of_groups(address, KafkaGroupsHeader())
+            if body is not None:
+                found += _read(body, tuple[KafkaGroup, ...])
+        return tuple(sorted(found, key=lambda group: group.group))
+
+    async def kafka_group(self, group: str) -> KafkaGroupReport:
+        """One Kafka group: why its last rebalances began, whom it waits for, its members, and how far it has come.
+
+        Raises RouteError where no broker coordinates such a group, RemotingError where one that may do it is down.
+        """
+        header = KafkaGroupsHeader(group=group)
+        failed: SteelyardError = RouteError(f"no broker coordinates a Kafka group {group}")
+        for address in await self._brokers():
+            try:
+                body = await self._ask_of_groups(address, header)
+            except RemotingError as error:
+                failed = error
+                continue
+            if body is not None:
+                report = _read(body, KafkaGroupReport)
+                return replace(report, offsets=await self._with_ends(report.offsets))
+        raise failed
+
+    async def _kafka_group_or_none(self, group: str) -> KafkaGroupReport | None:
+        try:
+            return await self.kafka_group(group)
+        except RouteError:
+            return None
+
+    async def _brokers(self) -> list[str]:
+        """The masters of all clusters."""
+        table = (await self.clusters()).broker_addr_table
+        addresses = [table[name].broker_addrs for name in sorted(table)]
+        return [each[MASTER_ID] for each in addresses if MASTER_ID in each]
+
+    async def _ask_of_groups(self, address: str, header: KafkaGroupsHeader) -> bytes | None:
+        try:
+            return (await self.ask(address, SteelyardCode.KAFKA_GROUPS, header)).body
+        except BrokerError as error:
+            if error.code in UNKNOWN:
+                return None
+            raise
+
+    async def _with_ends(self, rows: tuple[KafkaOffset, ...]) -> tuple[KafkaOffset, ...]:
+        """The same with where their partitions end, as the brokers say that have them."""
+        ends: dict[MessageQueue, TopicOffset] = {}
+        for topic in sorted({row.topic for row in rows}):
+            try:
+                ends |= await self.topic_stats(topic)
+            except (RouteError, RemotingError):
+                continue  # it was deleted meanwhile, or a broker of it is down
+        return tuple(
+            replace(row, end_offset=ends[queue].max_offset) if queue in ends else row
+            for row in rows
+            for queue in (MessageQueue(row.topic, row.broker_name, row.queue_id),)
+        )
+
+
+def kafka_progress(report: KafkaGroupReport, topic: str | None = None) -> GroupProgress:
+    """How far a Kafka group has come, in the form that groups of RocketMQ's clients have; in one topic, or in all.
+
+    What it has not committed is not there. Nobody counts what a Kafka group is given, so there is no rate.
+    """
+    clients = {member.member_id: member.client_id for member in report.members}
+    rows = (
+        QueueProgress(
+            MessageQueue(row.topic, row.broker_name, row.queue_id),
+            row.end_offset,
+            row.offset,
+            0,
+            clients.get(row.member_id, ""),
+        )
+        for row in report.offsets
+        if row.offset is not None and row.end_offset is not None and topic in (None, row.topic)
+    )
+    return GroupProgress(report.group, tuple(sorted(rows, key=lambda row: row.queue)))
+
+
+def _read(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ProtocolError(
+            f"a broker's answer of its Kafka groups makes no sense: {error}"
+        ) from None

@@ -1,0 +1,158 @@
+"""Single messages: to find them, to see what became of them, to have one consumed again.
+
+Source: DefaultMQAdminExtImpl.java, MQAdminImpl.java.
+"""
+
+from __future__ import annotations
+
+import time
+
+from steelyard.client.administration.asking import MASTER_ID, broker_addresses
+from steelyard.client.administration.groups import RELAY_TIMEOUT_MS, Groups
+from steelyard.errors import BrokerError, MessageError, RouteError, SteelyardError
+from steelyard.groups.overview import MessageTrack, TrackKind, track_kind
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import ConsumeMessageDirectlyResult
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.ids import born_after, parse_offset_message_id
+from steelyard.wire.remoting.message import MessageView, decode_records
+from steelyard.wire.remoting.properties import KEY_SEPARATOR
+
+COUNT_MAX = 64
+LONG_MAX = 2**63 - 1
+QUERY_TIMEOUT_MS = 15_000
+"""MQAdminImpl gives queries three times the usual time."""
+
+
+class Messages(Groups):
+    """See the module's text."""
+
+    async def message(self, offset_message_id: str) -> MessageView:
+        """A message by its id by position (`SendResult.offset_message_id`), from the broker whose address is in it.
+
+        Raises ConfigError where the text is no such id, BrokerError 1 where the message is not there any more.
+        """
+        address, position = parse_offset_message_id(offset_message_id)
+        header = headers.ViewMessageRequestHeader(offset=position)
+        reply = await self.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header)
+        return decode_records(reply.body, await self._name_of(address))[0]
+
+    async def _name_of(self, address: str) -> str:
+        """The name of the broker that registered this address, "" for an unknown one."""
+        info = await self.clusters()
+        for broker in info.broker_addr_table.values():
+            if address in broker.broker_addrs.values():
+                return broker.broker_name
+        return ""
+
+    async def messages_by_key(
+        self,
+        topic: str,
+        key: str,
+        *,
+        count_max: int = COUNT_MAX,
+        begin: int = 0,
+        end: int = LONG_MAX,
+    ) -> list[MessageView]:
+        """Messages of a topic that have a key, stored from `begin` to `end` (ms); the oldest first.
+
+        At most `count_max` per broker, and 64; of more the newest.
+        """
+        header = headers.QueryMessageRequestHeader(
+            topic=topic, key=key, max_num=count_max, begin_timestamp=begin, end_timestamp=end
+        )
+        found = await self._query(header)
+        # Indexes of Apache brokers find by hash.
+        return [message for message in found if key in message.keys.split(KEY_SEPARATOR)]
+
+    async def messages_by_unique_key(self, topic: str, message_id: str) -> list[MessageView]:
+        """Messages of a topic with a producer's id (`SendResult.message_id`); the oldest first.
+
+        Mostly one; a producer that sends again after a failure gives both messages the same id.
+        """
+        now = time.time_ns() // 1_000_000
+        found: list[MessageView] = []
+        for begin in sorted({born_after(message_id, now), 0}, reverse=True):
+            header = headers.QueryMessageRequestHeader(
+                topic=topic,
+                key=message_id,
+                max_num=COUNT_MAX,
+                begin_timestamp=begin,
+                end_timestamp=LONG_MAX,
+                # See wire.remoting.acl: what is signed must do without.
+                unique_key_query=None if self.config.access_key else True,
+            )
+            found = [m for m in await self._query(header) if m.message_id == message_id]
+            if found:
+                break
+        return found
+
+    async def _query(self, header: headers.QueryMessageRequestHeader) -> list[MessageView]:
+        found: list[MessageView] = []
+        for name, address in broker_addresses(await self.route(header.topic)).items():
+            try:
+                reply = await self.ask(
+                    address, RequestCode.QUERY_MESSAGE, header, timeout_ms=QUERY_TIMEOUT_MS
+                )
+            except BrokerError as error:
+                if error.code != ResponseCode.QUERY_NOT_FOUND:
+                    raise
+                continue
+            # Indexes find by hash, so that other topics' messages may be among them.
+            views = decode_records(reply.body, name)
+            found += [view for view in views if view.topic == header.topic]
+        return sorted(found, key=lambda v: (v.store_timestamp, v.broker_name, v.physical_offset))
+
+    async def track(self, message: MessageView) -> list[MessageTrack]:
+        """What became of a message in each group that reads its topic, by what the groups have committed."""
+        return [
+            await self._track_in(group, message) for group in await self.groups_of(message.topic)
+        ]
+
+    async def _track_in(self, group: str, message: MessageView) -> MessageTrack:
+        try:
+            connection = await self.members(group)
+            address = await self._address_of(message)
+            stats = await self._stats_at(address, group, message.topic)
+        except BrokerError as error:
+            description = f"CODE:{error.code} DESC:{error.remark}"
+            offline = error.code == ResponseCode.CONSUMER_NOT_ONLINE
+            kind = TrackKind.NOT_ONLINE if offline else TrackKind.UNKNOWN
+            return MessageTrack(group, kind, description)
+        except SteelyardError as error:
+            return MessageTrack(group, TrackKind.UNKNOWN, str(error))
+        return MessageTrack(group, track_kind(message, connection, stats.offset_table))
+
+    async def _address_of(self, message: MessageView) -> str:
+        """Where the broker listens that has the message."""
+        info = await self.clusters()
+        for broker in info.broker_addr_table.values():
+            master = broker.broker_addrs.get(MASTER_ID)
+            if master is not None and (
+                broker.broker_name == message.broker_name or master == message.store_host
+            ):
+                return master
+        raise RouteError(f"no nameserver knows the broker at {message.store_host}")
+
+    async def consume_directly(
+        self, group: str, client_id: str, message: MessageView | str
+    ) -> ConsumeMessageDirectlyResult:
+        """Have one member of a group consume a message now; what its listener said. Offsets stay as they are.
+
+        `message`: one that was found, or its id by position. Raises BrokerError 1 where the member is not online, 207
+        where it takes more than ten seconds.
+        """
+        if isinstance(message, str):
+            message = await self.message(message)
+        if not message.topic:
+            raise MessageError("the message has no topic")
+        header = headers.ConsumeMessageDirectlyRequestHeader(
+            consumer_group=group,
+            client_id=client_id,
+            msg_id=message.offset_message_id,
+            topic=message.topic,
+        )
+        address = await self._address_of(message)
+        code = RequestCode.CONSUME_MESSAGE_DIRECTLY
+        reply = await self.ask(address, code, header, timeout_ms=RELAY_TIMEOUT_MS)
+        return fastjson.read(ConsumeMessageDirectlyResult, reply.body)

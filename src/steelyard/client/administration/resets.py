@@ -1,0 +1,171 @@
+"""To send a group to another place in a topic.
+
+Where members are online they must hear of it, for each keeps its own offsets; the brokers tell them (222). A group
+without members is moved by committing the offsets for it (15), as mqadmin's resetOffsetByTimeOld does.
+
+One queue, or an offset instead of a time, is asked of those brokers only that are known to understand it: brokers of
+4.9 take no notice of these fields and would reset the whole topic to its beginning.
+Source: DefaultMQAdminExtImpl.java: resetOffsetByTimestamp, resetOffsetByTimestampOld, resetOffsetByQueueId.
+"""
+
+from __future__ import annotations
+
+from steelyard.client.administration.asking import broker_addresses
+from steelyard.client.administration.brokers import Brokers
+from steelyard.client.administration.groups import Groups
+from steelyard.errors import BrokerError, ConfigError
+from steelyard.groups.overview import QueueReset
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import ResetOffsetBody
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+
+END = -1
+"""As a time: one past the last message."""
+
+RESETS_OF_ONE_QUEUE = ("useServerSideResetOffset", "resetOffsetOfOneQueue")
+"""Settings of brokers that understand `queueId` and `offset`: those of 5.x where the first is true, and ours."""
+
+
+class Resets(Groups, Brokers):
+    """See the module's text."""
+
+    async def reset_offset(
+        self,
+        group: str,
+        topic: str,
+        *,
+        timestamp: int | None = None,
+        queue: MessageQueue | None = None,
+        offset: int | None = None,
+        force: bool = True,
+    ) -> tuple[QueueReset, ...]:
+        """Have a group go on elsewhere in a topic: at the first message stored at `timestamp` (ms; -1: after the last),
+        or in one `queue` at an `offset`. Where each queue goes on, sorted.
+
+        Without `force` a queue is only moved back. Members online take over at their own pace, Java's after ten
+        seconds; what they hold at that moment may be consumed all the same.
+        Raises ConfigError where the arguments do not fit, or where members are online and a broker is too old to move
+        one queue.
+        """
+        if (timestamp is None) == (offset is None):
+            raise ConfigError("give either timestamp, or queue and offset")
+        if offset is not None:
+            if queue is None or queue.topic != topic:
+                raise ConfigError(f"an offset needs a queue of topic {topic}; give queue=...")
+            return (await self._reset_queue(group, queue, offset),)
+        if queue is not None:
+            raise ConfigError("a timestamp is for all queues; give offset=... for one queue")
+        assert timestamp is not None
+        resets: list[QueueReset] = []
+        for address in broker_addresses(await self.route(topic)).values():
+            resets += await self._reset_at(address, group, topic, timestamp, force)
+        return tuple(sorted(resets, key=lambda reset: reset.queue))
+
+    # -- by time -----------------------------------------------------------------------------------
+
+    async def _reset_at(
+        self, address: str, group: str, topic: str, timestamp: int, force: bool
+    ) -> list[QueueReset]:
+        header = headers.ResetOffsetRequestHeader(
+            group=group, topic=topic, timestamp=timestamp, is_force=force
+        )
+        try:
+            reply = await self.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        except BrokerError as error:
+            # A broker of 4.9 also refuses where nothing is committed for one of the queues.
+            if error.code != ResponseCode.CONSUMER_NOT_ONLINE and await self._online(
+                address, group
+            ):
+                raise
+            return await self._commit_at(address, group, topic, timestamp, force)
+        table = fastjson.read(ResetOffsetBody, reply.body).offset_table
+        return [QueueReset(queue, offset) for queue, offset in table.items()]
+
+    async def _commit_at(
+        self, address: str, group: str, topic: str, timestamp: int, force: bool
+    ) -> list[QueueReset]:
+        """Move a group that has no member by committing for it, in all queues that one broker has."""
+        known = (await self._stats_at(address, group, topic)).offset_table
+        resets: list[QueueReset] = []
+        for queue, reach in (await self._reach_at(address, topic)).items():
+            before = known[queue].consumer_offset if queue in known else reach.min_offset
+            place = await self._place_at(address, queue, timestamp)
+            if force or place <= before:
+                await self._commit(address, group, queue, place)
+            else:
+                place = before
+            resets.append(QueueReset(queue, place, before, reach.max_offset))
+        return resets
+
+    async def _place_at(self, address: str, queue: MessageQueue, timestamp: int) -> int:
+        """The first message stored at a time or later."""
+        if timestamp == END:
+            end = headers.QueueRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+            reply = await self.ask(address, RequestCode.GET_MAX_OFFSET, end)
+        else:
+            header = headers.SearchOffsetRequestHeader(
+                topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp
+            )
+            reply = await self.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        return headers.read(headers.OffsetResponseHeader, reply.ext).offset
+
+    # -- one queue ---------------------------------------------------------------------------------
+
+    async def _reset_queue(self, group: str, queue: MessageQueue, offset: int) -> QueueReset:
+        addresses = broker_addresses(await self.route(queue.topic))
+        address = addresses.get(queue.broker_name)
+        if address is None:
+            raise ConfigError(f"topic {queue.topic} has no broker {queue.broker_name}")
+        reach = (await self._reach_at(address, queue.topic)).get(queue)
+        if reach is None or not reach.min_offset <= offset <= reach.max_offset:
+            has = "no such queue" if reach is None else f"{reach.min_offset} to {reach.max_offset}"
+            raise ConfigError(f"offset {offset} of {queue} is not there; the broker has {has}")
+        config = await self.broker_config(address)
+        understood = any(config.get(name) == "true" for name in RESETS_OF_ONE_QUEUE)
+        online = await self._online(address, group)
+        if online and not understood:
+            raise ConfigError(
+                f"broker {queue.broker_name} cannot move a single queue while group {group} is online;"
+                " stop its members first, or reset by timestamp"
+            )
+        known = (await self._stats_at(address, group, queue.topic)).offset_table.get(queue)
+        await self._commit(address, group, queue, offset)
+        if understood:
+            await self._tell_of_queue(address, group, queue, offset)
+        if online:
+            return QueueReset(queue, offset)
+        before = None if known is None else known.consumer_offset
+        return QueueReset(queue, offset, before, reach.max_offset)
+
+    async def _tell_of_queue(
+        self, address: str, group: str, queue: MessageQueue, offset: int
+    ) -> None:
+        """Have a broker move the queue's reader as well; one of 5.x may have ignored the commit for an older reset."""
+        header = headers.ResetOffsetRequestHeader(
+            group=group, topic=queue.topic, timestamp=0, queue_id=queue.queue_id, offset=offset
+        )
+        try:
+            await self.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        except BrokerError as error:
+            if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+                raise  # a group without members or settings has its offset by now
+
+    async def _online(self, address: str, group: str) -> bool:
+        """Whether a broker sees members of the group."""
+        try:
+            return bool((await self.members(group, address)).connection_set)
+        except BrokerError as error:
+            if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
+                return False
+            raise
+
+    async def _commit(self, address: str, group: str, queue: MessageQueue, offset: int) -> None:
+        header = headers.UpdateConsumerOffsetRequestHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+            bname=queue.broker_name,
+        )
+        await self.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header)

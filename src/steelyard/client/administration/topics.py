@@ -1,0 +1,157 @@
+"""Topics: which there are, where they live, how far they reach; to create, change and delete them.
+
+Source: DefaultMQAdminExtImpl.java, for which request goes where.
+"""
+
+from __future__ import annotations
+
+from steelyard.client.administration.asking import Asking, broker_addresses
+from steelyard.errors import BrokerError
+from steelyard.routes.table import ORDER_TOPIC_CONFIG, PERM_READ
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import GroupList, TopicList, TopicOffset, TopicStatsTable
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+
+DEFAULT_TOPIC = "TBW102"
+READ_WRITE = 6
+
+
+class Topics(Asking):
+    """See the module's text."""
+
+    async def topics(self) -> tuple[str, ...]:
+        """All topics, in the nameserver's order; those of groups (`%RETRY%`, `%DLQ%`) too."""
+        reply = await self.ask_nameserver(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return fastjson.read(TopicList, reply.body).topic_list
+
+    async def topics_of(self, cluster: str) -> tuple[str, ...]:
+        """The topics of one cluster."""
+        header = headers.ClusterRequestHeader(cluster=cluster)
+        reply = await self.ask_nameserver(RequestCode.GET_TOPICS_BY_CLUSTER, header)
+        return fastjson.read(TopicList, reply.body).topic_list
+
+    async def system_topics(self) -> tuple[str, ...]:
+        """Topics that brokers have for themselves, sorted."""
+        reply = await self.ask_nameserver(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+        found = fastjson.read(TopicList, reply.body)
+        topics = set(found.topic_list)
+        if found.broker_addr:
+            reply = await self.ask(found.broker_addr, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+            topics |= set(fastjson.read(TopicList, reply.body).topic_list)
+        return tuple(sorted(topics))
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues of a topic that can be read, sorted."""
+        route = await self.route(topic)
+        return tuple(
+            sorted(
+                MessageQueue(topic, data.broker_name, queue_id)
+                for data in route.queue_datas
+                if data.perm & PERM_READ
+                for queue_id in range(data.read_queue_nums)
+            )
+        )
+
+    async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
+        """First and next offset of every queue of a topic, and when it was last written to, from all brokers."""
+        table: dict[MessageQueue, TopicOffset] = {}
+        for address in broker_addresses(await self.route(topic)).values():
+            table.update(await self._reach_at(address, topic))
+        return table
+
+    async def _reach_at(self, address: str, topic: str) -> dict[MessageQueue, TopicOffset]:
+        header = headers.TopicRequestHeader(topic=topic)
+        reply = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)
+        return fastjson.read(TopicStatsTable, reply.body).offset_table
+
+    async def groups_of(self, topic: str) -> tuple[str, ...]:
+        """Groups that consume a topic, or did, sorted."""
+        groups: set[str] = set()
+        header = headers.TopicRequestHeader(topic=topic)
+        for address in broker_addresses(await self.route(topic)).values():
+            reply = await self.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
+            groups |= set(fastjson.read(GroupList, reply.body).group_list)
+        return tuple(sorted(groups))
+
+    async def create_topic(
+        self,
+        topic: str,
+        *,
+        cluster: str | None = None,
+        broker: str | None = None,
+        queues: int = 8,
+        write_queues: int | None = None,
+        perm: int = READ_WRITE,
+        order: bool = False,
+    ) -> tuple[str, ...]:
+        """Create a topic, or change it, on every master of a cluster or on the broker at an address; those it is on now.
+
+        `cluster` need not be given where there is only one.
+        `queues` per broker; `write_queues` where fewer or more of them are written than read, as on the way to
+        another number. `perm`: 2 write, 4 read, 6 both.
+        """
+        header = headers.CreateTopicRequestHeader(
+            topic=topic,
+            default_topic=DEFAULT_TOPIC,
+            read_queue_nums=queues,
+            write_queue_nums=queues if write_queues is None else write_queues,
+            perm=perm,
+            topic_filter_type="SINGLE_TAG",
+            topic_sys_flag=0,
+            order=order,
+        )
+        addresses = await self._chosen(cluster, broker)
+        for address in addresses:
+            await self.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        return tuple(addresses)
+
+    async def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Delete a topic with its messages from all brokers of a cluster, then from the nameservers.
+
+        `cluster` need not be given where there is only one.
+        """
+        cluster = await self._cluster(cluster)
+        header = headers.TopicRequestHeader(topic=topic)
+        for address in await self.masters(cluster):
+            await self.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+        gone = headers.DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
+        await self.tell_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, gone)
+
+    # -- settings in the nameserver ------------------------------------------------------------------
+
+    async def setting(self, namespace: str, key: str) -> str | None:
+        """A setting kept by the nameserver, None where there is none."""
+        header = headers.KVConfigHeader(namespace=namespace, key=key)
+        try:
+            reply = await self.ask_nameserver(RequestCode.GET_KV_CONFIG, header)
+        except BrokerError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return headers.read(headers.ValueResponseHeader, reply.ext).value
+
+    async def put_setting(self, namespace: str, key: str, value: str) -> None:
+        """Keep a setting in every nameserver."""
+        header = headers.KVConfigHeader(namespace=namespace, key=key, value=value)
+        await self.tell_nameservers(RequestCode.PUT_KV_CONFIG, header)
+
+    async def delete_setting(self, namespace: str, key: str) -> None:
+        """Delete a setting from every nameserver; one that is not there is fine."""
+        header = headers.KVConfigHeader(namespace=namespace, key=key)
+        await self.tell_nameservers(RequestCode.DELETE_KV_CONFIG, header)
+
+    async def order_conf(self, topic: str) -> str | None:
+        """The fixed queues of a strictly ordered topic, `broker:queues;broker:queues`; None for others.
+
+        Producers then send to these queues, whether their broker is up or not.
+        """
+        return await self.setting(ORDER_TOPIC_CONFIG, topic)
+
+    async def put_order_conf(self, topic: str, order_conf: str) -> None:
+        """Fix the queues of an ordered topic; see `order_conf`."""
+        await self.put_setting(ORDER_TOPIC_CONFIG, topic, order_conf)
+
+    async def delete_order_conf(self, topic: str) -> None:
+        """The topic's queues are those of its route again."""
+        await self.delete_setting(ORDER_TOPIC_CONFIG, topic)

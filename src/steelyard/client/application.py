@@ -1,0 +1,135 @@
+"""What a user gave to a push consumer: functions, and what they say in a node's words.
+
+A function may be a plain one or one that returns something to await (`async def`): `call` gives back what
+it returned, and whoever runs the call awaits that before `verdict` is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from steelyard.client.settings import verdict
+from steelyard.driver.logs import logger
+from steelyard.errors import ConfigError
+from steelyard.nodes.consumer.remoting.contract import (
+    Assigned,
+    ConsumeBatch,
+    ConsumeDirectly,
+    DescribeThreads,
+    Lost,
+    QueuesChanged,
+    Revoked,
+)
+from steelyard.nodes.seam import Verdict
+from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, MessageQueue
+from steelyard.wire.remoting.message import MessageView
+
+Hook = Callable[[tuple[MessageQueue, ...]], object]
+"""Told of queues that come or go."""
+
+ChangeHook = Callable[[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object]
+"""Told a topic, all its queues, and those of them that are this member's."""
+
+
+class Functions(msgspec.Struct, frozen=True):
+    """At most one of the listeners is given; none, and `on_queues_changed`, for a consumer that pulls."""
+
+    listener: Callable[..., object] | None = None
+    batch_listener: Callable[..., object] | None = None
+    on_assigned: Hook | None = None
+    on_revoked: Hook | None = None
+    on_lost: Hook | None = None
+    on_queues_changed: ChangeHook | None = None
+
+
+def check_functions(functions: Functions) -> None:
+    """Raise ConfigError unless each of them is a function."""
+    for name in Functions.__struct_fields__:
+        function = getattr(functions, name)
+        if function is not None and not callable(function):
+            raise ConfigError(f"{name} is {function!r}; it must be a function")
+
+
+class Application:
+    """See the module's text. What goes wrong in a user's function is logged here and ends here."""
+
+    def __init__(self, functions: Functions, *, orderly: bool) -> None:
+        self._functions = functions
+        self._listen = functions.batch_listener or _one_by_one(functions.listener)
+        self._orderly = orderly
+        self._content = verdict(True, orderly=orderly)
+        self._log = logger("steelyard.consumer")
+
+    def call(self, handed: object) -> object:
+        """Call the function that this is for. Whatever it raises comes through."""
+        if type(handed) is ConsumeBatch:  # first and cheap: it is all but every time
+            return self._listen(handed.messages)
+        functions = self._functions
+        match handed:
+            case ConsumeDirectly(message=message):
+                return self._listen((message,))
+            case Assigned(queues=queues):
+                return functions.on_assigned and functions.on_assigned(queues)
+            case Revoked(queues=queues):
+                return functions.on_revoked and functions.on_revoked(queues)
+            case Lost(queues=queues):
+                return functions.on_lost and functions.on_lost(queues)
+            case QueuesChanged(topic=topic, all=every, mine=mine):
+                hook = functions.on_queues_changed
+                return hook and hook(topic, every, mine)
+            case DescribeThreads():
+                return describe_threads()
+            case _:
+                raise AssertionError(f"a consumer's application cannot take {handed!r}")
+
+    def verdict(self, handed: object, returned: object) -> Verdict:
+        """What is to be said after `call` returned that."""
+        if type(handed) is ConsumeBatch or type(handed) is ConsumeDirectly:
+            content = returned is None or returned is True
+            return self._content if content else verdict(returned, orderly=self._orderly)
+        return str(returned) if isinstance(handed, DescribeThreads) else None
+
+    def failure(self, handed: object, error: BaseException) -> Verdict:
+        """What is to be said after `call`, or what it returned, raised that."""
+        match handed:
+            case ConsumeBatch(queue=queue):
+                did = "was cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
+                text = "the listener %s on %s; the message comes again"
+                self._log.error(text, did, queue, exc_info=error)
+                if self._orderly:
+                    return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
+                return ConsumeStatus.RECONSUME_LATER
+            case ConsumeDirectly(message=message):
+                text = "the listener failed on %s, which an operator let it consume"
+                self._log.error(text, message.message_id, exc_info=error)
+                return f"{type(error).__name__}: {error}"
+            case _:
+                name = type(handed).__name__
+                self._log.error("the hook for %s failed", name, exc_info=error)
+                return None
+
+
+def _one_by_one(listener: Callable[..., object] | None) -> Callable[..., object]:
+    """A listener of single messages as one of batches, which then have one message each."""
+
+    def listen(messages: Sequence[MessageView]) -> object:
+        assert listener is not None
+        return listener(messages[0])
+
+    return listen
+
+
+def describe_threads() -> str:
+    """Where every thread of this process is, for people; the newest call last."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = []
+    for ident, frame in sorted(sys._current_frames().items()):
+        stack = "".join(traceback.format_stack(frame))
+        parts.append(f"{names.get(ident, '?')} ({ident})\n{stack}")
+    return "\n".join(parts)

@@ -1,0 +1,159 @@
+"""The blocking administrator: `aio.Admin`, waited for on the background loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+from steelyard.client.administration.asking import TIMEOUT_MS
+from steelyard.client.aio.admin import Admin as AsyncAdmin
+from steelyard.driver.loops import Background, background
+from steelyard.errors import ClosedError
+
+if TYPE_CHECKING:
+    import ssl
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _blocking(
+    method: Callable[Concatenate[AsyncAdmin, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Admin, P], R]:
+    """The method with the same arguments and text that waits for the coroutine."""
+
+    @wraps(method)
+    def call(admin: Admin, /, *args: P.args, **options: P.kwargs) -> R:
+        return admin._wait(method(admin._admin, *args, **options))
+
+    return call
+
+
+class Admin:
+    """Looks after a cluster: everything that mqadmin's commands ask and tell, as typed methods.
+
+    >>> with Admin("127.0.0.1:9876") as admin:                         # doctest: +SKIP
+    ...     for row in admin.consumer_progress("billing").queues:
+    ...         print(row.queue, row.lag, row.client_id)
+
+    Any number of threads may share one. For arguments and errors see `steelyard.aio.Admin`, the same for asyncio.
+    """
+
+    def __init__(
+        self,
+        nameservers: str | Sequence[str] | None = None,
+        *,
+        access_key: str = "",
+        secret_key: str = "",
+        security_token: str = "",
+        tls: bool | ssl.SSLContext | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> None:
+        self._admin = AsyncAdmin(
+            nameservers,
+            access_key=access_key,
+            secret_key=secret_key,
+            security_token=security_token,
+            tls=tls,
+            timeout_ms=timeout_ms,
+        )
+        self._loop: Background | None = None
+
+    def start(self) -> Self:
+        """Start. `with` does it."""
+        self._loop = self._loop or background()
+        self._wait(self._admin.start())
+        return self
+
+    def stop(self) -> None:
+        """Close all connections."""
+        if self._loop is not None and not self._loop.forked:
+            self._wait(self._admin.stop())
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _wait(self, main: Coroutine[Any, Any, R]) -> R:
+        wrong = ""
+        if self._loop is None:
+            wrong = "the admin is not running; use `with` or start()"
+        elif self._loop.forked:
+            wrong = "made in another process: a client does not survive a fork"
+        elif threading.current_thread() is self._loop.thread:
+            wrong = "called from the event loop's thread; use steelyard.aio there"
+        if self._loop is None or wrong:
+            main.close()
+            raise ClosedError(wrong)
+        return self._loop.wait(main)
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    ask = _blocking(AsyncAdmin.ask)
+    ask_nameserver = _blocking(AsyncAdmin.ask_nameserver)
+    tell_nameservers = _blocking(AsyncAdmin.tell_nameservers)
+
+    # -- topics ------------------------------------------------------------------------------------
+
+    route = _blocking(AsyncAdmin.route)
+    topics = _blocking(AsyncAdmin.topics)
+    topics_of = _blocking(AsyncAdmin.topics_of)
+    system_topics = _blocking(AsyncAdmin.system_topics)
+    queues = _blocking(AsyncAdmin.queues)
+    topic_stats = _blocking(AsyncAdmin.topic_stats)
+    groups_of = _blocking(AsyncAdmin.groups_of)
+    create_topic = _blocking(AsyncAdmin.create_topic)
+    delete_topic = _blocking(AsyncAdmin.delete_topic)
+    setting = _blocking(AsyncAdmin.setting)
+    put_setting = _blocking(AsyncAdmin.put_setting)
+    delete_setting = _blocking(AsyncAdmin.delete_setting)
+    order_conf = _blocking(AsyncAdmin.order_conf)
+    put_order_conf = _blocking(AsyncAdmin.put_order_conf)
+    delete_order_conf = _blocking(AsyncAdmin.delete_order_conf)
+
+    # -- groups ------------------------------------------------------------------------------------
+
+    groups = _blocking(AsyncAdmin.groups)
+    group_configs = _blocking(AsyncAdmin.group_configs)
+    update_group = _blocking(AsyncAdmin.update_group)
+    delete_group = _blocking(AsyncAdmin.delete_group)
+    members = _blocking(AsyncAdmin.members)
+    running_info = _blocking(AsyncAdmin.running_info)
+    member_offsets = _blocking(AsyncAdmin.member_offsets)
+    producers = _blocking(AsyncAdmin.producers)
+    consumer_progress = _blocking(AsyncAdmin.consumer_progress)
+    consume_stats = _blocking(AsyncAdmin.consume_stats)
+    time_spans = _blocking(AsyncAdmin.time_spans)
+    reset_offset = _blocking(AsyncAdmin.reset_offset)
+    diagnose = _blocking(AsyncAdmin.diagnose)
+    kafka_groups = _blocking(AsyncAdmin.kafka_groups)
+    kafka_group = _blocking(AsyncAdmin.kafka_group)
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    message = _blocking(AsyncAdmin.message)
+    messages_by_key = _blocking(AsyncAdmin.messages_by_key)
+    messages_by_unique_key = _blocking(AsyncAdmin.messages_by_unique_key)
+    track = _blocking(AsyncAdmin.track)
+    consume_directly = _blocking(AsyncAdmin.consume_directly)
+
+    # -- brokers -----------------------------------------------------------------------------------
+
+    clusters = _blocking(AsyncAdmin.clusters)
+    masters = _blocking(AsyncAdmin.masters)
+    runtime = _blocking(AsyncAdmin.runtime)
+    broker_config = _blocking(AsyncAdmin.broker_config)
+    update_broker_config = _blocking(AsyncAdmin.update_broker_config)
+    stats = _blocking(AsyncAdmin.stats)
+    wipe_write_permission = _blocking(AsyncAdmin.wipe_write_permission)
+    add_write_permission = _blocking(AsyncAdmin.add_write_permission)

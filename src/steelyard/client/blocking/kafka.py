@@ -1,0 +1,337 @@
+"""The blocking Kafka consumer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
+
+from steelyard.client.blocking.running import Running
+from steelyard.client.reading import (
+    CommitCallback,
+    Hooks,
+    KafkaSettings,
+    Offsets,
+    PartitionHook,
+    Reading,
+    as_partition,
+    as_partitions,
+    assign_call,
+    ends_call,
+    subscription,
+    times_call,
+)
+from steelyard.client.workers import Workers
+from steelyard.config import KafkaConsumerConfig
+from steelyard.errors import ClosedError, SteelyardError
+from steelyard.nodes.consumer.kafka.contract import (
+    EARLIEST,
+    LATEST,
+    Assignment,
+    Call,
+    Committed,
+    ConsumerRecord,
+    Describe,
+    GiveBack,
+    ListOffsets,
+    MemberState,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    PartitionsFor,
+    Pause,
+    Paused,
+    Position,
+    Rejoin,
+    Resume,
+    Seek,
+    SeekToEnd,
+    Subscribe,
+)
+from steelyard.nodes.seam import Handled
+from steelyard.types import TopicPartition
+
+if TYPE_CHECKING:
+    import ssl
+
+_ITERATION_MS = 60_000
+"""How long one poll of an iteration waits."""
+
+
+class KafkaConsumer(Reading):
+    """Reads topics of Apache Kafka, or of anything that speaks its protocol, alone or as a member of a group.
+
+    >>> with KafkaConsumer("Orders", bootstrap_servers="127.0.0.1:9092", group_id="g") as consumer:  # doctest: +SKIP
+    ...     for record in consumer:
+    ...         print(record.partition, record.offset, record.value)
+
+    Or poll by poll:
+
+    >>> records = consumer.poll(timeout_ms=1000)                                         # doctest: +SKIP
+    >>> consumer.commit()                                                                # doctest: +SKIP
+
+    What a poll returned counts as consumed when the next poll begins, and is committed every
+    `auto_commit_interval_ms`, before partitions go to another member, and by `close`. With
+    `enable_auto_commit=False` only `commit` and `commit_async` commit.
+
+    A member has a share of the partitions, which changes as members come and go. Heartbeats go by themselves, but partitions
+    are taken away only while a poll waits; a consumer that does not poll for `max_poll_interval_ms` leaves its group.
+    `on_assigned(partitions)` is called before anything is read of partitions that are new: the place for a seek;
+    `on_revoked(partitions)` before they go: the place for a commit; `on_lost(partitions)` when others may have them already
+    (without it `on_revoked` is called). They run in a thread of their own; the poll waits for them.
+
+    `settings` are fields of `steelyard.KafkaConsumerConfig`, whose names are Kafka's; `config` is one as a whole. `tls`: as of
+    `steelyard.PushConsumer`. The consumer starts with its first call, or with `with`. Any thread may call it, but one
+    polls at a time. Calls raise KafkaError, RemotingError, ConfigError or ClosedError. `steelyard.aio.KafkaConsumer` is the
+    same for asyncio.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: str | Sequence[str] | None = None,
+        group_id: str | None = None,
+        on_assigned: PartitionHook | None = None,
+        on_revoked: PartitionHook | None = None,
+        on_lost: PartitionHook | None = None,
+        config: KafkaConsumerConfig | None = None,
+        tls: bool | ssl.SSLContext | None = None,
+        **settings: Unpack[KafkaSettings],
+    ) -> None:
+        hooks = Hooks(on_assigned, on_revoked, on_lost)
+        super().__init__(topics, bootstrap_servers, group_id, hooks, config, tls, settings)
+        self._starting = threading.Lock()
+        self._running: Running | None = None
+        self._workers: Workers[tuple[int, object]] | None = None
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Begin to read; any other call does so, too. `with` does it."""
+        with self._starting:
+            if self._running is None:
+                running = Running(self.make(), "kafka-consumer", self._on_hand, tls=self._tls)
+                self._workers = Workers(1, self._work, f"steelyard-kafka-{self.config.group_id}")
+                running.start()
+                for call in self._first:
+                    running.call(call)
+                self._running = running
+        return self
+
+    def close(self) -> None:
+        """Commit what polls returned, where that is automatic, leave the group and close. May be called again."""
+        self._close(returned=True)
+
+    def _close(self, *, returned: bool) -> None:
+        running = self._running
+        if running is not None and not self._closed:
+            with suppress(ClosedError):  # it is being closed by another thread
+                running.close(self.stop_call(returned=returned))
+            assert self._workers is not None
+            self._workers.close()
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """After an error what the last poll returned is not committed: it may not have been worked on."""
+        self._close(returned=kind is None)
+
+    # -- topics and partitions ---------------------------------------------------------------------
+
+    def subscribe(
+        self, topics: str | Iterable[str] | None = None, pattern: str | None = None
+    ) -> Self:
+        """Read a share of these topics, in place of those before; or of all topics whose whole name matches the
+        regular expression `pattern`, those to come included."""
+        self._call(subscription(topics, pattern))
+        return self
+
+    def unsubscribe(self) -> None:
+        """Give up all partitions, and leave the group."""
+        self._call(Subscribe())
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others, without a share of the group's."""
+        self._call(assign_call(partitions))
+
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are read now, sorted."""
+        return self._partitions(Assignment())
+
+    def partitions_for_topic(self, topic: str) -> tuple[TopicPartition, ...]:
+        """All partitions of a topic, sorted; none of one that does not exist."""
+        return self._partitions(PartitionsFor(topic))
+
+    def enforce_rebalance(self, reason: str = "the application wants a rebalance") -> None:
+        """Have the group share out its partitions again, soon."""
+        self._call(Rejoin(reason))
+
+    def member(self) -> MemberState:
+        """This consumer as a member of its group, at this moment."""
+        state = self._call(Describe())
+        assert isinstance(state, MemberState)
+        return state
+
+    @property
+    def member_id(self) -> str:
+        """What the coordinator calls this member; empty while it is none."""
+        return self.member().member_id
+
+    @property
+    def generation(self) -> int:
+        """The generation of the group that this member is in; -1 for none."""
+        return self.member().generation
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Records of the partitions held, in the order of each; none when nothing came within `timeout_ms`.
+
+        `max_records`: `max_poll_records` unless given. Joins the group again where that is needed.
+        """
+        for rewind in self.rewinds():
+            with suppress(SteelyardError):  # the partition went away: another reads it
+                self._call(rewind)
+        call = self.poll_call(timeout_ms, max_records)
+        records = self._live().poll(call, GiveBack(call.number))
+        assert isinstance(records, tuple)
+        return list(records)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records one by one, until the consumer is closed. Those not passed on yet do not count as consumed."""
+        while not self._closed:
+            try:
+                self._unread.extend(self.poll(_ITERATION_MS))
+            except ClosedError:
+                return
+            while self._unread and not self._closed:
+                yield self._unread.popleft()
+
+    # -- offsets -----------------------------------------------------------------------------------
+
+    def commit(self, offsets: Offsets | None = None) -> None:
+        """Commit all that polls returned, or `offsets`: of each partition the one to go on at. Waits for the coordinator.
+
+        Raises CommitFailedError where the group has gone on without this member.
+        """
+        self._call(self.commit_call(offsets))
+
+    def commit_async(
+        self, offsets: Offsets | None = None, callback: CommitCallback | None = None
+    ) -> Future[object]:
+        """As `commit`, without waiting; `callback(error)` is called in the hooks' thread, with None after a success."""
+        future = self._live().ask(self.commit_call(offsets))
+        if callback is not None:
+            future.add_done_callback(lambda done: self._on_hand(0, (callback, done.exception())))
+        return future
+
+    def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+        """The group's committed offset of any partition; None without one."""
+        key = as_partition(partition)
+        found = self._call(Committed((key,)))
+        assert isinstance(found, dict)
+        offset = found.get(key)
+        assert offset is None or isinstance(offset, OffsetAndMetadata)
+        return offset
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that a poll returns of a partition that is held."""
+        key = as_partition(partition)
+        offset = self._call(Position(key))
+        assert isinstance(offset, int)
+        return self.unread().get(key, offset)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at this offset of a partition that is held."""
+        self.forget(key := as_partition(partition))
+        self._call(Seek(key, offset))
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first record that there is; of all partitions held where none are given."""
+        self._seek_to_end(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on with the next record that comes; of all partitions held where none are given."""
+        self._seek_to_end(partitions, LATEST)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these partitions until `resume`. They are still this member's."""
+        self._call(Pause(as_partitions(partitions)))
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with partitions that were paused."""
+        self._call(Resume(as_partitions(partitions)))
+
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are paused, sorted."""
+        return self._partitions(Paused())
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset of the first record of each that there still is."""
+        return {key: found.offset for key, found in self._offsets(ends_call(partitions, EARLIEST))}
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset that the next record of each will have; with read_committed that of the first open transaction."""
+        return {key: found.offset for key, found in self._offsets(ends_call(partitions, LATEST))}
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of each at that time, in ms since the epoch, or later; None without one."""
+        found = dict(self._offsets(times_call(timestamps_ms)))
+        return {key: found.get(key) for key in as_partitions(timestamps_ms)}
+
+    # -- the node ----------------------------------------------------------------------------------
+
+    def _seek_to_end(self, partitions: tuple[TopicPartition, ...], timestamp: int) -> None:
+        for key in (keys := as_partitions(partitions)) or list(self.unread()):
+            self.forget(key)
+        self._call(SeekToEnd(keys, timestamp))
+
+    def _partitions(self, call: Call) -> tuple[TopicPartition, ...]:
+        partitions = self._call(call)
+        assert isinstance(partitions, tuple)
+        return partitions
+
+    def _offsets(self, call: ListOffsets) -> Iterable[tuple[TopicPartition, OffsetAndTimestamp]]:
+        found = self._call(call)
+        assert isinstance(found, dict)
+        return found.items()
+
+    def _call(self, call: Call) -> object:
+        return self._live().call(call)
+
+    def _live(self) -> Running:
+        if self._closed:
+            raise ClosedError("the consumer is closed")
+        self.start()
+        assert self._running is not None
+        return self._running
+
+    def _on_hand(self, ticket: int, handed: object) -> None:
+        assert self._workers is not None
+        self._workers.put((ticket, handed))
+
+    def _work(self, item: tuple[int, object]) -> None:
+        """In the hooks' thread: a hook, or the callback of a commit."""
+        ticket, handed = item
+        assert self._running is not None
+        try:
+            if isinstance(handed, tuple):
+                callback, ended = handed
+                callback(ended)
+            else:
+                self._hooks.call(handed)
+        except BaseException as error:  # whatever a user's function raises must not end the thread
+            self._hooks.failed(handed, error)
+        if ticket:
+            self._running.driver.post(Handled(ticket, None))

@@ -1,0 +1,83 @@
+"""The file in which a broadcasting consumer keeps its offsets, as Java clients write and read it.
+
+`~/.rocketmq_offsets/<client id>/<group>/offsets.json`, and the content before that in `offsets.json.bak`:
+
+    {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"Orders"}:42}}
+
+A new content is written beside it and then put in its place, so that a crash leaves one of the two whole. The
+client id is part of the path: a consumer that gets another one with each start begins anew each time. So a
+broadcasting consumer is `ip@DEFAULT` unless it is told otherwise, and two of one group on one machine need ids.
+Source: client/consumer/store/LocalFileOffsetStore.java, common/MixAll.java `string2File`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from steelyard.config import ConsumerConfig
+from steelyard.driver.logs import logger
+from steelyard.errors import ConfigError, ProtocolError, StorageError
+from steelyard.nodes.consumer.remoting.offsets import read_kept
+from steelyard.types import MessageModel
+
+DEFAULT_FOLDER = "~/.rocketmq_offsets"
+
+
+class KeptFile:
+    """See the module's text."""
+
+    def __init__(self, folder: str, client_id: str, group: str) -> None:
+        for part in (client_id, group):
+            if part in ("", ".", "..") or any(mark in part for mark in "/\\\0"):
+                raise ConfigError(
+                    f"{part!r} is part of the path of the offsets: it cannot have / or \\"
+                )
+        home = Path(folder or DEFAULT_FOLDER).expanduser()
+        self.path = home / client_id / group / "offsets.json"
+        self.backup = self.path.with_name("offsets.json.bak")
+        self._log = logger("steelyard.consumer")
+
+    def load(self) -> bytes:
+        """What was written last, or where that is damaged or gone before; empty where there is nothing.
+
+        Raises StorageError where neither can be read: to begin anew without a word would skip messages.
+        """
+        damage: list[str] = []
+        for path in (self.path, self.backup):
+            try:
+                data = path.read_bytes()
+                read_kept(data)
+            except FileNotFoundError:
+                continue
+            except (OSError, ProtocolError) as error:
+                damage.append(f"{path}: {error}")
+                continue
+            if data:
+                if damage:
+                    self._log.warning("offsets are those of %s, for %s", path, damage[0])
+                return data
+        if damage:
+            raise StorageError(
+                f"the offsets cannot be read; repair the file, or delete it to begin anew: {'; '.join(damage)}"
+            )
+        return b""
+
+    def write(self, data: bytes) -> None:
+        """Put a new content in place of the last one. What the disk refuses is logged, and tried again next time."""
+        fresh = self.path.with_name("offsets.json.tmp")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(data)
+            if self.path.exists():
+                os.replace(self.path, self.backup)
+            os.replace(fresh, self.path)
+        except OSError as error:
+            self._log.warning("offsets could not be written to %s: %s", self.path, error)
+
+
+def kept_file(config: ConsumerConfig) -> KeptFile | None:
+    """The file of a broadcasting consumer; None for others, whose offsets are at the brokers. Raises ConfigError."""
+    if config.message_model is not MessageModel.BROADCASTING:
+        return None
+    return KeptFile(config.offsets_folder, config.client_id, config.group)

@@ -1,0 +1,110 @@
+"""What the blocking and the asyncio lite pull consumer share: their arguments, and what they are made into."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import count
+from random import SystemRandom
+from typing import TYPE_CHECKING, Self
+
+from steelyard.allocate.plan import Strategy
+from steelyard.client.application import Application, Functions, check_functions
+from steelyard.client.kept import kept_file
+from steelyard.client.settings import client_config, tls_context
+from steelyard.client.subscribing import check_strategy, subscribed, wish
+from steelyard.config import LitePullConfig
+from steelyard.errors import ClosedError, ConfigError
+from steelyard.nodes.consumer.remoting.contract import Assign, Poll
+from steelyard.nodes.consumer.remoting.node import ConsumerNode
+from steelyard.types import MessageQueue
+
+if TYPE_CHECKING:
+    import ssl
+
+
+class Polling:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        group: str,
+        nameservers: str | Sequence[str] | None,
+        functions: Functions,
+        *,
+        allocate: Strategy | None,
+        client_id: str | None,
+        config: LitePullConfig | None,
+        tls: bool | ssl.SSLContext | None,
+    ) -> None:
+        check_functions(functions)
+        check_strategy(allocate)
+        if config is not None and not isinstance(config, LitePullConfig):
+            raise ConfigError(f"config is a {type(config).__name__}; it must be a LitePullConfig")
+        hooks = (functions.on_assigned, functions.on_revoked, functions.on_lost)
+        template = replace(
+            config or LitePullConfig(),
+            hooks=any(hook is not None for hook in hooks),
+            queue_changes=functions.on_queues_changed is not None,
+        )
+        self.config = client_config(template, group, nameservers, client_id)
+        self.started = False
+        self.on_keep: Callable[[bytes], None] | None = None
+        """For the driver, once `make` was called: where a broadcasting consumer's offsets go."""
+        self._functions = functions
+        self._allocate = allocate
+        self._tls = tls_context(tls)
+        self._first_assign: Assign | None = None
+        self._numbers = count(1)
+
+    def subscribe(self, topic: str, expression: str = "*", *, sql: str | None = None) -> Self:
+        """Take a share of the queues of `topic`, as the members of the group agree, and poll the messages whose tag is
+        in `expression`: `*`, or tags joined by `||`. `sql` instead: those that fulfil an SQL92 condition.
+
+        A second call for a topic replaces the first. All members of a group must subscribe to the same.
+        """
+        if self.started:
+            raise ConfigError("subscribe before the consumer starts")
+        if self._first_assign is not None:
+            raise ConfigError("queues were assigned; either subscribe or assign, not both")
+        self.config = subscribed(self.config, wish(topic, expression, sql))
+        return self
+
+    def assign_later(
+        self, queues: Iterable[MessageQueue], expression: str, sql: str | None
+    ) -> Assign | None:
+        """What the node is to be told of queues that were assigned; None: before the start, and kept for then."""
+        every = tuple(queues)
+        for queue in every:
+            if not isinstance(queue, MessageQueue):
+                raise ConfigError(f"{queue!r} is no MessageQueue; queues(topic) gives them")
+        wanted = wish("assigned queues", expression, sql)
+        call = Assign(every, wanted.expression, wanted.expression_type)
+        if self.started:
+            return call
+        if self.config.subscriptions:
+            raise ConfigError("a topic was subscribed; either subscribe or assign, not both")
+        self._first_assign = call
+        return None
+
+    def poll_call(self, timeout_ms: int | None, max_messages: int | None) -> Poll:
+        """What the node is told for a poll."""
+        return Poll(
+            self.config.pull_batch if max_messages is None else max_messages,
+            self.config.poll_timeout_ms if timeout_ms is None else timeout_ms,
+            next(self._numbers),
+        )
+
+    def make(self) -> tuple[ConsumerNode, Application, Assign | None]:
+        """The consumer's node, what it hands things to, and what it is told first, for its one start.
+
+        Raises ClosedError at a second start, ConfigError and StorageError where something is wrong.
+        """
+        if self.started:
+            raise ClosedError("a consumer starts once; make a new one")
+        file = kept_file(self.config)
+        kept = b"" if file is None else file.load()
+        self.on_keep = None if file is None else file.write
+        node = ConsumerNode(self.config, SystemRandom(), self._allocate, kept)
+        self.started = True
+        return node, Application(self._functions, orderly=False), self._first_assign

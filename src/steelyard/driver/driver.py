@@ -1,0 +1,732 @@
+"""Runs one node on an asyncio loop: events in, effects made true.
+
+The driver holds no policy: what an event means is the node's business, when and how bytes move is the
+driver's. One pass = one event source served: the bytes of all links that were ready together, a timer, a
+drain of other threads' posts; at its end every link that got frames is written once. Reading all links
+first, then deciding, then writing costs a broker a quarter less CPU per request than link by link: the
+kernel empties the processor's caches of Python at every call.
+
+Threads: everything runs in the loop's thread but `post` and `ask_from_thread`, which may be called from
+any thread and wake the loop at most once per drain, and what `prepare_flush` returns: it is called in the
+loop's thread and says what to sync, and that runs in a thread of its own.
+
+A node that raises has a bug. What the driver guarantees then:
+
+- The event is not given again, and no later event is lost or handled before the rest of this is done.
+- Effects that a HandlerError carries are made true. Of any other exception the effects are lost: a timer that the
+  handler was to set anew comes again (below), what the node wanted to send is missing, and who waits for that has only
+  its own time-outs.
+- The one who caused the event pays: a link (`Received`, `Opened`) is closed, after the error reply if the node gave
+  one, and the node gets its `Closed`; a call (`Asked`) ends with InternalError; a timer (`Due`) comes again after
+  DUE_AGAIN_MS, unless it was set anew, so that periodic work goes on.
+- The node's `check` runs before the next event. Raises that, its state is broken: the node is stopped for good, every
+  link is cut, all calls get a ClosedError that names the cause, and `failed` is done. After a check that took long,
+  the next one waits twenty times as long and serves all errors until then, so that nobody can keep a broker busy by
+  provoking errors.
+- Bytes that a decoder fails on cost their link; the node has not seen them.
+- Partial changes that `check` does not see stay. An effect that fails (a reply that cannot be encoded) costs its link;
+  the effects after it are made true.
+- `driver/failures.py` says what is logged. A node that cannot start, and a flush that failed, stop it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING
+
+from steelyard.driver.accepting import UNLIMITED, Accepting, Listening, quiet
+from steelyard.driver.failures import EVENT_BYTES_MAX, Failures, brief
+from steelyard.driver.links import LinkLimits, Wire, dialect
+from steelyard.driver.logs import logger
+from steelyard.errors import ClosedError, DescriptorsError, InternalError, ProtocolError
+from steelyard.nodes.seam import (
+    REMOTING,
+    Answer,
+    Asked,
+    Closed,
+    Dial,
+    DropTimer,
+    Due,
+    Effect,
+    Event,
+    Flush,
+    Flushed,
+    Hand,
+    HandlerError,
+    Hang,
+    Keep,
+    Node,
+    Opened,
+    Order,
+    Received,
+    Refused,
+    Send,
+    SetTimer,
+    Tell,
+)
+from steelyard.wire.strangers import Signs, Stranger, recognise, refusal
+
+if TYPE_CHECKING:
+    import socket
+    import ssl
+    from concurrent.futures import ThreadPoolExecutor
+
+STRANGER_MS = 60_000
+"""The log tells once in so long of clients of one ip that came to the wrong port."""
+STRANGERS_MAX = 1_000
+"""Most of them that are remembered."""
+
+DRAIN_MAX = 4096
+"""Most posts of other threads taken in one pass, so that sockets get their turn."""
+
+DUE_AGAIN_MS = 1_000
+"""After so long a timer comes again whose handler raised."""
+
+FLUSH_AGAIN_MS = 100
+"""After so long a flush is tried again that found no file descriptor."""
+
+FLUSH_RETRIES_PER_LINE = 300
+"""Of so many such tries that follow each other one is logged."""
+
+CHECK_SHARE = 20
+"""Between two checks of a node that raises there is at least so many times what the last one took."""
+
+_HEAVY = frozenset((Answer, Hand, Keep))
+"""Effects that may hold a lot of memory: not remembered for reports."""
+
+
+class Driver:
+    """See the module's text. Build it in the loop's thread, then `start`, then `listen`.
+
+    `tls`: links that are dialed are encrypted with it; those that are accepted never are.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        name: str = "node",
+        on_hand: Callable[[int, object], None] | None = None,
+        on_keep: Callable[[bytes], None] | None = None,
+        prepare_flush: Callable[[], Callable[[], None]] | None = None,
+        limits: LinkLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.node = node
+        self.limits = limits or LinkLimits()
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        """Done when the node was stopped because its state is broken, or its disk: the error."""
+        self.unfinished = 0
+        self._loop = asyncio.get_running_loop()
+        self._log = logger(f"steelyard.{name}")
+        self._failures = Failures(self._log)
+        self._remember = self._failures.remember
+        self._check_at = 0.0
+        self._checking: asyncio.TimerHandle | None = None
+        self._closed_by: BaseException | None = None
+        self._on_hand = on_hand
+        self._on_keep = on_keep
+        self._prepare_flush = prepare_flush
+        self._tls = tls
+        self._stopped = False
+        self._time_last = 0
+        self._time_skew = 0
+        self._link_numbers = count(1)
+        self._links: dict[int, Wire] = {}
+        self.accepting = Accepting(self.limits.accepted_max, self._log)
+        self._dirty: list[Wire] = []
+        self._write_scheduled = False
+        self._read: list[tuple[Wire, bytes]] = []
+        self._read_bytes = 0
+        self._strangers: dict[tuple[str, Stranger], int] = {}
+        """When the log was last told of one that speaks something else, by ip."""
+        self._servers: list[asyncio.Server] = []
+        self._dials: set[asyncio.Task[None]] = set()
+        self._timers: dict[Hashable, tuple[int, asyncio.TimerHandle]] = {}
+        self._call_numbers = count(1)
+        self._asked: dict[int, Callable[[object], None]] = {}
+        self._inbox: deque[Event] = deque()
+        self._woken = False
+        self._tickets: list[int] = []
+        self._flushing = False
+        self._flusher: ThreadPoolExecutor | None = None
+        self._flush_retries = 0
+        if prepare_flush is not None:
+            # Loaded now, for later there may be no descriptor for that.
+            from concurrent.futures import ThreadPoolExecutor
+
+            self._flusher = ThreadPoolExecutor(1, "steelyard-flush")
+        self._sweep: asyncio.TimerHandle | None = None
+        self._perform_other: dict[type, Callable[[Order, int], None]] = {
+            Answer: self._answer,
+            SetTimer: self._set_timer,
+            DropTimer: self._drop_timer,
+            Dial: self._dial,
+            Hang: self._hang,
+            Flush: self._ask_flush,
+            Hand: self._hand,
+            Keep: self._keep,
+            Tell: self._tell,
+        }
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the node."""
+        now = self.clock()
+        self._sweep_later()
+        try:
+            self._perform(self.node.start(now), now)
+        except Exception as error:
+            self._crash("the node could not start", error)
+        self._write_soon()
+
+    async def listen(
+        self,
+        listener: socket.socket,
+        dialect_name: str = REMOTING,
+        *,
+        connections_max: int = UNLIMITED,
+        connections_per_ip_max: int = UNLIMITED,
+        signs: Signs | None = None,
+    ) -> None:
+        """Accept connections on a bound socket, with these bounds; their peers speak that dialect."""
+        spoken = dialect(dialect_name)
+        listening = Listening(
+            name=dialect_name,
+            connections_max=connections_max,
+            connections_per_ip_max=connections_per_ip_max,
+            signs=signs or Signs(),
+        )
+        self.accepting.add(listening)
+        quiet(self._loop, self._log)
+        server = await self._loop.create_server(
+            lambda: Wire(self, spoken, None, listening), sock=listener, backlog=1024
+        )
+        self._servers.append(server)
+
+    async def close(self, *, timeout_seconds: float = 1.0) -> None:
+        """Stop for good: no more events to the node, links closed after what was written."""
+        self._write_all()
+        self._stop()
+        for server in self._servers:
+            server.close()
+        for task in self._dials:
+            task.cancel()
+        for wire in list(self._links.values()):
+            wire.hang("the driver was closed")
+        deadline = self._loop.time() + timeout_seconds
+        while self._links and self._loop.time() < deadline:
+            await asyncio.sleep(0.002)
+        for wire in list(self._links.values()):
+            wire.cut("the driver was closed")
+        await asyncio.sleep(0)
+        if self._flusher is not None:
+            await self._loop.run_in_executor(None, self._flusher.shutdown)
+
+    def _stop(self) -> None:
+        self._stopped = True
+        for _, handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+        for timer in (self._sweep, self._checking):
+            if timer is not None:
+                timer.cancel()
+        for call_id in list(self._asked):
+            self._asked.pop(call_id)(self._closed_error("closed while the call was under way"))
+
+    def _closed_error(self, text: str) -> ClosedError:
+        if self._closed_by is None:
+            return ClosedError(text)
+        error = ClosedError(f"stopped after an internal error: {self._closed_by!r}; see the log")
+        error.__cause__ = self._closed_by
+        return error
+
+    # -- errors --------------------------------------------------------------------------------------
+
+    def _failed(self, event: Event, error: Exception, now: int) -> None:
+        """The node raised instead of handling an event: see the module's text."""
+        effects: Sequence[Effect] = ()
+        cause: BaseException = error
+        if isinstance(error, HandlerError):
+            effects, cause = error.effects, error.__cause__ or error
+        self._remember((now, self._kept(event), ("raised", type(cause))))
+        self._failures.report(f"the node failed to handle {brief(self._kept(event))}", cause, now)
+        self._perform(effects, now)
+        if isinstance(event, Received | Opened):
+            self._hang(Hang(event.link, "an internal error"), now)
+        elif isinstance(event, Asked):
+            on_answer = self._asked.pop(event.call_id, None)
+            if on_answer is not None:
+                wrong = InternalError(f"an internal error ended the call: {cause!r}; see the log")
+                wrong.__cause__ = cause
+                on_answer(wrong)
+        elif isinstance(event, Due) and event.key not in self._timers:
+            self._arm(event.key, now + DUE_AGAIN_MS, now)
+        self._check_soon()
+
+    def _effect_failed(self, effect: Effect, error: Exception, now: int) -> None:
+        """An effect of the node's could not be made true."""
+        what = f"an effect failed: {type(effect).__name__}"
+        if isinstance(effect, Send):
+            wire = self._links.get(effect.link)
+            if wire is not None:
+                what = f"{brief(effect)} to {wire.address} failed; its connection is closed"
+                if wire in self._dirty:
+                    self._dirty.remove(wire)
+                wire.out.clear()  # maybe half a frame
+                wire.out_bytes = 0
+                wire.cut("an internal error")
+        self._failures.report(what, error, now)
+        self._check_soon()
+
+    def _check_soon(self) -> None:
+        """Have the node checked: now, or once the last check is long enough ago."""
+        if self._checking is not None or self._stopped:
+            return
+        wait_seconds = self._check_at - time.monotonic()
+        if wait_seconds <= 0:
+            self._check()
+        else:
+            self._checking = self._loop.call_later(wait_seconds, self._check)
+
+    def _check(self) -> None:
+        self._checking = None
+        begun = time.monotonic()
+        try:
+            self.node.check()
+        except Exception as error:
+            self._crash("the node's state is broken after an error; it is stopped", error)
+        ended = time.monotonic()
+        self._check_at = ended + CHECK_SHARE * (ended - begun)
+
+    def _crash(self, what: str, error: BaseException) -> None:
+        """The node cannot go on: it is stopped for good, with everything that depends on it."""
+        if self._stopped:
+            return
+        self._failures.report_end(what, error, self.clock())
+        self._closed_by = error
+        self._stop()
+        for server in self._servers:
+            server.close()
+        for wire in list(self._links.values()):
+            wire.cut("the node failed")
+        if not self.failed.done():
+            self.failed.set_result(error)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def clock(self) -> int:
+        """Milliseconds since the epoch, never going back: after a step back of the system's clock the
+        node's runs on from where it was, ahead by the step."""
+        now = time.time_ns() // 1_000_000 + self._time_skew
+        if now < self._time_last:
+            self._time_skew += self._time_last - now
+            return self._time_last
+        self._time_last = now
+        return now
+
+    def handle(self, event: Event) -> None:
+        """Give one event to the node, now. In the loop's thread only."""
+        if self._stopped:
+            return
+        self._step(event, self.clock())
+        self._write_soon()
+
+    def _step(self, event: Event, now: int) -> None:
+        try:
+            effects = self.node.handle(event, now)
+        except Exception as error:
+            self._failed(event, error, now)
+            return
+        weight = self._perform(effects, now) if effects else 0
+        self._remember(
+            (
+                now,
+                event if type(event) is not Asked else self._kept(event),
+                effects if weight <= EVENT_BYTES_MAX else tuple(map(type, effects)),
+            )
+        )
+
+    @staticmethod
+    def _kept(event: Event) -> object:
+        """What is remembered of an event: a call may hold a lot of memory."""
+        return (Asked, event.call_id, type(event.call)) if isinstance(event, Asked) else event
+
+    def post(self, event: Event) -> None:
+        """Give an event to the node soon, from any thread."""
+        self._inbox.append(event)
+        if not self._woken:
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._drain)
+
+    def ask(self, call: object) -> asyncio.Future[object]:
+        """Put a call to the node; the future gets the answer. In the loop's thread only."""
+        future: asyncio.Future[object] = self._loop.create_future()
+
+        def settle(result: object) -> None:
+            if future.done():
+                return
+            if isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
+
+        if self._stopped:
+            settle(self._closed_error("closed"))
+            return future
+        number = next(self._call_numbers)
+        self._asked[number] = settle
+        self.handle(Asked(number, call))
+        return future
+
+    async def poll(self, call: object, give_back: object) -> object:
+        """As `ask`. When it is cancelled nobody has seen the answer: the node hears `give_back`."""
+        try:
+            return await self.ask(call)
+        except asyncio.CancelledError:
+            self.ask(give_back).add_done_callback(asyncio.Future.exception)
+            raise
+
+    def ask_from_thread(self, call: object, on_answer: Callable[[object], None]) -> None:
+        """Put a call to the node from any thread; `on_answer` runs in the loop's thread."""
+        number = next(self._call_numbers)
+        self._asked[number] = on_answer
+        self.post(Asked(number, call))
+        if self._stopped:
+            waiting = self._asked.pop(number, None)
+            if waiting is not None:
+                waiting(self._closed_error("closed"))
+
+    def _drain(self) -> None:
+        self._woken = False
+        inbox = self._inbox
+        for _ in range(min(len(inbox), DRAIN_MAX)):
+            if self._stopped:
+                return
+            self._step(inbox.popleft(), self.clock())
+        self._write_all()
+        if inbox and not self._woken:
+            self._woken = True
+            self._loop.call_soon(self._drain)
+
+    # -- links (called by Wire) --------------------------------------------------------------------
+
+    def link_opened(self, wire: Wire) -> None:
+        self.take_read()  # who was read before it has spoken
+        if self._stopped:
+            wire.cut("the driver was closed")
+            return
+        if not wire.dialed and not self.accepting.admits(wire, self.clock()):
+            wire.cut("too many connections")
+            return
+        wire.link = next(self._link_numbers)
+        self._links[wire.link] = wire
+        self.handle(Opened(wire.link, wire.address, wire.dialed, wire.dialect))
+
+    def link_read(self, wire: Wire, data: bytes) -> None:
+        """Bytes came. They wait for those of the other links that are ready now."""
+        self._read.append((wire, data))
+        self._read_bytes += len(data)
+        if self._read_bytes > self.limits.read_max:
+            self.take_read()
+        elif len(self._read) == 1:
+            self._loop.call_soon(self.take_read)
+
+    def take_read(self) -> None:
+        """One pass over everything that was read."""
+        if not self._read:
+            return
+        read, self._read, self._read_bytes = self._read, [], 0
+        for wire, data in read:
+            wire.take(data)
+        self._write_all()
+
+    def link_received(self, wire: Wire, messages: Sequence[object]) -> None:
+        """Whole messages, in their order. Stops early when the peer does not read the replies."""
+        if self._stopped:
+            return
+        now = wire.active_at = self.clock()
+        if wire.is_silent:
+            self.accepting.spoke(wire)
+        link = wire.link
+        handle, remember = self.node.handle, self._remember
+        write_high = self.limits.write_high
+        is_large = wire.message_bytes > EVENT_BYTES_MAX
+        for index, message in enumerate(messages):
+            event = Received(link, message)
+            try:
+                effects = handle(event, now)
+            except Exception as error:
+                self._failed(event, error, now)
+                break
+            weight = self._perform(effects, now) if effects else 0
+            remember(
+                (
+                    now,
+                    brief(event, 2) if is_large else event,
+                    effects if weight <= EVENT_BYTES_MAX else tuple(map(type, effects)),
+                )
+            )
+            if wire.out_bytes > write_high:
+                self._write_all()
+                if wire.choked and not wire.hung:
+                    wire.keep(messages[index + 1 :])
+                    break
+            if wire.hung:
+                break
+
+    def link_resumed(self, wire: Wire, messages: Sequence[object]) -> None:
+        """The peer reads again: on with what was kept."""
+        self.link_received(wire, messages)
+        self._write_all()
+
+    def link_broken(self, wire: Wire, error: ProtocolError, head: bytes) -> None:
+        """`head`: the first bytes of the connection, where what is wrong is among them."""
+        stranger = recognise(head) if head and wire.listening is not None else None
+        if stranger is None:
+            self._log.warning("%s broke the protocol: %s", wire.address, error)
+            wire.cut(f"broke the protocol: {error}")
+            return
+        assert wire.listening is not None
+        signs = wire.listening.signs
+        now = self.clock()
+        if now - self._strangers.get((wire.ip, stranger), now - STRANGER_MS) >= STRANGER_MS:
+            if len(self._strangers) >= STRANGERS_MAX:
+                self._strangers.clear()
+            self._strangers[wire.ip, stranger] = now
+            self._log.warning(
+                "%s speaks %s to %s; %s",
+                wire.address,
+                stranger.value,
+                signs.here,
+                signs.advice(stranger),
+            )
+        answer = refusal(stranger, signs)
+        if answer:
+            wire.transport.write(answer)
+        wire.hang(f"speaks {stranger.value}")
+
+    def link_failed(self, wire: Wire, error: Exception) -> None:
+        """A bug met the bytes of a link; the node has not seen them."""
+        what = f"what {wire.address} sent could not be decoded; its connection is closed"
+        self._failures.report(what, error, self.clock())
+        wire.cut("an internal error")
+
+    def link_closed(self, wire: Wire, reason: str) -> None:
+        if self._links.pop(wire.link, None) is None:
+            return
+        if not wire.dialed:
+            self.accepting.closed(wire)
+        self.handle(Closed(wire.link, reason))
+
+    def takes_second_descriptor(self, wire: Wire) -> bool:
+        """Whether the link may open another descriptor, beside its socket."""
+        if not wire.has_second_descriptor and not wire.dialed:
+            wire.has_second_descriptor = self.accepting.takes_another()
+        return wire.has_second_descriptor or wire.dialed
+
+    def _sweep_links(self) -> None:
+        """Close links that are silent for too long."""
+        now = self.clock()
+        self.accepting.tell(now)
+        for wire in list(self._links.values()):
+            if now - wire.active_at >= self.limits.idle_ms:
+                wire.cut("idle for too long")
+        self._sweep_later()
+
+    def _sweep_later(self) -> None:
+        self._sweep = self._loop.call_later(self.limits.sweep_ms / 1000, self._sweep_links)
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def _write_soon(self) -> None:
+        if self._dirty and not self._write_scheduled:
+            self._write_scheduled = True
+            self._loop.call_soon(self._write_all)
+
+    def _write_all(self) -> None:
+        self._write_scheduled = False
+        dirty = self._dirty
+        if dirty:
+            self._dirty = []
+            for wire in dirty:
+                wire.active_at = self._time_last
+                wire.write_out()
+
+    # -- effects -----------------------------------------------------------------------------------
+
+    def _perform(self, effects: Sequence[Effect], now: int) -> int:
+        """Make effects true, in their order. Returns the bytes that go out, or more where much memory hangs on them."""
+        weight = 0
+        rest = iter(effects)
+        effect: Effect | None = None
+        try:
+            for effect in rest:  # the handler below needs it
+                if type(effect) is Send:
+                    wire = self._links.get(effect.link)
+                    if wire is not None:
+                        is_clean = not wire.out
+                        size = wire.encode(wire.out, effect.message)
+                        wire.out_bytes += size
+                        weight += size
+                        if is_clean:
+                            self._dirty.append(wire)
+                else:
+                    kind = type(effect)
+                    if kind in _HEAVY:
+                        weight += EVENT_BYTES_MAX + 1
+                    self._perform_other[kind](effect, now)
+        except Exception as error:
+            assert effect is not None
+            self._effect_failed(effect, error, now)
+            weight += self._perform(list(rest), now)
+        return weight
+
+    def _answer(self, effect: Order, now: int) -> None:
+        assert isinstance(effect, Answer)
+        on_answer = self._asked.pop(effect.call_id, None)
+        if on_answer is not None:
+            on_answer(effect.result)
+
+    def _hand(self, effect: Order, now: int) -> None:
+        assert isinstance(effect, Hand)
+        assert self._on_hand is not None, "a node handed messages to a driver without a listener"
+        self._on_hand(effect.ticket, effect.batch)
+
+    def _hang(self, effect: Order, now: int) -> None:
+        assert isinstance(effect, Hang)
+        wire = self._links.get(effect.link)
+        if wire is not None:
+            if wire.out:
+                wire.write_out()
+                self._dirty.remove(wire)
+            wire.hang(effect.reason)
+
+    def _keep(self, effect: Order, now: int) -> None:
+        assert isinstance(effect, Keep)
+        assert self._on_keep is not None, (
+            "a node keeps something and its driver has no place for it"
+        )
+        self._on_keep(effect.data)
+
+    def _tell(self, effect: Order, now: int) -> None:
+        assert isinstance(effect, Tell)
+        self._log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
+
+    # -- timers ------------------------------------------------------------------------------------
+
+    def _set_timer(self, effect: Order, now: int) -> None:
+        assert isinstance(effect, SetTimer)
+        armed = self._timers.get(effect.key)
+        if armed is not None:
+            if armed[0] <= effect.at:
+                # The handle fires too early and is then armed anew: cheaper than a cancel per change.
+                self._timers[effect.key] = (effect.at, armed[1])
+                return
+            armed[1].cancel()
+        self._arm(effect.key, effect.at, now)
+
+    def _arm(self, key: Hashable, at: int, now: int) -> None:
+        delay_seconds = max(0, at - now) / 1000
+        handle = self._loop.call_later(delay_seconds, self._fire, key)
+        self._timers[key] = (at, handle)
+
+    def _drop_timer(self, effect: Order, now: int) -> None:
+        assert isinstance(effect, DropTimer)
+        armed = self._timers.pop(effect.key, None)
+        if armed is not None:
+            armed[1].cancel()
+
+    def _fire(self, key: Hashable) -> None:
+        at, _ = self._timers[key]
+        now = self.clock()
+        if now < at:
+            self._arm(key, at, now)
+            return
+        del self._timers[key]
+        self.handle(Due(key))
+
+    # -- dialing -----------------------------------------------------------------------------------
+
+    def _dial(self, effect: Order, now: int) -> None:
+        assert isinstance(effect, Dial)
+        task = self._loop.create_task(self._connect(effect.address, effect.dialect))
+        self._dials.add(task)
+        task.add_done_callback(self._dials.discard)
+
+    async def _connect(self, address: str, dialect_name: str) -> None:
+        spoken = dialect(dialect_name)
+        try:
+            host, _, port = address.rpartition(":")
+            async with asyncio.timeout(self.limits.dial_timeout_ms / 1000):
+                await self._loop.create_connection(
+                    lambda: Wire(self, spoken, address),
+                    host.strip("[]"),
+                    int(port),
+                    ssl=self._tls,
+                )
+        except TimeoutError:
+            self.handle(Refused(address, f"no connection in {self.limits.dial_timeout_ms} ms"))
+        except (OSError, ValueError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            if self._tls is not None and not isinstance(error, ConnectionRefusedError):
+                reason += "; check that this port speaks TLS and that its certificate is trusted"
+            self.handle(Refused(address, reason))
+
+    # -- flushing ----------------------------------------------------------------------------------
+
+    def _ask_flush(self, effect: Order, now: int) -> None:
+        assert isinstance(effect, Flush)
+        assert self._prepare_flush is not None, "a node asked a driver without a disk for a flush"
+        self._tickets.append(effect.ticket)
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush_tickets)
+
+    def _flush_tickets(self) -> None:
+        """One flush for all tickets so far; those that come meanwhile share the next one."""
+        tickets, self._tickets = self._tickets, []
+        assert self._prepare_flush is not None
+        self._flush(self._prepare_flush(), tickets)
+
+    def _flush(self, sync: Callable[[], None], tickets: list[int]) -> None:
+        if self._stopped:
+            return
+        future = self._loop.run_in_executor(self._flusher, sync)
+        future.add_done_callback(lambda done: self._flush_done(done, sync, tickets))
+
+    def _flush_done(
+        self, done: asyncio.Future[None], sync: Callable[[], None], tickets: list[int]
+    ) -> None:
+        if done.cancelled() or self._stopped:
+            return
+        error = done.exception()
+        if isinstance(error, DescriptorsError):
+            # The disk was not asked, so nothing is lost: all that waits for it waits a little longer.
+            self._log.log(
+                logging.WARNING
+                if not self._flush_retries % FLUSH_RETRIES_PER_LINE
+                else logging.DEBUG,
+                "%s; trying again every %d ms, nothing is acknowledged meanwhile",
+                *(error, FLUSH_AGAIN_MS),
+            )
+            self._flush_retries += 1
+            self._loop.call_later(FLUSH_AGAIN_MS / 1000, self._flush, sync, tickets)
+            return
+        self._flush_retries = 0
+        if error is not None:
+            # After a failed fsync the kernel may drop the pages: nothing may be acknowledged any more.
+            self._crash("the disk failed; the broker is stopped", error)
+            return
+        for ticket in tickets:
+            self.handle(Flushed(ticket))
+        if self._tickets:
+            self._loop.call_soon(self._flush_tickets)
+        else:
+            self._flushing = False

@@ -1,0 +1,384 @@
+"""One TCP connection of a driver: bytes to messages and back, with bounds on both.
+
+Outgoing frames are gathered during one pass of the driver and written at once. Backpressure, per link:
+
+- A peer that does not read what it asked for is not read either: above `LinkLimits.write_high` the link
+  stops reading and keeps the messages it has decoded until the buffer has drained. Only accepted links do
+  so; two peers that both waited for each other would wait for ever.
+- A peer that does not read what is pushed to it is cut off at `LinkLimits.write_max`.
+- Frames that have begun and not ended take at most `LinkLimits.unfinished_max` on all links together.
+- A link without a byte in or out for `LinkLimits.idle_ms` is closed (NettyServerConfig, NettyClientConfig:
+  channelMaxIdleTimeSeconds).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from steelyard.driver.sending import Sending
+from steelyard.errors import ProtocolError
+from steelyard.nodes.seam import KAFKA, REMOTING
+from steelyard.wire.strangers import HEAD_BYTES, Stranger, answerer, expected, unanswered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from steelyard.driver.accepting import Listening
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkLimits:
+    """Bounds of one driver's links; bytes and milliseconds."""
+
+    accepted_max: int = 10_000
+    """Most descriptors of accepted connections: one each, two once files were sent on it; see `driver/accepting.py`."""
+    write_high: int = 1024 * 1024
+    """Unsent bytes at which an accepted link is no longer read."""
+    read_max: int = 16 * 1024 * 1024
+    """Bytes read from all links at which a pass begins without waiting for the rest of them."""
+    write_max: int = 64 * 1024 * 1024
+    """Unsent bytes at which a link is cut off."""
+    unfinished_max: int = 256 * 1024 * 1024
+    """Bytes of frames that have begun and not ended, on all links together; the link that exceeds it is cut off."""
+    idle_ms: int = 120_000
+    """Silence after which a link is closed."""
+    sweep_ms: int = 10_000
+    """How often silent links are looked for."""
+    dial_timeout_ms: int = 3_000
+    """connectTimeoutMillis."""
+
+
+class Decoding(Protocol):
+    """Bytes to messages of a link's dialect."""
+
+    def feed(self, data: bytes) -> Sequence[object]:
+        """Messages completed by `data`. Raises ProtocolError when the peer breaks the protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How the messages of a protocol become bytes, and back at either end of a link."""
+
+    name: str
+    write: Callable[[list[Any], Any], int]
+    """Append the frame of a message, in pieces of bytes or of files, and return how long it is."""
+    accepting: Callable[[], Decoding]
+    dialing: Callable[[], Decoding]
+    speech: Stranger
+    """The protocol, as `strangers` names it."""
+    sends_files: bool = False
+    """A piece may be a `FileRange`."""
+
+
+@cache
+def dialect(name: str) -> Dialect:
+    """The dialect of this name; its codecs are loaded when it is first spoken."""
+    if name == KAFKA:
+        from steelyard.wire.kafka import frame as kafka
+
+        return Dialect(
+            KAFKA, kafka.write, kafka.server_decoder, kafka.ReplyDecoder, Stranger.KAFKA, True
+        )
+    assert name == REMOTING, name
+    from steelyard.wire.remoting import frame as remoting
+
+    return Dialect(
+        REMOTING, remoting.write, remoting.Decoder, remoting.reply_decoder, Stranger.REMOTING
+    )
+
+
+class LinkOwner(Protocol):
+    """What a link tells, in the order it happens; the driver."""
+
+    limits: LinkLimits
+    unfinished: int
+    """Bytes kept by all links for frames that have not ended."""
+
+    def link_opened(self, wire: Wire) -> None: ...
+    def takes_second_descriptor(self, wire: Wire) -> bool: ...
+    def link_read(self, wire: Wire, data: bytes) -> None: ...
+    def take_read(self) -> None: ...
+    def link_received(self, wire: Wire, messages: Sequence[object]) -> None: ...
+    def link_resumed(self, wire: Wire, messages: Sequence[object]) -> None: ...
+    def link_closed(self, wire: Wire, reason: str) -> None: ...
+    def link_broken(self, wire: Wire, error: ProtocolError, head: bytes) -> None: ...
+    def link_failed(self, wire: Wire, error: Exception) -> None: ...
+    def clock(self) -> int: ...
+
+
+class Wire(asyncio.Protocol):
+    """One connection. `link` is its number, `address` the peer's, as dialed or as seen."""
+
+    __slots__ = (
+        "_backlog",
+        "_owner",
+        "_paused",
+        "_reason",
+        "_sending",
+        "_sends_files",
+        "_speech",
+        "_unfinished",
+        "active_at",
+        "address",
+        "decoder",
+        "dialect",
+        "dialed",
+        "encode",
+        "has_second_descriptor",
+        "hung",
+        "ip",
+        "is_silent",
+        "link",
+        "listening",
+        "message_bytes",
+        "out",
+        "out_bytes",
+        "transport",
+    )
+
+    transport: asyncio.Transport
+
+    def __init__(
+        self,
+        owner: LinkOwner,
+        spoken: Dialect,
+        dialed_address: str | None,
+        listening: Listening | None = None,
+    ) -> None:
+        self._owner = owner
+        self.dialed = dialed_address is not None
+        self.listening = listening
+        """Where it was accepted; None where it was dialed."""
+        self.ip = ""
+        """The peer's, where it was accepted."""
+        self.is_silent = True
+        """The peer has not sent a whole message yet."""
+        self.has_second_descriptor = False
+        """Files are sent past its transport."""
+        self.dialect = spoken.name
+        self.decoder = spoken.dialing() if self.dialed else spoken.accepting()
+        self.encode = spoken.write
+        self._speech = spoken.speech
+        self._sends_files = spoken.sends_files
+        self.address = dialed_address or ""
+        self.link = -1
+        self.out: list[Any] = []
+        self.out_bytes = 0
+        self.message_bytes = 0
+        """About how large each of the messages is that are taken now."""
+        self.active_at = 0
+        self.hung = False
+        self._paused = False
+        self._unfinished = 0
+        self._backlog: Sequence[object] = ()
+        self._reason = ""
+        self._sending: Sending | None = None
+
+    # -- what asyncio calls ------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # asyncio promises the base class only
+        self.transport.set_write_buffer_limits(high=self._owner.limits.write_high)
+        if not self.dialed:
+            self.address = _peer(transport.get_extra_info("peername"))
+            self.ip = self.address.rpartition(":")[0]
+        self.active_at = self._owner.clock()
+        self._owner.link_opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._owner.link_read(self, data)
+
+    def take(self, data: bytes) -> None:
+        """Bytes that were read before, in their order."""
+        if self.hung:
+            return
+        try:
+            messages = self.decoder.feed(data)
+        except ProtocolError as error:
+            if self._meets_stranger(data):
+                return
+            is_first = self.is_silent and not self._unfinished
+            self._owner.link_broken(self, error, data[:HEAD_BYTES] if is_first else b"")
+            return
+        except Exception as error:  # a bug of the decoder, for which no other link must pay
+            self._owner.link_failed(self, error)
+            return
+        if messages:
+            message_bytes = (self._unfinished + len(data)) // len(messages)
+            if self._unfinished:
+                self._forget_unfinished()
+            if self._backlog:  # read in the same pass in which the link choked: it waits as well
+                self._backlog = [*self._backlog, *messages]
+                self.message_bytes = max(self.message_bytes, message_bytes)
+            else:
+                self.message_bytes = message_bytes
+                self._owner.link_received(self, messages)
+        else:
+            if self._meets_stranger(data):
+                return
+            self._unfinished += len(data)
+            self._owner.unfinished += len(data)
+            if self._owner.unfinished > self._owner.limits.unfinished_max:
+                self.cut("too many bytes of unfinished frames")
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._paused = True
+        if not self.dialed and not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        if self._backlog and not self.hung:
+            messages, self._backlog = self._backlog, ()
+            self._owner.link_resumed(self, messages)
+        if not self._paused and not self.dialed and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._owner.take_read()
+        self._forget_unfinished()
+        self.hung = True
+        self._backlog = ()
+        self.out.clear()
+        if self._sending is not None:
+            self._sending.close()
+        reason = self._reason
+        if not reason:
+            reason = str(exc) if exc else "closed by the peer"
+            if self.dialed and self.is_silent:
+                reason = f"{reason} {unanswered(self._speech)}"
+        self._owner.link_closed(self, reason)
+
+    def _meets_stranger(self, head: bytes) -> bool:
+        """Whether these are the first bytes of a dialed link, and of another protocol; it is cut then."""
+        if not self.dialed or not self.is_silent or self._unfinished:
+            return False
+        found = answerer(head)
+        if found:
+            self.cut(
+                f"{found} answers at this address, not {expected(self._speech)}; check host and port"
+            )
+        return bool(found)
+
+    def _forget_unfinished(self) -> None:
+        self._owner.unfinished -= self._unfinished
+        self._unfinished = 0
+
+    # -- what the driver calls ---------------------------------------------------------------------
+
+    @property
+    def choked(self) -> bool:
+        """The peer reads too slowly: take no more of its messages for now."""
+        return self._paused and not self.dialed
+
+    def has_unread(self) -> bool:
+        """Whether the kernel has bytes of an accepted link that were not read yet."""
+        from fcntl import ioctl  # servers' systems have it; this module is the clients' as well
+        from termios import FIONREAD
+
+        try:
+            left = ioctl(self.transport.get_extra_info("socket").fileno(), FIONREAD, bytes(4))
+        except (OSError, ValueError):  # it is being closed
+            return False
+        return left != bytes(4)
+
+    def keep(self, messages: Sequence[object]) -> None:
+        """Messages that were decoded but cannot be taken while the link is choked."""
+        self._backlog = messages
+
+    def write_out(self) -> None:
+        """Hand everything gathered in `out` to the kernel; cut off a peer that has too much to read."""
+        out = self.out
+        if self.hung or self.transport.is_closing():
+            out.clear()
+            self.out_bytes = 0
+            return
+        try:
+            if self._sends_files and self._goes_past_the_transport():
+                self._send(out)
+            else:
+                self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+        except OSError as error:  # of a file
+            self.cut(str(error))
+        out.clear()
+        self.out_bytes = 0
+        if self._paused and self._unsent() > self._owner.limits.write_max:
+            self.cut("does not read what is sent to it")
+
+    def hang(self, reason: str) -> None:
+        """Close after what was written."""
+        self._reason = self._reason or reason
+        self.hung = True
+        if self._sending is None or not self._sending.left:
+            self.transport.close()
+
+    def cut(self, reason: str) -> None:
+        """Close at once and forget what was not sent."""
+        self._reason = self._reason or reason
+        self.hung = True
+        if self._sending is not None:
+            self._sending.close()
+        self.transport.abort()
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def _goes_past_the_transport(self) -> bool:
+        """Whether `out` is not the transport's: it has ranges of files, or must come after some.
+
+        Where the transport still has something to write, which is rare, the ranges are read instead; raises OSError.
+        """
+        sending, out = self._sending, self.out
+        if sending is not None and sending.left:
+            return True
+        if all(isinstance(piece, bytes) for piece in out):
+            return False
+        if (
+            self.transport.get_write_buffer_size()
+            or self.transport.get_extra_info("ssl_object")
+            or not self._can_send()
+        ):
+            out[:] = [piece if isinstance(piece, bytes) else piece.read() for piece in out]
+            return False
+        return True
+
+    def _can_send(self) -> bool:
+        """Whether there is a descriptor with which to send past the transport."""
+        if self._sending is None and self._owner.takes_second_descriptor(self):
+            loop = asyncio.get_running_loop()
+            try:
+                self._sending = Sending(self.transport, loop, self._sent, self.cut)
+            except OSError:
+                return False
+        return self._sending is not None
+
+    def _send(self, pieces: list[Any]) -> None:
+        sending = self._sending
+        assert sending is not None
+        sending.send(pieces)
+        if not self._paused and sending.left > self._owner.limits.write_high:
+            self.pause_writing()
+
+    def _sent(self) -> None:
+        """Everything that went past the transport has gone."""
+        if self.hung:
+            self.transport.close()
+        elif self._paused:
+            self.resume_writing()
+
+    def _unsent(self) -> int:
+        left = 0 if self._sending is None else self._sending.left
+        return left + self.transport.get_write_buffer_size()
+
+
+def _peer(name: object) -> str:
+    """`ip:port` of a socket's peer name; IPv6 in brackets."""
+    if not isinstance(name, tuple) or len(name) < 2:
+        return "unknown:0"
+    host, port = str(name[0]), int(name[1])
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,80 @@
+"""Listening sockets. Light to import: the supervisor binds before it loads anything else."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+
+from steelyard.errors import ConfigError
+
+BACKLOG = 1024
+"""Connections that the kernel keeps until they are accepted (NettyServerConfig.serverSocketBacklog)."""
+
+
+def bind(host: str, port: int, *, listen: bool = True) -> socket.socket:
+    """A listening socket, so that the port is known, and peers may connect, before anything starts.
+
+    Port 0 takes a free one. Without `listen` nobody can connect yet. Raises ConfigError.
+    """
+    if not 0 <= port <= 65_535:
+        raise ConfigError(f"cannot listen on {host}:{port}: ports go from 0 to 65535")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {_reason(error)}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        if listen:
+            listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ConfigError(f"cannot listen on {host}:{port}: {_reason(error)}") from None
+    return listener
+
+
+class Reservation:
+    """Keeps a port for a process that will listen on it, now and each time it is started again.
+
+    On Linux a socket that is bound but does not listen keeps the port from being given to anybody who asks for
+    any free port, and from programs that do not set SO_REUSEADDR; our servers do, and may listen beside it. While
+    nobody listens, clients are refused at once. Elsewhere a port cannot be shared so: there it is only found.
+    Raises ConfigError when the port is in use.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = bind(host, port, listen=False)
+        self.port: int = self._socket.getsockname()[1]
+        if sys.platform != "linux":
+            self._socket.close()
+
+    def close(self) -> None:
+        """Give the port up."""
+        self._socket.close()
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "the port is in use"
+    return error.strerror or str(error)
+
+
+def advertised(host: str, listener: socket.socket) -> str:
+    """`host:port` that clients are told; a wildcard host becomes this machine's address."""
+    port = listener.getsockname()[1]
+    if host in ("0.0.0.0", "::", ""):
+        from steelyard.driver.identity import local_ip
+
+        host = local_ip()
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def check_address(address: str, what: str) -> None:
+    """Raise ConfigError where that is no `host:port`, which clients are to be told."""
+    host, colon, port = address.rpartition(":")
+    if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
+        raise ConfigError(f"{what} is {address!r}; it must be HOST:PORT")

@@ -1,0 +1,1 @@
+"""Kafka groups and transactions: the coordinators of a broker, and the group member of the client (`member`)."""

@@ -1,0 +1,409 @@
+"""A classic group: its members, its generation, and what may be asked of it in which state (`state`).
+
+What moves it on is in `joining`, `syncing`, `leaving` and `rebalances`. Source: classic/ClassicGroup.java.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from steelyard.groups.kafka.classic.members import Member, Protocols, Room, subscription_of
+from steelyard.groups.kafka.classic.owners import Owners
+from steelyard.groups.kafka.classic.saved import (
+    SavedGroup,
+    SavedGroups,
+    restored_member,
+    saved_member,
+)
+from steelyard.groups.kafka.classic.state import (
+    COMPLETING,
+    DEAD,
+    EMPTY,
+    MOVES,
+    PREPARING,
+    STABLE,
+    InitialDelay,
+)
+from steelyard.groups.kafka.effects import BEGUN_MAX, Begun, Handle
+from steelyard.groups.kafka.groups import Reader, TopicsView
+from steelyard.groups.kafka.timers import JOIN, SESSION, SYNC, WAITING, Key, Timers
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
+
+
+class ClassicGroup:
+    """See the module's text; a `group.Group`. Members are kept in the order in which they came."""
+
+    kind = "classic"
+
+    def __init__(
+        self, group_id: str, timers: Timers, saved: SavedGroups, room: Room, now: int
+    ) -> None:
+        self.group_id = group_id
+        self._timers = timers
+        self._saved = saved
+        self._room = room
+        self.bytes = 0
+        """What its members keep in memory, more or less."""
+        self._state = EMPTY
+        self.previous_state = EMPTY
+        self.since = now
+        """When it came into its state."""
+        self.generation = 0
+        self._protocol_type: str | None = None
+        self.protocol: str | None = None
+        """The name of the protocol of this generation."""
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static: dict[str, str] = {}
+        """Instance id to member id."""
+        self.pending: dict[str, int] = {}
+        """Ids that were given to clients that have yet to join with them (KIP-394), and when."""
+        self.unsynced: set[str] = set()
+        """Members that have yet to send SyncGroup in this generation."""
+        self.initial: InitialDelay | None = None
+        """While the first generation is waited for."""
+        self.joining_count = 0
+        """Members with a parked JoinGroup."""
+        self.begun: deque[Begun] = deque(maxlen=BEGUN_MAX)
+        """The latest rebalances, the one that goes on last."""
+        self.began_at = now
+        self.awaited_since = now
+        """When the phase began whose requests are awaited now."""
+        self._support: dict[str, int] = {}
+        """How many members have a protocol."""
+        self._subscribed: frozenset[str] | None = None
+        self._owners = Owners()
+
+    # -- as a group of either kind ---------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        return self._state
+
+    @property
+    def protocol_type(self) -> str:
+        return self._protocol_type or ""
+
+    @property
+    def is_empty(self) -> bool:
+        return self._state == EMPTY
+
+    def member_ids(self) -> tuple[str, ...]:
+        return tuple(sorted(self.members))
+
+    def subscribes_to(self, topic: str) -> bool:
+        if self._subscribed is None:
+            return self._protocol_type == PROTOCOL_TYPE
+        return topic in self._subscribed
+
+    def expires_from(self, committed_at: int) -> int | None:
+        if self._protocol_type is None:
+            return committed_at
+        if self._state == EMPTY:
+            return self.since
+        known = self._protocol_type == PROTOCOL_TYPE and self._subscribed is not None
+        return committed_at if known and self._state == STABLE else None
+
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        version: int,
+        transactional: bool,
+        now: int,
+    ) -> ErrorCode:
+        """See `Group`; a commit shows that its member lives."""
+        error = self._check_commit(member_id, instance_id, generation, transactional)
+        if error is ErrorCode.NONE and not transactional and self._state in (STABLE, PREPARING):
+            self.keep_alive(self.members[member_id], now)
+        return error
+
+    def _check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, transactional: bool
+    ) -> ErrorCode:
+        if self._state == DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and self._state == EMPTY:
+            return ErrorCode.NONE
+        if generation >= 0 or member_id or instance_id is not None:
+            error = self.check_member(member_id, instance_id)
+            if error is not ErrorCode.NONE:
+                return error
+            if generation != self.generation:
+                return ErrorCode.ILLEGAL_GENERATION
+        elif not transactional:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not transactional and self._state == COMPLETING:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def check_commit_partition(
+        self, member_id: str, generation: int, partition: TopicPartition
+    ) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        return ErrorCode.GROUP_ID_NOT_FOUND if self._state == DEAD else ErrorCode.NONE
+
+    def owner_of(self, partition: TopicPartition) -> str | None:
+        owner = self._owners.get(partition)
+        return owner if owner in self.members else None
+
+    def member_at(self, client_id: str, host: str, partition: TopicPartition) -> str | None:
+        return self._owners.reader_at(client_id, host, partition, self.members)
+
+    def readers(self) -> list[Reader]:
+        return self._owners.readers(self.members)
+
+    def forget(self) -> None:
+        """See `Group`. Requests that are parked must have been answered."""
+        self._saved.delete(self.group_id)
+        for kind in (JOIN, SYNC, WAITING):
+            self._timers.drop(self.key(kind))
+        for member_id in (*self.members, *self.pending):
+            self._timers.drop(self.key(SESSION, member_id))
+        self.move(DEAD, self.since)
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def move(self, state: str, now: int) -> None:
+        """The only way to another state."""
+        assert state in MOVES[self._state], f"{self.group_id}: {self._state} to {state}"
+        self.previous_state = self._state
+        self._state = state
+        self.since = now
+
+    @property
+    def can_rebalance(self) -> bool:
+        return PREPARING in MOVES[self._state]
+
+    @property
+    def everyone_joined(self) -> bool:
+        return not self.pending and self.joining_count == len(self.members)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def next_generation(self, now: int) -> None:
+        """The join phase is over: everybody that is a member now is one of the new generation."""
+        self.generation += 1
+        self.unsynced.clear()
+        self.protocol = self.vote() if self.members else None
+        self._subscribe()
+        self.move(COMPLETING if self.members else EMPTY, now)
+
+    def _subscribe(self) -> None:
+        """Work out which topics are read; only consumers say so, and only in a form that we may not know."""
+        self._subscribed = None
+        if self._protocol_type != PROTOCOL_TYPE:
+            return
+        topics: set[str] = set()
+        for member in self.members.values():
+            metadata = member.protocols.get(self.protocol or "", b"")
+            subscription = subscription_of(PROTOCOL_TYPE, metadata)
+            if subscription is None:
+                return
+            topics.update(subscription.topics)
+        self._subscribed = frozenset(topics)
+
+    # -- members ---------------------------------------------------------------------------------
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """NONE where the request comes from a member, and from the latest one of its instance id."""
+        if instance_id is not None:
+            current = self.static.get(instance_id)
+            if current is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if current != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """A member with these protocols can be in this group."""
+        if self._state == EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        if self._protocol_type != protocol_type:
+            return False
+        return any(self._support.get(name, 0) == len(self.members) for name in protocols)
+
+    def vote(self) -> str:
+        """The protocol that all members have and most want; of equals the one that was named first."""
+        everyone = len(self.members)
+        candidates = {name for name, count in self._support.items() if count == everyone}
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=lambda name: votes[name])
+
+    def add(self, member: Member) -> None:
+        assert member.member_id not in self.members
+        if member.instance_id is not None:
+            assert member.instance_id not in self.static
+            self.static[member.instance_id] = member.member_id
+        if not self.members:
+            self._protocol_type = member.protocol_type
+        self.members[member.member_id] = member
+        self._count(member, 1)
+        self.leader = self.leader or member.member_id
+        self.pending.pop(member.member_id, None)
+
+    def remove(self, member_id: str) -> None:
+        """Take a member or a pending id out, with its timers; its parked requests must have been answered."""
+        self._timers.drop(self.key(SESSION, member_id))
+        self.pending.pop(member_id, None)
+        self.unsynced.discard(member_id)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        assert member.joining is None
+        assert member.syncing is None
+        self._count(member, -1)
+        if member.instance_id is not None:
+            del self.static[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+
+    def update(self, member: Member, protocols: Protocols, client_id: str, host: str) -> None:
+        """A member joined again."""
+        self._count(member, -1)
+        member.protocols, member.client_id, member.host = protocols, client_id, host
+        self._count(member, 1)
+
+    def park_join(self, member: Member, handle: Handle) -> Handle | None:
+        """Keep a JoinGroup until the join phase is over. The one that was parked before is given back."""
+        before = self.take_join(member)
+        member.joining = handle
+        self.joining_count += 1
+        return before
+
+    def take_join(self, member: Member) -> Handle | None:
+        """The parked JoinGroup, which is to be answered."""
+        handle, member.joining = member.joining, None
+        self.joining_count -= handle is not None
+        return handle
+
+    def rename(self, old: Member, new: Member) -> None:
+        """A static member came back under a new member id: it takes the old one's place."""
+        assert old.instance_id is not None
+        assert old.instance_id == new.instance_id
+        self._timers.drop(self.key(SESSION, old.member_id))
+        self.unsynced.discard(old.member_id)
+        del self.members[old.member_id]
+        self.members[new.member_id] = new
+        self._count(old, -1)
+        self._count(new, 1)
+        self.static[old.instance_id] = new.member_id
+        if self.leader == old.member_id:
+            self.leader = new.member_id
+        self._owners.renamed(old.member_id, new.member_id)
+
+    def _count(self, member: Member, step: int) -> None:
+        self._use(step * member.bytes)
+        for name in member.protocols:
+            count = self._support.get(name, 0) + step
+            if count:
+                self._support[name] = count
+            else:
+                del self._support[name]
+
+    def _use(self, size: int) -> None:
+        self.bytes += size
+        self._room.bytes += size
+
+    def elect_joined_leader(self) -> bool:
+        """Have a leader that has joined; False where nobody has."""
+        if self.leader is not None and not self.members[self.leader].is_joining:
+            joined = (id for id, member in self.members.items() if member.is_joining)
+            self.leader = next(joined, self.leader)
+        return self.leader is not None and self.members[self.leader].is_joining
+
+    # -- assignments -----------------------------------------------------------------------------
+
+    def assign(self, assignments: dict[str, bytes]) -> None:
+        """What the leader says; a member that it does not name gets nothing."""
+        for member in self.members.values():
+            before = len(member.assignment)
+            member.assignment = assignments.get(member.member_id, b"")
+            self._use(len(member.assignment) - before)
+        self._owners.assigned(self.members.values(), self.protocol_type)
+
+    def outgrown(self, topics: TopicsView) -> tuple[str, ...]:
+        """Topics of the group that have partitions beyond all that were assigned; none where they are not known."""
+        wanted = sorted(self._subscribed or ())
+        return tuple(name for name in wanted if topics.partitions(name) > self._owners.end(name))
+
+    # -- timers ----------------------------------------------------------------------------------
+
+    def key(self, kind: str, member_id: str = "") -> Key:
+        return (self.group_id, kind, member_id)
+
+    def keep_alive(self, member: Member, now: int) -> None:
+        """The member's session begins anew."""
+        self._timers.set(self.key(SESSION, member.member_id), now + member.session_timeout_ms)
+
+    # -- on disk ---------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Store this generation. Raises StorageError."""
+        self._saved.save(
+            SavedGroup(
+                self.group_id,
+                self.generation,
+                self.protocol_type,
+                self.since,
+                self.protocol,
+                self.leader,
+                tuple(map(saved_member, self.members.values())),
+            )
+        )
+
+    def save_return(self, member: Member) -> None:
+        """Store who has an instance id from now on. Raises StorageError."""
+        self._saved.save_return(self.group_id, member)
+
+    def restore(self, saved: SavedGroup, now: int) -> None:
+        """Be what was stored: stable where there were members, whose sessions begin now."""
+        self.generation = saved.generation
+        self._protocol_type = saved.protocol_type or None
+        self.protocol = saved.protocol
+        self.since = saved.since
+        for one in saved.members:
+            member = restored_member(one, saved.protocol_type)
+            self.add(member)
+            self.keep_alive(member, now)
+        self.leader = saved.leader
+        self._state = self.previous_state = STABLE if saved.members else EMPTY
+        self._subscribe()
+        self._owners.assigned(self.members.values(), self.protocol_type)
+
+    # -- invariants ------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        assert self.bytes == sum(member.bytes for member in self.members.values())
+        assert self.joining_count == sum(m.is_joining for m in self.members.values())
+        assert (self.leader is None) == (not self.members)
+        assert self.leader is None or self.leader in self.members
+        assert not self.members.keys() & self.pending.keys()
+        assert self.unsynced <= self.members.keys()
+        assert self._state not in (EMPTY, DEAD) or not self.members
+        statics = {m.instance_id: m.member_id for m in self.members.values() if m.instance_id}
+        assert statics == {name: id for name, id in self.static.items() if name}
+        for member in self.members.values():
+            assert member.joining is None or self._state == PREPARING
+            assert member.syncing is None or self._state == COMPLETING
+            # Whoever owes us a request has a timer, so that nobody waits for it for ever.
+            if not member.is_waiting:
+                assert self._timers.at(self.key(SESSION, member.member_id)) is not None
+        for member_id in self.pending:
+            assert self._timers.at(self.key(SESSION, member_id)) is not None
+        if self._state == PREPARING:
+            assert self._timers.at(self.key(JOIN)) is not None
+            assert not self.everyone_joined or self.previous_state == EMPTY
+        if self._state == COMPLETING or self.unsynced:
+            assert self._timers.at(self.key(SYNC)) is not None

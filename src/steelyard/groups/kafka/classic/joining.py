@@ -1,0 +1,327 @@
+"""JoinGroup in a classic group: who may come in, and whether that begins a rebalance.
+
+The checks come in the order in which Kafka makes them; each has its error code. A JoinGroup is answered at once where the
+generation stands for this member, else when the join phase is over.
+Source: GroupMetadataManager.java (classicGroupJoin...); KIP-345 (static members), KIP-394 (MEMBER_ID_REQUIRED),
+KIP-800 (reasons), KIP-814 (skip_assignment). One thing is ours: a static leader that comes back after a topic of the group
+has grown assigns anew. (Apache's is given its old share, and takes the partitions that it finds for those it had assigned:
+nobody reads the new ones until something else begins a rebalance.)
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from steelyard.config import KafkaConfig
+from steelyard.errors import StorageError
+from steelyard.groups.kafka import effects as causes
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.classic.members import (
+    Member,
+    Protocols,
+    Room,
+    bytes_of,
+    protocols_of,
+    same_protocols,
+    topics_of,
+)
+from steelyard.groups.kafka.classic.rebalances import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    Rebalances,
+    joined_reply,
+)
+from steelyard.groups.kafka.classic.state import DEAD, EMPTY, PREPARING, STABLE
+from steelyard.groups.kafka.effects import (
+    Cause,
+    Effects,
+    Handle,
+    Joined,
+    Left,
+    Replied,
+    Told,
+)
+from steelyard.groups.kafka.groups import Asker, Groups, TopicsView
+from steelyard.groups.kafka.timers import SESSION, Timers
+from steelyard.types import Random
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
+
+MEMBERS_MAX = 10_000
+"""Most members of a group, and most ids that clients of a group have yet to join with."""
+
+SESSIONS_MAX = 200_000
+"""Most members and such ids of all groups."""
+
+GROUP_BYTES_MAX = 16 * 1024 * 1024
+"""Most that the members of a group may have us keep: their metadata and assignments."""
+
+ROOM_BYTES_MAX = 512 * 1024 * 1024
+"""The same for all groups."""
+
+REASON_CHARACTERS_MAX = 255
+"""Of a client's reason (JoinGroupRequest.maybeTruncateReason)."""
+
+
+class Join:
+    """One JoinGroup, with what is worked out of it."""
+
+    def __init__(
+        self, request: JoinGroupRequest, version: int, asker: Asker, handle: Handle
+    ) -> None:
+        self.request = request
+        self.version = version
+        self.asker = asker
+        self.handle = handle
+        self.protocols: Protocols = protocols_of(request)
+        # Version 0 has no rebalance timeout of its own (JoinGroupRequest.maybeOverrideRebalanceTimeout).
+        timeout = request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms
+        self.rebalance_timeout_ms = max(timeout, 0)
+
+    @property
+    def reason(self) -> str:
+        """In the client's own words, to go after ours."""
+        reason = self.request.reason
+        return f" (it says: {reason[:REASON_CHARACTERS_MAX]})" if reason else ""
+
+    def member(self, member_id: str) -> Member:
+        request = self.request
+        return Member(
+            member_id,
+            request.group_instance_id,
+            self.asker.client_id,
+            self.asker.host,
+            request.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            request.protocol_type,
+            self.protocols,
+        )
+
+    def refused(self, error: ErrorCode, effects: Effects, member_id: str = "") -> None:
+        effects.append(
+            Replied(self.handle, JoinGroupResponse(error_code=error, member_id=member_id))
+        )
+
+
+class Joining:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        timers: Timers,
+        groups: Groups,
+        topics: TopicsView,
+        room: Room,
+        rebalances: Rebalances,
+        rng: Random,
+    ) -> None:
+        self._members_max = min(config.group_max_size, MEMBERS_MAX)
+        self._timers = timers
+        self._groups = groups
+        self._topics = topics
+        self._room = room
+        self._rebalances = rebalances
+        self._rng = rng
+
+    def join(self, group: ClassicGroup, join: Join, now: int, effects: Effects) -> None:
+        """Answers the request behind `join`, now or later. The group is there and the session timeout is allowed."""
+        member_id = join.request.member_id
+        if not self._has_place(group, member_id) or not self._has_room(group, join):
+            join.refused(ErrorCode.GROUP_MAX_SIZE_REACHED, effects)
+            self._send_away(group, member_id, now, effects)
+        elif group.state == DEAD:
+            join.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, effects, member_id)
+        elif not group.supports(join.request.protocol_type, join.protocols):
+            join.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, effects, member_id)
+        elif not member_id:
+            self._new(group, join, now, effects)
+        elif member_id in group.pending and join.request.group_instance_id is None:
+            self._add(group, join, join.member(member_id), now, effects)
+        else:
+            self._known(group, join, now, effects)
+
+    def _send_away(self, group: ClassicGroup, member_id: str, now: int, effects: Effects) -> None:
+        """A client that found the group full is waited for no longer (Apache Kafka goes on waiting)."""
+        member = group.members.get(member_id)
+        if member is None:
+            group.remove(member_id)
+            self._rebalances.go_on(group, now, effects)
+            return
+        text = "found the group full"
+        self._rebalances.remove(group, member, "left", text, effects)
+        cause = Cause(causes.LEFT, f"{member.name} {text}")
+        self._rebalances.begin_or_go_on(group, cause, now, effects)
+
+    def _has_place(self, group: ClassicGroup, member_id: str) -> bool:
+        if group.state in (EMPTY, DEAD):
+            return True
+        member = group.members.get(member_id)
+        if group.state == PREPARING:
+            joined = member is not None and member.is_joining
+            return joined or group.joining_count < self._members_max
+        return member is not None or len(group.members) < self._members_max
+
+    def _has_room(self, group: ClassicGroup, join: Join) -> bool:
+        """Ours alone: what peers can make us keep has an end."""
+        size = bytes_of(join.protocols)
+        if group.bytes + size > GROUP_BYTES_MAX or self._room.bytes + size > ROOM_BYTES_MAX:
+            return False
+        new = not join.request.member_id
+        return not new or (len(group.pending) < MEMBERS_MAX and len(self._timers) < SESSIONS_MAX)
+
+    # -- new members -----------------------------------------------------------------------------
+
+    def _new(self, group: ClassicGroup, join: Join, now: int, effects: Effects) -> None:
+        instance_id = join.request.group_instance_id
+        if instance_id is not None:
+            member = join.member(self._member_id(instance_id))
+            if not self._stored(group, member, join, effects):
+                return
+            if instance_id in group.static:
+                self._replace(group, join, member, now, effects)
+            else:
+                self._add(group, join, member, now, effects)
+            return
+        member_id = self._member_id(join.asker.client_id)
+        if join.version < 4:
+            self._add(group, join, join.member(member_id), now, effects)
+            return
+        # Lest clients that die or give up before the answer leave members behind that nobody is (KIP-394).
+        group.pending[member_id] = now
+        self._timers.set(group.key(SESSION, member_id), now + join.request.session_timeout_ms)
+        join.refused(ErrorCode.MEMBER_ID_REQUIRED, effects, member_id)
+
+    def _stored(self, group: ClassicGroup, member: Member, join: Join, effects: Effects) -> bool:
+        """Store a static member's new id; where that fails, nobody gets it."""
+        try:
+            group.save_return(member)
+        except StorageError as error:
+            effects.append(Told("WARNING", f"group {group.group_id}: not stored: {error}"))
+            join.refused(ErrorCode.NOT_COORDINATOR, effects)
+            return False
+        return True
+
+    def _member_id(self, name: str) -> str:
+        digits = f"{self._rng.randrange(1 << 128):032x}"
+        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+        return f"{name}-{'-'.join(parts)}"
+
+    def _add(
+        self, group: ClassicGroup, join: Join, member: Member, now: int, effects: Effects
+    ) -> None:
+        member.is_new = True
+        if group.initial is not None:
+            group.initial.member_came = True
+        group.add(member)
+        group.park_join(member, join.handle)
+        self._timers.set(group.key(SESSION, member.member_id), now + NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._joined(group, member, causes.JOINED, effects)
+        cause = Cause(causes.JOINED, f"{member.name} joined{join.reason}")
+        self._rebalances.begin_or_go_on(group, cause, now, effects)
+
+    def _joined(self, group: ClassicGroup, member: Member, cause: str, effects: Effects) -> None:
+        topics = topics_of(member.protocol_type, member.protocols)
+        effects.append(Joined(group.group_id, member.member_id, cause, group.member_ids(), topics))
+
+    # -- members that are known ------------------------------------------------------------------
+
+    def _known(self, group: ClassicGroup, join: Join, now: int, effects: Effects) -> None:
+        member_id = join.request.member_id
+        error = group.check_member(member_id, join.request.group_instance_id)
+        if error is not ErrorCode.NONE:
+            join.refused(error, effects, member_id)
+            return
+        member = group.members[member_id]
+        leads_again = group.state == STABLE and group.leader == member_id
+        changed = not same_protocols(member.protocols, join.protocols)
+        if group.state == PREPARING or leads_again or changed:
+            cause = self._cause(member, join, changed=changed)
+            self._update(group, member, join, effects)
+            self._rebalances.begin_or_go_on(group, cause, now, effects)
+        else:
+            effects.append(Replied(join.handle, joined_reply(group, member_id)))
+
+    def _update(self, group: ClassicGroup, member: Member, join: Join, effects: Effects) -> None:
+        """Take over what a member says now, and park its request."""
+        kind = member.protocol_type
+        wanted = topics_of(kind, member.protocols)
+        group.update(member, join.protocols, join.asker.client_id, join.asker.host)
+        member.session_timeout_ms = join.request.session_timeout_ms
+        member.rebalance_timeout_ms = join.rebalance_timeout_ms
+        before = group.park_join(member, join.handle)
+        if before is not None:
+            # The client asked again without waiting; only the latest answer can matter to it.
+            again = ErrorCode.REBALANCE_IN_PROGRESS
+            reply = JoinGroupResponse(error_code=again, member_id=member.member_id)
+            effects.append(Replied(before, reply))
+        if topics_of(kind, join.protocols) != wanted:
+            self._joined(group, member, causes.SUBSCRIPTION, effects)
+
+    def _cause(self, member: Member, join: Join, *, changed: bool) -> Cause:
+        if not changed:
+            text = f"its leader {member.name} joined again{join.reason}"
+            return Cause(causes.LEADER, text)
+        kind = member.protocol_type
+        topics = topics_of(kind, member.protocols)
+        same = topics == topics_of(kind, join.protocols) and list(member.protocols) == list(
+            join.protocols
+        )
+        if topics and same:
+            text = f"{member.name} holds other partitions than when it joined last{join.reason}"
+            return Cause(causes.REVOKED, text)
+        return Cause(causes.SUBSCRIPTION, f"the metadata of {member.name} changed{join.reason}")
+
+    # -- static members that come back -----------------------------------------------------------
+
+    def _replace(
+        self, group: ClassicGroup, join: Join, member: Member, now: int, effects: Effects
+    ) -> None:
+        """A client with a known instance id and no member id takes the place of the one that had it."""
+        assert member.instance_id is not None
+        old = group.members[group.static[member.instance_id]]
+        old_leader = group.leader or ""
+        self._fence(group, old, effects)
+        member.assignment = old.assignment
+        group.rename(old, member)
+        group.keep_alive(member, now)
+        name = f"static member {member.name}"
+        leads = group.leader == member.member_id
+        outgrown = group.outgrown(self._topics) if leads else ()
+        if group.state == STABLE and group.vote() == group.protocol and not outgrown:
+            reply = joined_reply(group, member.member_id)
+            if join.version >= 9:
+                reply = replace(reply, skip_assignment=leads)
+            else:
+                # It must not take itself for the leader, who would have to assign anew.
+                reply = replace(reply, leader=old_leader, members=())
+            effects.append(Replied(join.handle, reply))
+            text = f"{name} came back for {old.member_id}, no rebalance"
+            effects.append(Told("INFO", f"group {group.group_id}: {text}"))
+            self._replaced(group, old, member, effects)
+            return
+        group.park_join(member, join.handle)
+        self._replaced(group, old, member, effects)
+        if group.state == PREPARING:
+            self._rebalances.go_on(group, now, effects)
+        else:
+            text = f"{name} came back for {old.member_id}{join.reason}"
+            if outgrown:
+                text += f"; it leads, and nobody was given all of {', '.join(outgrown)}"
+            self._rebalances.begin(group, Cause(causes.STATIC, text), now, effects)
+
+    def _fence(self, group: ClassicGroup, old: Member, effects: Effects) -> None:
+        fenced = ErrorCode.FENCED_INSTANCE_ID
+        handle = group.take_join(old)
+        if handle is not None:
+            reply = JoinGroupResponse(error_code=fenced, member_id=old.member_id)
+            effects.append(Replied(handle, reply))
+        if old.syncing is not None:
+            effects.append(Replied(old.syncing, SyncGroupResponse(error_code=fenced)))
+            old.syncing = None
+
+    def _replaced(self, group: ClassicGroup, old: Member, member: Member, effects: Effects) -> None:
+        self._groups.touched(group.group_id)
+        others = tuple(name for name in group.member_ids() if name != member.member_id)
+        effects.append(Left(group.group_id, old.member_id, "replaced", others))
+        self._joined(group, member, causes.STATIC, effects)

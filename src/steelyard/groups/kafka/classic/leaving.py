@@ -1,0 +1,56 @@
+"""LeaveGroup of classic groups: members that go by themselves, or that an operator takes out.
+
+Each member of the request has its own result; one rebalance follows for all of them together.
+Source: GroupMetadataManager.java (classicGroupLeave...), KIP-345, KIP-800.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.classic.joining import REASON_CHARACTERS_MAX
+from steelyard.groups.kafka.classic.rebalances import Rebalances
+from steelyard.groups.kafka.effects import LEFT, Cause, Effects
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.leave_group import MemberIdentity, MemberResponse
+
+
+class Leaving:
+    """See the module's text."""
+
+    def __init__(self, rebalances: Rebalances) -> None:
+        self._rebalances = rebalances
+
+    def leave(
+        self, group: ClassicGroup, leavers: Sequence[MemberIdentity], now: int, effects: Effects
+    ) -> tuple[MemberResponse, ...]:
+        gone: list[str] = []
+        results = tuple(self._leave(group, leaver, gone, effects) for leaver in leavers)
+        if gone and group.can_rebalance:
+            self._rebalances.begin(group, Cause(LEFT, f"{', '.join(gone)} left"), now, effects)
+        else:
+            # (Apache Kafka begins a rebalance as well where only a pending id was given back.)
+            self._rebalances.go_on(group, now, effects)
+        return results
+
+    def _leave(
+        self, group: ClassicGroup, leaver: MemberIdentity, gone: list[str], effects: Effects
+    ) -> MemberResponse:
+        """Take one out; `gone` gets its name."""
+        instance_id = leaver.group_instance_id
+        # An operator knows a static member by its instance id only.
+        by_instance = not leaver.member_id and instance_id is not None
+        member_id = group.static.get(instance_id or "", "") if by_instance else leaver.member_id
+        error = ErrorCode.NONE
+        if member_id in group.pending:
+            group.remove(member_id)
+        else:
+            error = group.check_member(member_id, instance_id)
+            if error is ErrorCode.NONE:
+                member = group.members[member_id]
+                reason = (leaver.reason or "")[:REASON_CHARACTERS_MAX]
+                said = f" (it says: {reason})" if reason else ""
+                self._rebalances.remove(group, member, "left", f"left{said}", effects)
+                gone.append(f"{member.name}{said}")
+        return MemberResponse(leaver.member_id, instance_id, error)

@@ -1,0 +1,67 @@
+"""Which member of a group of consumers reads which partition, as its leader has assigned them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from steelyard.errors import ProtocolError
+from steelyard.groups.kafka.classic.members import Member
+from steelyard.groups.kafka.groups import Reader
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE, read_assignment
+
+
+class Owners:
+    """See the module's text. They stand until the next assignment: members that were not told otherwise read on."""
+
+    def __init__(self) -> None:
+        self._owners: dict[TopicPartition, str] = {}
+
+    def get(self, partition: TopicPartition) -> str | None:
+        """A member's id; it may have left since."""
+        return self._owners.get(partition)
+
+    def end(self, topic: str) -> int:
+        """One past the topic's highest partition that was assigned; 0 where none was."""
+        return max((p.partition + 1 for p in self._owners if p.topic == topic), default=0)
+
+    def reader_at(
+        self, client_id: str, host: str, partition: TopicPartition, members: Mapping[str, Member]
+    ) -> str | None:
+        """Its id, where it is one of the members, and of this client and host."""
+        member = members.get(self._owners.get(partition, ""))
+        if member is None or (member.client_id, member.host) != (client_id, host):
+            return None
+        return member.member_id
+
+    def readers(self, members: Mapping[str, Member]) -> list[Reader]:
+        """Those of the members who have partitions."""
+        shares: dict[str, list[TopicPartition]] = defaultdict(list)
+        for partition, owner in self._owners.items():
+            if owner in members:
+                shares[owner].append(partition)
+        return [
+            Reader(owner, members[owner].client_id, members[owner].host, tuple(share))
+            for owner, share in shares.items()
+        ]
+
+    def assigned(self, members: Iterable[Member], protocol_type: str) -> None:
+        """The members have new assignments; only those of consumers can be read."""
+        self._owners = {}
+        if protocol_type != PROTOCOL_TYPE:
+            return
+        for member in members:
+            try:
+                assignment = read_assignment(member.assignment)
+            except ProtocolError:
+                continue  # its member will say so
+            for topic in assignment.assigned_partitions:
+                for partition in topic.partitions:
+                    self._owners[TopicPartition(topic.topic, partition)] = member.member_id
+
+    def renamed(self, old: str, new: str) -> None:
+        """A static member has a new id."""
+        for partition, owner in self._owners.items():
+            if owner == old:
+                self._owners[partition] = new

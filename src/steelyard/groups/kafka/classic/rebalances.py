@@ -1,0 +1,295 @@
+"""How a classic group goes from one generation to the next: what begins a rebalance, what ends its phases, and when.
+
+    begin           somebody came, went or changed -> PreparingRebalance; those who wait for SyncGroup are sent back
+    join phase      over when all members have joined, at the latest after the longest of their rebalance timeouts; then
+                    who has not joined is out (static members stay). The first generation of an empty group waits for
+                    group.initial.rebalance.delay.ms instead, and as long again while more members come.
+    sync phase      over when the leader's SyncGroup is there (`syncing`); who never sends its own is out after the
+                    same rebalance timeout
+    sessions        run while a member waits for nothing from us; a new member has 5 minutes for its first generation
+
+Each rebalance knows why it began and whom it waits for: see `Began`, `Told` and `overview`.
+Source: GroupMetadataManager.java (prepareRebalance, completeClassicGroupJoin, expire...).
+"""
+
+from __future__ import annotations
+
+from steelyard.config import KafkaConfig
+from steelyard.errors import StorageError
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.classic.members import Member
+from steelyard.groups.kafka.classic.state import COMPLETING, EMPTY, PREPARING, STABLE, InitialDelay
+from steelyard.groups.kafka.effects import (
+    EXPIRED,
+    Began,
+    Begun,
+    Cause,
+    Effects,
+    Ended,
+    Left,
+    Replied,
+    Told,
+)
+from steelyard.groups.kafka.groups import Groups
+from steelyard.groups.kafka.timers import JOIN, SESSION, SYNC, WAITING, Timers
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long a new member may wait for its first generation (CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS)."""
+
+WAITING_TOLD_MS = 10_000
+"""A rebalance that takes so long tells whom it waits for, and again after each such time."""
+
+JOIN_AGAIN_MS_MIN = 1_000
+"""A join phase that nobody took part in is given at least so much more time."""
+
+NAMES_TOLD_MAX = 10
+"""So many members are named at once."""
+
+
+class Rebalances:
+    """See the module's text."""
+
+    def __init__(self, config: KafkaConfig, timers: Timers, groups: Groups) -> None:
+        self._config = config
+        self._timers = timers
+        self._groups = groups
+
+    # -- the join phase --------------------------------------------------------------------------
+
+    def begin_or_go_on(self, group: ClassicGroup, cause: Cause, now: int, effects: Effects) -> None:
+        """Something changed: begin a rebalance, or complete the join phase that goes on where that is the last word."""
+        if group.can_rebalance:
+            self.begin(group, cause, now, effects)
+        else:
+            self.go_on(group, now, effects)
+
+    def begin(self, group: ClassicGroup, cause: Cause, now: int, effects: Effects) -> None:
+        if group.state == COMPLETING:
+            self.send_back(group, ErrorCode.REBALANCE_IN_PROGRESS, now, effects)
+        else:
+            group.began_at = now
+        group.unsynced.clear()
+        self._timers.drop(group.key(SYNC))
+        group.begun.append(Begun(group.generation, now, cause))
+        group.awaited_since = now
+        effects.append(Began(group.group_id, group.generation, cause, group.member_ids()))
+        ends = f"generation {group.generation} ends" if group.generation else "rebalance"
+        effects.append(Told("INFO", f"group {group.group_id}: {ends}, {cause.text}"))
+        from_empty = group.state == EMPTY
+        group.move(PREPARING, now)
+        if from_empty:
+            delay = self._config.group_initial_rebalance_delay_ms
+            group.initial = InitialDelay(delay, max(group.rebalance_timeout_ms - delay, 0))
+            self._timers.set(group.key(JOIN), now + delay)
+        elif group.everyone_joined:
+            self._complete_join(group, now, effects)
+        else:
+            self._timers.set(group.key(JOIN), now + group.rebalance_timeout_ms)
+            self._timers.set(group.key(WAITING), now + WAITING_TOLD_MS)
+
+    def go_on(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+        """Complete the join phase where everybody has joined, but for the first generation's delay."""
+        if group.state == PREPARING and group.previous_state != EMPTY and group.everyone_joined:
+            self._complete_join(group, now, effects)
+
+    def _join_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+        """The time of the join phase, or of the first generation's delay, is over."""
+        if group.state != PREPARING:
+            return
+        initial = group.initial
+        if initial is None or not (initial.member_came and initial.remaining_ms):
+            self._complete_join(group, now, effects)
+            return
+        delay = min(self._config.group_initial_rebalance_delay_ms, initial.remaining_ms)
+        group.initial = InitialDelay(delay, max(initial.remaining_ms - initial.delay_ms, 0))
+        self._timers.set(group.key(JOIN), now + delay)
+
+    def _complete_join(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+        group.initial = None
+        self._timers.drop(group.key(JOIN))
+        self._timers.drop(group.key(WAITING))
+        self._drop_absent(group, now, effects)
+        if not group.elect_joined_leader() and group.members:
+            # Only static members are left, and none of them has joined again: nobody could lead.
+            wait = max(group.rebalance_timeout_ms, JOIN_AGAIN_MS_MIN)
+            self._timers.set(group.key(JOIN), now + wait)
+            return
+        group.next_generation(now)
+        group.awaited_since = now
+        if group.state == EMPTY:
+            self._ended_empty(group, now, effects)
+            return
+        for member in group.members.values():
+            handle = group.take_join(member)
+            if handle is not None:
+                effects.append(Replied(handle, joined_reply(group, member.member_id)))
+            group.keep_alive(member, now)
+            member.is_new = False
+            group.unsynced.add(member.member_id)
+        self._timers.set(group.key(SYNC), now + group.rebalance_timeout_ms)
+        self._timers.set(group.key(WAITING), now + WAITING_TOLD_MS)
+
+    def _drop_absent(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+        """Those who did not join again are out, but for static members, whose sessions decide."""
+        waited = now - group.awaited_since
+        for member in list(group.members.values()):
+            if not member.is_joining and member.instance_id is None:
+                text = f"did not join again within {waited} ms"
+                self.remove(group, member, "expired", text, effects)
+
+    def _ended_empty(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+        try:
+            group.save()
+        except StorageError as error:
+            text = f"group {group.group_id}: that it is empty could not be stored: {error}"
+            effects.append(Told("WARNING", text))
+        self.ended(group, now, effects)
+
+    def ended(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+        """The group is Stable or Empty."""
+        self._groups.touched(group.group_id)
+        members = group.member_ids()
+        protocol = group.protocol or ""
+        effects.append(Ended(group.group_id, group.generation, protocol, group.began_at, members))
+        took = now - group.began_at
+        text = f"{len(members)} members, {took} ms after its rebalance began"
+        effects.append(
+            Told("INFO", f"group {group.group_id}: generation {group.generation}, {text}")
+        )
+
+    # -- the sync phase --------------------------------------------------------------------------
+
+    def send_back(self, group: ClassicGroup, error: ErrorCode, now: int, effects: Effects) -> None:
+        """The generation has no assignment: those who wait for it are told so."""
+        group.assign({})
+        self.answer_syncs(group, error, now, effects)
+
+    def answer_syncs(
+        self, group: ClassicGroup, error: ErrorCode, now: int, effects: Effects
+    ) -> None:
+        """Answer all parked SyncGroups; their members' sessions go on from now."""
+        for member in group.members.values():
+            if member.syncing is not None:
+                reply = synced_reply(group, member, error)
+                effects.append(Replied(member.syncing, reply))
+                member.syncing = None
+                group.keep_alive(member, now)
+
+    def _sync_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+        """Members that got this generation have not asked for their assignments in time."""
+        if group.state not in (COMPLETING, STABLE) or not group.unsynced:
+            return
+        waited = now - group.awaited_since
+        absent = [group.members[member_id] for member_id in sorted(group.unsynced)]
+        for member in absent:
+            text = f"did not send SyncGroup within {waited} ms"
+            self.remove(group, member, "expired", text, effects)
+        names = _names([member.name for member in absent])
+        cause = Cause(EXPIRED, f"{names} did not send SyncGroup within {waited} ms")
+        self.begin(group, cause, now, effects)
+
+    # -- members that go -------------------------------------------------------------------------
+
+    def remove(
+        self, group: ClassicGroup, member: Member, cause: str, text: str, effects: Effects
+    ) -> None:
+        """Take a member out; what it waits for is answered. The caller decides how the group goes on."""
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID
+        handle = group.take_join(member)
+        if handle is not None:
+            effects.append(Replied(handle, JoinGroupResponse(error_code=unknown)))
+        if member.syncing is not None:
+            effects.append(Replied(member.syncing, SyncGroupResponse(error_code=unknown)))
+            member.syncing = None
+        group.remove(member.member_id)
+        self._groups.touched(group.group_id)
+        effects.append(Left(group.group_id, member.member_id, cause, group.member_ids()))
+        effects.append(Told("INFO", f"group {group.group_id}: {member.name} is out: it {text}"))
+
+    def _session_due(self, group: ClassicGroup, member_id: str, now: int, effects: Effects) -> None:
+        """A member has been silent for its session timeout, or a pending id was not used in time."""
+        member = group.members.get(member_id)
+        if member is None:
+            group.remove(member_id)
+            self.go_on(group, now, effects)
+        elif not member.is_waiting:
+            if member.is_new:
+                text = f"waited {NEW_MEMBER_JOIN_TIMEOUT_MS} ms for its first generation"
+            else:
+                text = f"was silent for its session timeout of {member.session_timeout_ms} ms"
+            self.remove(group, member, "expired", text, effects)
+            cause = Cause(EXPIRED, f"{member.name} {text}")
+            self.begin_or_go_on(group, cause, now, effects)
+
+    # -- what people want to know ----------------------------------------------------------------
+
+    def _waiting_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+        """The phase takes its time: say for whom."""
+        if group.state == PREPARING:
+            what = "JoinGroup"
+            names = [m.name for m in group.members.values() if not m.is_joining]
+            names += [f"{member_id} (new)" for member_id in group.pending]
+        else:
+            what = "SyncGroup"
+            names = [group.members[member_id].name for member_id in sorted(group.unsynced)]
+        if group.state not in (PREPARING, COMPLETING) or not names:
+            return
+        waited = now - group.awaited_since
+        text = f"has waited {waited} ms for {what} of {_names(names)}"
+        effects.append(Told("INFO", f"group {group.group_id} {text}"))
+        self._timers.set(group.key(WAITING), now + WAITING_TOLD_MS)
+
+    def due(
+        self, group: ClassicGroup, kind: str, member_id: str, now: int, effects: Effects
+    ) -> None:
+        """A timer of the group fell due."""
+        if kind == SESSION:
+            self._session_due(group, member_id, now, effects)
+        elif kind == JOIN:
+            self._join_due(group, now, effects)
+        elif kind == SYNC:
+            self._sync_due(group, now, effects)
+        else:
+            assert kind == WAITING
+            self._waiting_due(group, now, effects)
+
+
+def _names(names: list[str]) -> str:
+    more = len(names) - NAMES_TOLD_MAX
+    told = ", ".join(names[:NAMES_TOLD_MAX])
+    return f"{told} and {more} more" if more > 0 else told
+
+
+def joined_reply(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
+    """This generation, for one of its members; the leader learns what everybody wants."""
+    protocol = group.protocol or ""
+    members: tuple[JoinGroupResponseMember, ...] = ()
+    if group.leader == member_id:
+        members = tuple(
+            JoinGroupResponseMember(m.member_id, m.instance_id, m.protocols[protocol])
+            for m in group.members.values()
+        )
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=protocol,
+        leader=group.leader or "",
+        member_id=member_id,
+        members=members,
+    )
+
+
+def synced_reply(
+    group: ClassicGroup, member: Member, error: ErrorCode = ErrorCode.NONE
+) -> SyncGroupResponse:
+    """What a member is to read."""
+    if error is not ErrorCode.NONE:
+        return SyncGroupResponse(error_code=error)
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        assignment=member.assignment,
+    )

@@ -1,0 +1,106 @@
+"""Classic groups on disk: the table `kafka_groups`, one JSON record per group, written once per generation.
+
+A group is stored when its leader has assigned, and when it becomes empty: so a broker that is started again knows the
+members of the last stable generation, and they go on without a rebalance. A static member that comes back, at whatever
+time, is stored in that generation under its new id before it hears of it: else a broker that is started again would know
+the process before it, and fence the one that lives. (Apache stores it in a stable group only.)
+Source: GroupMetadataValue.json; KAFKA-10284.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from steelyard.groups.kafka.classic.members import Member
+from steelyard.store.tables import Table
+
+
+class SavedMember(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A member of a stored generation."""
+
+    member_id: str
+    client_id: str
+    host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    assignment: bytes = b""
+    instance_id: str | None = None
+
+
+class SavedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A group with its generation. `since`: when it came into this state, ms since the epoch."""
+
+    group_id: str
+    generation: int
+    protocol_type: str
+    since: int
+    protocol: str | None = None
+    leader: str | None = None
+    members: tuple[SavedMember, ...] = ()
+
+
+def saved_member(member: Member) -> SavedMember:
+    return SavedMember(
+        member.member_id,
+        member.client_id,
+        member.host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        tuple(member.protocols.items()),
+        member.assignment,
+        member.instance_id,
+    )
+
+
+def restored_member(saved: SavedMember, protocol_type: str) -> Member:
+    return Member(
+        saved.member_id,
+        saved.instance_id,
+        saved.client_id,
+        saved.host,
+        saved.session_timeout_ms,
+        saved.rebalance_timeout_ms,
+        protocol_type,
+        dict(saved.protocols),
+        saved.assignment,
+    )
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(SavedGroup).decode
+
+
+class SavedGroups:
+    """See the module's text."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def save(self, group: SavedGroup) -> None:
+        """Raises StorageError."""
+        self._table.put(group.group_id, _encode(group))
+
+    def save_return(self, group_id: str, member: Member) -> None:
+        """Have `member` be the one of its instance id in what is stored. Raises StorageError.
+
+        Its metadata and its share stay those of the stored generation: what it wants now counts from the next one on.
+        """
+        data = self._table.get(group_id)
+        if data is None:
+            return
+        saved = _decode(data)
+        old = next((one for one in saved.members if one.instance_id == member.instance_id), None)
+        if old is None:
+            return
+        new = replace(saved_member(member), protocols=old.protocols, assignment=old.assignment)
+        members = tuple(new if one is old else one for one in saved.members)
+        leader = new.member_id if saved.leader == old.member_id else saved.leader
+        self.save(replace(saved, leader=leader, members=members))
+
+    def delete(self, group_id: str) -> None:
+        self._table.delete(group_id)
+
+    def load(self) -> list[SavedGroup]:
+        return [_decode(data) for _, data in self._table.items()]

@@ -1,0 +1,125 @@
+"""SyncGroup and Heartbeat of classic groups: what a member is to read, and whether its generation still counts.
+
+Source: GroupMetadataManager.java (classicGroupSync..., classicGroupHeartbeat...).
+"""
+
+from __future__ import annotations
+
+from steelyard.errors import StorageError
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.classic.joining import GROUP_BYTES_MAX, ROOM_BYTES_MAX
+from steelyard.groups.kafka.classic.members import Room
+from steelyard.groups.kafka.classic.rebalances import Rebalances, synced_reply
+from steelyard.groups.kafka.classic.state import DEAD, PREPARING, STABLE
+from steelyard.groups.kafka.effects import (
+    STORAGE,
+    Cause,
+    Effects,
+    Handle,
+    Replied,
+    Told,
+)
+from steelyard.groups.kafka.timers import SYNC, WAITING, Timers
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest
+from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+class Syncing:
+    """See the module's text."""
+
+    def __init__(self, timers: Timers, room: Room, rebalances: Rebalances) -> None:
+        self._timers = timers
+        self._room = room
+        self._rebalances = rebalances
+
+    def sync(
+        self,
+        group: ClassicGroup,
+        request: SyncGroupRequest,
+        handle: Handle,
+        now: int,
+        effects: Effects,
+    ) -> None:
+        """Answers the request behind `handle`, now or when the leader has assigned."""
+        error = _check(group, request)
+        if error is not ErrorCode.NONE:
+            effects.append(Replied(handle, SyncGroupResponse(error_code=error)))
+            return
+        member = group.members[request.member_id]
+        group.unsynced.discard(request.member_id)
+        if not group.unsynced and group.state == STABLE:
+            self._timers.drop(group.key(SYNC))
+        if group.state == STABLE:
+            group.keep_alive(member, now)
+            effects.append(Replied(handle, synced_reply(group, member)))
+            return
+        if member.syncing is not None:
+            # The client asked again without waiting; only the latest answer can matter to it.
+            again = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+            effects.append(Replied(member.syncing, again))
+        member.syncing = handle
+        if group.leader == request.member_id:
+            assignments = {one.member_id: one.assignment for one in request.assignments}
+            self._assigned(group, assignments, now, effects)
+
+    def _assigned(
+        self, group: ClassicGroup, assignments: dict[str, bytes], now: int, effects: Effects
+    ) -> None:
+        """The leader has assigned: store it, then everybody may know."""
+        error = self._store(group, assignments, effects)
+        if error is not ErrorCode.NONE:
+            self._rebalances.send_back(group, error, now, effects)
+            cause = Cause(STORAGE, "its assignment could not be stored")
+            self._rebalances.begin_or_go_on(group, cause, now, effects)
+            return
+        self._rebalances.answer_syncs(group, ErrorCode.NONE, now, effects)
+        group.move(STABLE, now)
+        self._timers.drop(group.key(WAITING))
+        if not group.unsynced:
+            self._timers.drop(group.key(SYNC))
+        self._rebalances.ended(group, now, effects)
+
+    def _store(
+        self, group: ClassicGroup, assignments: dict[str, bytes], effects: Effects
+    ) -> ErrorCode:
+        size = sum(len(assignments.get(member_id, b"")) for member_id in group.members)
+        if group.bytes + size > GROUP_BYTES_MAX or self._room.bytes + size > ROOM_BYTES_MAX:
+            text = f"group {group.group_id}: an assignment of {size} bytes is too large"
+            effects.append(Told("WARNING", text))
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        group.assign(assignments)
+        try:
+            group.save()
+        except StorageError as error:
+            effects.append(Told("WARNING", f"group {group.group_id}: not stored: {error}"))
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE
+
+
+def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
+    if group.state == DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    given = ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol))
+    if any(said is not None and said != ours for said, ours in given):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state == PREPARING else ErrorCode.NONE
+
+
+def beat(group: ClassicGroup, request: HeartbeatRequest, now: int) -> ErrorCode:
+    """A member shows that it lives, and hears whether it has to join again."""
+    if group.state == DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error is not ErrorCode.NONE:
+        return error
+    if request.generation_id != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    group.keep_alive(group.members[request.member_id], now)
+    rejoin = group.state == PREPARING
+    return ErrorCode.REBALANCE_IN_PROGRESS if rejoin else ErrorCode.NONE

@@ -1,0 +1,290 @@
+"""OffsetCommit, TxnOffsetCommit and OffsetDelete: who may, and which offsets are stored.
+
+A group that is not there comes to be with a commit that names no generation: its clients assign partitions themselves.
+Source: OffsetMetadataManager.java, core/kafka/server/KafkaApis.scala (handleOffsetCommitRequest, handleOffsetDeleteRequest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from steelyard.config import KafkaConfig
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.effects import Effects, Moved
+from steelyard.groups.kafka.groups import Group, Groups, TopicsView
+from steelyard.groups.kafka.offsets import CommittedOffset, Concerns, Offsets
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
+from steelyard.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from steelyard.wire.kafka.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from steelyard.wire.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+NO_RETENTION = -1
+"""The commit leaves it to the broker how long its offsets are kept."""
+
+SimpleGroup = Callable[[str, int], Group | None]
+"""(group id, now) -> a new group without members, None where there are too many groups."""
+
+Offered = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
+"""A partition of a request, with its offset."""
+
+Stored = dict[TopicPartition, CommittedOffset]
+
+Result = tuple[int, ErrorCode]
+"""A partition, and what became of its offset."""
+
+
+class Committing:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        groups: Groups,
+        offsets: Offsets,
+        topics: TopicsView,
+        new_group: SimpleGroup,
+    ) -> None:
+        self._metadata_max = config.offset_metadata_max_bytes
+        self._groups = groups
+        self._offsets = offsets
+        self._topics = topics
+        self._new_group = new_group
+
+    # -- OffsetCommit ----------------------------------------------------------------------------
+
+    def commit(
+        self, request: OffsetCommitRequest, version: int, now: int, effects: Effects
+    ) -> OffsetCommitResponse:
+        """Raises StorageError: nothing was stored then."""
+        retention = request.retention_time_ms
+        expires_at = None if retention == NO_RETENTION else now + retention
+        asked = [(self._name(topic, version), topic.partitions) for topic in request.topics]
+        stored, results = self._check_offsets(asked, now, expires_at)
+        error = self._store(request, version, stored, now, effects) if stored else ErrorCode.NONE
+        return OffsetCommitResponse(
+            topics=tuple(
+                OffsetCommitResponseTopic(
+                    topic.name,
+                    topic.topic_id,
+                    tuple(
+                        OffsetCommitResponsePartition(number, own or error)
+                        for number, own in checked
+                    ),
+                )
+                for topic, checked in zip(request.topics, results, strict=True)
+            )
+        )
+
+    def _name(self, topic: OffsetCommitRequestTopic, version: int) -> str | None:
+        """The topic's name, None for an id that nobody has."""
+        return self._topics.name_of(topic.topic_id) if version >= 10 else topic.name
+
+    def _check_offsets(
+        self,
+        asked: Iterable[tuple[str | None, Sequence[Offered]]],
+        now: int,
+        expires_at: int | None,
+    ) -> tuple[Stored, list[list[Result]]]:
+        """The offsets that can be stored, and what is wrong with the others, topic by topic."""
+        stored: Stored = {}
+        results: list[list[Result]] = []
+        for name, partitions in asked:
+            checked = []
+            for partition in partitions:
+                place = None if name is None else TopicPartition(name, partition.partition_index)
+                error = self._check_offset(place, partition)
+                checked.append((partition.partition_index, error))
+                if place is not None and error is ErrorCode.NONE:
+                    stored[place] = _committed(partition, now, expires_at)
+            results.append(checked)
+        return stored, results
+
+    def _check_offset(self, place: TopicPartition | None, partition: Offered) -> ErrorCode:
+        if place is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if not 0 <= place.partition < self._topics.partitions(place.topic):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if len(partition.committed_metadata or "") > self._metadata_max:
+            return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return ErrorCode.NONE
+
+    def _store(
+        self,
+        request: OffsetCommitRequest,
+        version: int,
+        stored: Stored,
+        now: int,
+        effects: Effects,
+    ) -> ErrorCode:
+        generation = request.generation_id_or_member_epoch
+        group = self._group(request.group_id, generation, now)
+        if group is None:
+            return _no_group(generation, knows_no_group=version >= 9)
+        error = self._check(group, request, version, stored, transactional=False, now=now)
+        if error is ErrorCode.NONE:
+            self._offsets.commit(request.group_id, stored)
+            effects.append(_moved(request.group_id, request.member_id, stored))
+        return error
+
+    def _check(
+        self,
+        group: Group,
+        request: OffsetCommitRequest | TxnOffsetCommitRequest,
+        version: int,
+        stored: Stored,
+        *,
+        transactional: bool,
+        now: int,
+    ) -> ErrorCode:
+        member_id, generation = request.member_id, request.generation_id_or_member_epoch
+        error = group.check_commit(
+            member_id,
+            request.group_instance_id,
+            generation,
+            version=version,
+            transactional=transactional,
+            now=now,
+        )
+        if error is not ErrorCode.NONE:
+            return error
+        for partition in stored:
+            error = group.check_commit_partition(member_id, generation, partition)
+            if error is not ErrorCode.NONE:
+                return error
+        roomy = self._offsets.has_room(len(stored))
+        return ErrorCode.NONE if roomy else ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+
+    def _group(self, group_id: str, generation: int, now: int) -> Group | None:
+        group = self._groups.get(group_id)
+        if group is None and generation < 0:
+            group = self._new_group(group_id, now)
+        return group
+
+    # -- transactions ----------------------------------------------------------------------------
+
+    def txn_commit(
+        self, request: TxnOffsetCommitRequest, version: int, now: int
+    ) -> TxnOffsetCommitResponse:
+        """Keep the offsets until the producer's transaction ends. The caller has checked producer id and epoch.
+
+        Raises StorageError: nothing was stored then.
+        """
+        asked = [(topic.name, topic.partitions) for topic in request.topics]
+        stored, results = self._check_offsets(asked, now, None)
+        error = self._txn_store(request, version, stored, now) if stored else ErrorCode.NONE
+        return TxnOffsetCommitResponse(
+            topics=tuple(
+                TxnOffsetCommitResponseTopic(
+                    topic.name,
+                    tuple(
+                        TxnOffsetCommitResponsePartition(number, own or error)
+                        for number, own in checked
+                    ),
+                )
+                for topic, checked in zip(request.topics, results, strict=True)
+            )
+        )
+
+    def _txn_store(
+        self,
+        request: TxnOffsetCommitRequest,
+        version: int,
+        stored: Stored,
+        now: int,
+    ) -> ErrorCode:
+        generation = request.generation_id_or_member_epoch
+        group = self._group(request.group_id, generation, now)
+        if group is None:
+            return _no_group(generation, knows_no_group=version >= 6)
+        error = self._check(group, request, version, stored, transactional=True, now=now)
+        if error is ErrorCode.STALE_MEMBER_EPOCH and version < 6:
+            error = ErrorCode.ILLEGAL_GENERATION
+        if error is ErrorCode.NONE:
+            self._offsets.commit(request.group_id, stored, request.producer_id)
+        return error
+
+    def end_transaction(
+        self, producer_id: int, concerns: Concerns, *, committed: bool, effects: Effects
+    ) -> None:
+        """A producer's transaction is over for the groups that it `concerns`: its offsets count, or are gone.
+
+        Once more does nothing. Raises StorageError: nothing has changed then.
+        """
+        counting = self._offsets.end_transaction(producer_id, concerns, committed=committed)
+        for group_id, offsets in counting.items():
+            effects.append(_moved(group_id, "", offsets))
+
+    # -- OffsetDelete ----------------------------------------------------------------------------
+
+    def delete(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        """Raises StorageError: nothing was deleted then."""
+        group = self._groups.get(request.group_id)
+        if group is None:
+            return OffsetDeleteResponse(ErrorCode.GROUP_ID_NOT_FOUND)
+        consumers = group.protocol_type == PROTOCOL_TYPE
+        if isinstance(group, ClassicGroup) and not group.is_empty and not consumers:
+            return OffsetDeleteResponse(ErrorCode.NON_EMPTY_GROUP)
+        gone: list[TopicPartition] = []
+        topics = tuple(self._delete_of(group, topic, gone) for topic in request.topics)
+        self._offsets.delete(request.group_id, dict.fromkeys(gone))
+        return OffsetDeleteResponse(topics=topics)
+
+    def _delete_of(
+        self, group: Group, topic: OffsetDeleteRequestTopic, gone: list[TopicPartition]
+    ) -> OffsetDeleteResponseTopic:
+        read = group.subscribes_to(topic.name)
+        results = []
+        for one in topic.partitions:
+            error = ErrorCode.NONE
+            if not 0 <= one.partition_index < self._topics.partitions(topic.name):
+                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif read:
+                error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+            else:
+                gone.append(TopicPartition(topic.name, one.partition_index))
+            results.append(OffsetDeleteResponsePartition(one.partition_index, error))
+        return OffsetDeleteResponseTopic(topic.name, tuple(results))
+
+
+def _committed(partition: Offered, now: int, expires_at: int | None) -> CommittedOffset:
+    return CommittedOffset(
+        partition.committed_offset,
+        now,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        expires_at=expires_at,
+    )
+
+
+def _no_group(generation: int, *, knows_no_group: bool) -> ErrorCode:
+    if generation < 0:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE  # there are too many
+    return ErrorCode.GROUP_ID_NOT_FOUND if knows_no_group else ErrorCode.ILLEGAL_GENERATION
+
+
+def _moved(group_id: str, member_id: str, offsets: Stored) -> Moved:
+    moved = tuple(
+        (topic, number, committed.offset) for (topic, number), committed in offsets.items()
+    )
+    return Moved(group_id, member_id, moved)

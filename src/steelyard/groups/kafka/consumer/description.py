@@ -1,0 +1,74 @@
+"""Groups and assignments as responses show them, with ids of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from steelyard.groups.kafka.consumer.group import ConsumerGroup
+from steelyard.groups.kafka.consumer.member import Member
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.messages.consumer_group_describe import (
+    Assignment,
+    DescribedGroup,
+    TopicPartitions,
+)
+from steelyard.wire.kafka.messages.consumer_group_describe import Member as DescribedMember
+from steelyard.wire.kafka.messages.consumer_group_heartbeat import Assignment as MemberAssignment
+from steelyard.wire.kafka.messages.consumer_group_heartbeat import ResponseTopicPartitions
+
+CONSUMER_MEMBER = 1
+"""Member type; 0 is a member of a group under way from the classic protocol, which we do not have."""
+
+
+def assignment_of(group: ConsumerGroup, member: Member) -> MemberAssignment:
+    """What a member may read now."""
+    topics = [
+        ResponseTopicPartitions(group.id_of(topic), partitions)
+        for topic, partitions in _by_topic(member.assigned)
+    ]
+    return MemberAssignment(topics)
+
+
+def described(group: ConsumerGroup) -> DescribedGroup:
+    """Source: ConsumerGroup.asDescribedGroup, ConsumerGroupMember.asConsumerGroupDescribeMember."""
+    members = group.each()
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor,
+        members=[_described_member(group, member) for member in members],
+    )
+
+
+def _described_member(group: ConsumerGroup, member: Member) -> DescribedMember:
+    return DescribedMember(
+        member.member_id,
+        member.instance_id,
+        member.rack_id,
+        member.epoch,
+        member.client_id,
+        member.host,
+        member.topics,
+        member.regex,
+        _named(group, (*member.assigned, *member.revoking)),
+        _named(group, group.target(member.member_id)),
+        CONSUMER_MEMBER,
+    )
+
+
+def _named(group: ConsumerGroup, partitions: Iterable[TopicPartition]) -> Assignment:
+    topics = [
+        TopicPartitions(group.id_of(topic), topic, numbers)
+        for topic, numbers in _by_topic(partitions)
+        if group.is_there(topic)
+    ]
+    return Assignment(topics)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    topics: dict[str, list[int]] = {}
+    for partition in sorted(partitions):
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return list(topics.items())

@@ -1,0 +1,406 @@
+"""A group of the new consumer protocol (KIP-848): its members, its epochs, its target assignment.
+
+Three epochs: the group's grows with every cause for a rebalance; the target assignment's is the group's epoch that it
+was computed for; a member's is the target that it is reconciled with, or on its way from.
+
+Empty        no members; the epochs stay, so that those of the next members go on from here
+Assigning    the group is ahead of its target: the next heartbeat computes a new one
+Reconciling  a member is not yet what the target says (see `reconciliation`)
+Stable       all are
+
+`ConsumerGroup` holds the state and keeps it whole; `groups` decides what a heartbeat does.
+Source: modern/consumer/ConsumerGroup.java, modern/ModernGroup.java.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import msgspec
+
+from steelyard.groups.kafka.consumer.member import Holdings, Member
+from steelyard.groups.kafka.consumer.reconciliation import Partitions
+from steelyard.groups.kafka.consumer.records import (
+    GroupRow,
+    Records,
+    Stored,
+    by_topic,
+    partitions_of,
+)
+from steelyard.groups.kafka.consumer.subscriptions import Subscriptions, topic_changes
+from steelyard.groups.kafka.consumer.target import most_wanted, target_assignment
+from steelyard.groups.kafka.effects import Began, Cause, Effects, Ended
+from steelyard.groups.kafka.groups import Reader, TopicsView
+from steelyard.groups.kafka.timers import Timers
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
+from steelyard.wire.kafka.schema import NO_ID
+
+EMPTY = "Empty"
+ASSIGNING = "Assigning"
+RECONCILING = "Reconciling"
+STABLE = "Stable"
+
+SESSION = "session"
+REBALANCE = "rebalance"
+
+BUMPS_MAX = 100
+"""Causes that are kept."""
+
+COMMIT_VERSION_MIN = 9
+"""Of OffsetCommit, for members of these groups."""
+
+
+class Bump(msgspec.Struct, frozen=True):
+    """Why the group came to `epoch`, and when (ms)."""
+
+    epoch: int
+    at: int
+    cause: Cause
+
+
+class ConsumerGroup:
+    """See the module's text; a `groups.kafka.groups.Group`."""
+
+    kind = "consumer"
+    protocol_type = PROTOCOL_TYPE
+
+    def __init__(self, group_id: str, topics: TopicsView, records: Records, timers: Timers) -> None:
+        self.group_id = group_id
+        self._topics = topics
+        self._records = records
+        self._timers = timers
+        self.subscriptions = Subscriptions(topics)
+        self.epoch = 0
+        self.assignment_epoch = 0
+        self.assigned_at = 0
+        """When the target was computed, ms; 0 where the next one need not wait."""
+        self.partitions: dict[str, int] = {}
+        """The topics subscribed to, as the group last looked at them."""
+        self.bumps: deque[Bump] = deque(maxlen=BUMPS_MAX)
+        self.began_at: int | None = None
+        """When the rebalance under way began."""
+        self._members: dict[str, Member] = {}
+        self._targets: dict[str, Partitions] = {}
+        self._instances: dict[str, str] = {}
+        self._owners: dict[TopicPartition, str] = {}
+        self._votes: Counter[str] = Counter()
+        """How many members prefer each assignor."""
+        self._topic_ids: dict[str, bytes] = {}
+        self._topics_version: int | None = None
+        self._unsaved: set[str] = set()
+        self._is_unsaved = False
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        if not self._members:
+            return EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ASSIGNING
+        done = all(one.is_reconciled(self.assignment_epoch) for one in self._members.values())
+        return STABLE if done else RECONCILING
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._members
+
+    @property
+    def assignor(self) -> str:
+        return most_wanted(self._votes)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def member_ids(self) -> tuple[str, ...]:
+        return tuple(sorted(self._members))
+
+    def member(self, member_id: str) -> Member | None:
+        return self._members.get(member_id)
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        member_id = None if instance_id is None else self._instances.get(instance_id)
+        return None if member_id is None else self._members[member_id]
+
+    def each(self) -> list[Member]:
+        """All members, in the order of their ids."""
+        return [self._members[member_id] for member_id in sorted(self._members)]
+
+    def target(self, member_id: str) -> Partitions:
+        return self._targets.get(member_id, frozenset())
+
+    def owner_of(self, partition: TopicPartition) -> str | None:
+        """Who may read a partition, or has not given it up yet."""
+        return self._owners.get(partition)
+
+    def member_at(self, client_id: str, host: str, partition: TopicPartition) -> str | None:
+        owner = self._members.get(self._owners.get(partition, ""))
+        if owner is None or (owner.client_id, owner.host) != (client_id, host):
+            return None
+        return owner.member_id
+
+    def readers(self) -> list[Reader]:
+        return [one.reader for one in self.each() if one.assigned or one.revoking]
+
+    def subscribes_to(self, topic: str) -> bool:
+        return self.subscriptions.include(self._members.values(), topic)
+
+    def expires_from(self, committed_at: int) -> int | None:
+        """Source: ConsumerGroup.offsetExpirationCondition."""
+        return committed_at
+
+    def revoke_deadline(self, member: Member) -> int | None:
+        """Until when a member has to give up partitions, ms; None where it has none to give up."""
+        return self._timers.at((self.group_id, REBALANCE, member.member_id))
+
+    # -- ids of topics ---------------------------------------------------------------------------
+
+    def is_there(self, topic: str) -> bool:
+        """A topic of an assignment that was not deleted."""
+        return self._topics.partitions(topic) > 0
+
+    def id_of(self, topic: str) -> bytes:
+        """Of a topic in an assignment, even if it is gone by now."""
+        return self._topic_ids.get(topic) or self._topics.id_of(topic)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """Of a topic in an assignment."""
+        return next((name for name, one in self._topic_ids.items() if one == topic_id), None)
+
+    # -- commits ---------------------------------------------------------------------------------
+
+    def check_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        version: int,
+        transactional: bool,
+        now: int,
+    ) -> ErrorCode:
+        """An older epoch passes: `check_commit_partition` judges it. Source: ConsumerGroup.validateOffsetCommit."""
+        if generation < 0 and not self._members:
+            return ErrorCode.NONE
+        if transactional and (generation, member_id, instance_id) == (-1, "", None):
+            return ErrorCode.NONE
+        member = self._members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not transactional and version < COMMIT_VERSION_MIN:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return ErrorCode.STALE_MEMBER_EPOCH if generation > member.epoch else ErrorCode.NONE
+
+    def check_commit_partition(
+        self, member_id: str, generation: int, partition: TopicPartition
+    ) -> ErrorCode:
+        """An older epoch will do, as long as the member has had the partition since then (KIP-1251)."""
+        member = self._members.get(member_id)
+        if member is None or generation == member.epoch:
+            return ErrorCode.NONE
+        since = member.epoch_of(partition)
+        if since is None or generation < since:
+            return ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.NONE
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Source: ConsumerGroup.validateOffsetFetch."""
+        if member_id is None and member_epoch < 0:
+            return ErrorCode.NONE
+        member = self._members.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if member_epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def put(self, member: Member) -> None:
+        """Add a member, or change it."""
+        before = self._members.get(member.member_id)
+        if before == member:
+            return
+        if before is not None:
+            self._release(before)
+        self._members[member.member_id] = member
+        if member.instance_id is not None:
+            self._instances[member.instance_id] = member.member_id
+        if member.assignor is not None:
+            self._votes[member.assignor] += 1
+        for partition in (*member.assigned, *member.revoking):
+            assert partition not in self._owners, f"{partition} has two readers"
+            self._owners[partition] = member.member_id
+        self._unsaved.add(member.member_id)
+
+    def remove(self, member_id: str) -> Member:
+        """Take a member out: its partitions are free, its target is void, its timers are off."""
+        member = self._members.pop(member_id)
+        self._release(member)
+        self._targets.pop(member_id, None)
+        self._unsaved.add(member_id)
+        self._is_unsaved = True
+        for what in (SESSION, REBALANCE):
+            self._timers.drop((self.group_id, what, member_id))
+        self.subscriptions.forget_unused(self._members.values())
+        return member
+
+    def _release(self, member: Member) -> None:
+        for partition in (*member.assigned, *member.revoking):
+            del self._owners[partition]
+        if member.instance_id is not None:
+            del self._instances[member.instance_id]
+        if member.assignor is not None:
+            self._votes[member.assignor] -= 1
+
+    def replace(self, old: Member, new: Member) -> None:
+        """A static member is back under another id: what it had and was to have is the new one's."""
+        target = self.target(old.member_id)
+        self.remove(old.member_id)
+        self.put(new)
+        self._targets[new.member_id] = target
+
+    def look_at_topics(self, *, anew: bool = False) -> str | None:
+        """Look at the topics again where they changed, or `anew`; what happened to them, None for nothing."""
+        if self._topics.version == self._topics_version and not anew:
+            return None
+        self._topics_version = self._topics.version
+        before = self.partitions
+        self.partitions = self.subscriptions.partitions(self._members.values())
+        again = [topic for topic in sorted(self._topic_ids) if self._is_other(topic)]
+        for topic in again:
+            self._retire(topic)
+        self._is_unsaved = self._is_unsaved or before != self.partitions
+        return topic_changes(before, self.partitions, again)
+
+    def _is_other(self, topic: str) -> bool:
+        """The topic in the assignments was deleted, and another one of its name is there."""
+        return self._topics.id_of(topic) not in (self._topic_ids[topic], NO_ID)
+
+    def _retire(self, topic: str) -> None:
+        """Give a deleted topic a name of its own in the assignments, to tell it from the new one."""
+        topic_id = self._topic_ids.pop(topic)
+        former = f"{topic}\0{topic_id.hex()}"  # no topic can be called so
+        self._topic_ids[former] = topic_id
+        self._is_unsaved = True
+
+        def renamed(holdings: Holdings) -> Holdings:
+            return {
+                TopicPartition(former if name == topic else name, partition): epoch
+                for (name, partition), epoch in holdings.items()
+            }
+
+        for member in self.each():
+            assigned, revoking = renamed(member.assigned), renamed(member.revoking)
+            self.put(msgspec.structs.replace(member, assigned=assigned, revoking=revoking))
+
+    def bump(self, cause: Cause, now: int, effects: Effects) -> None:
+        """A rebalance is due, for this reason."""
+        effects.append(Began(self.group_id, self.epoch, cause, self.member_ids()))
+        self.epoch += 1
+        self.bumps.append(Bump(self.epoch, now, cause))
+        self.began_at = now if self.began_at is None else self.began_at
+        self._is_unsaved = True
+        if not self._members:
+            self.assignment_epoch = self.epoch
+            self.assigned_at = 0
+
+    def retarget(self, now: int) -> None:
+        """Compute the target assignment of the group's epoch."""
+        self._targets = target_assignment(
+            self._members,
+            self._targets,
+            self.partitions,
+            self.subscriptions.topics_of,
+            self.assignor,
+        )
+        for topic in self.partitions:
+            self._topic_ids[topic] = self._topics.id_of(topic)
+        self.assignment_epoch = self.epoch
+        self.assigned_at = now
+        self._is_unsaved = True
+
+    def settle(self, effects: Effects) -> None:
+        """The rebalance under way is over, where it is."""
+        if self.began_at is None or self.state not in (STABLE, EMPTY):
+            return
+        ended = Ended(self.group_id, self.epoch, self.assignor, self.began_at, self.member_ids())
+        effects.append(ended)
+        self.began_at = None
+        held = {partition.topic for partition in self._owners}
+        for topic in [topic for topic in self._topic_ids if topic not in held]:
+            del self._topic_ids[topic]
+
+    # -- storage ---------------------------------------------------------------------------------
+
+    def save(self) -> bool:
+        """Store what changed; False where nothing did. Raises StorageError: then the next call tries again."""
+        if not self._unsaved and not self._is_unsaved:
+            return False
+        changed = {one: self._members.get(one) for one in sorted(self._unsaved)}
+        self._records.write(self.group_id, self._row() if self._is_unsaved else None, changed)
+        self._unsaved.clear()
+        self._is_unsaved = False
+        return True
+
+    def _row(self) -> GroupRow:
+        return GroupRow(
+            self.epoch,
+            self.assignment_epoch,
+            self.assigned_at,
+            by_topic(self._targets),
+            self.partitions,
+            {topic: topic_id.hex() for topic, topic_id in sorted(self._topic_ids.items())},
+        )
+
+    def restore(self, stored: Stored) -> None:
+        """Take over what was stored; the group is new."""
+        row = stored.row
+        self.epoch, self.assignment_epoch = row.epoch, row.assignment_epoch
+        self.assigned_at = row.assigned_at
+        self.partitions = row.partitions
+        self._topic_ids = {topic: bytes.fromhex(text) for topic, text in row.topic_ids.items()}
+        for member in stored.members.values():
+            # Two rows claim one partition where the disk was full while it moved. The second will have to join again.
+            if not any(
+                partition in self._owners for partition in (*member.assigned, *member.revoking)
+            ):
+                self.put(member)
+        self._targets = {
+            one: partitions_of(row.targets[one]) for one in self._members if one in row.targets
+        }
+        self._unsaved = stored.members.keys() - self._members.keys()
+        newest = max((member.epoch for member in self._members.values()), default=0)
+        if newest > self.assignment_epoch:
+            # The group's own row is older than its members', or lost: a damaged table was repaired. They keep what
+            # they have until there is a new target.
+            self.assignment_epoch = newest
+            self.epoch = max(self.epoch, newest + 1)
+
+    def forget(self) -> None:
+        self._records.erase(self.group_id, self._members)
+        for member_id in self._members:
+            for what in (SESSION, REBALANCE):
+                self._timers.drop((self.group_id, what, member_id))
+
+    def check(self) -> None:
+        held = [
+            (partition, member_id)
+            for member_id, member in self._members.items()
+            for partition in (*member.assigned, *member.revoking)
+        ]
+        assert dict(held) == self._owners, "the owners do not agree with the members"
+        assert len(held) == len(self._owners), "a partition has two readers"
+        given = [partition for share in self._targets.values() for partition in share]
+        assert len(given) == len(set(given)), "the target gives a partition to two"
+        assert self._targets.keys() <= self._members.keys()
+        assert self.assignment_epoch <= self.epoch
+        for member_id, member in self._members.items():
+            assert member_id == member.member_id
+            assert member.epoch <= self.assignment_epoch
+            assert bool(member.revoking) <= (member.state.name == "UNREVOKED_PARTITIONS")
+        for instance_id, member_id in self._instances.items():
+            assert self._members[member_id].instance_id == instance_id
+        assert len(self._instances) == sum(
+            one.instance_id is not None for one in self._members.values()
+        )

@@ -1,0 +1,387 @@
+"""What a heartbeat does to a group of the new protocol (KIP-848), and what silence does.
+
+A heartbeat: 1. its member is made or changed; a cause for a rebalance makes the group's epoch grow. 2. The target
+assignment is computed where it is behind. 3. The member comes nearer to its part of it. Nothing is ever sent to a
+member unasked: each learns with its next heartbeat.
+
+A member is out when it says so, when it is silent for the session timeout, or when it does not give up partitions
+within its rebalance timeout. Source: GroupMetadataManager.consumerGroupHeartbeat, consumerGroupLeave.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from steelyard.config import KafkaConfig
+from steelyard.errors import StorageError
+from steelyard.groups.kafka import effects as causes
+from steelyard.groups.kafka.consumer.admission import (
+    Admitted,
+    admit,
+    known_member,
+    owned_partitions,
+)
+from steelyard.groups.kafka.consumer.description import assignment_of, described
+from steelyard.groups.kafka.consumer.group import REBALANCE, SESSION, ConsumerGroup
+from steelyard.groups.kafka.consumer.member import (
+    LEAVE,
+    LEFT_FOR_NOW,
+    Holdings,
+    Member,
+    MemberState,
+)
+from steelyard.groups.kafka.consumer.overview import GroupOverview, overview
+from steelyard.groups.kafka.consumer.reconciliation import Partitions, Target, reconcile
+from steelyard.groups.kafka.consumer.records import Records
+from steelyard.groups.kafka.consumer.requests import Refusal, refuse_invalid
+from steelyard.groups.kafka.effects import Cause, Effects, Joined, Left, Told
+from steelyard.groups.kafka.groups import Asker, Group, Groups, TopicsView
+from steelyard.groups.kafka.patterns import PatternError
+from steelyard.groups.kafka.timers import Timers
+from steelyard.store.tables import Table
+from steelyard.types import Random
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.consumer_group_describe import DescribedGroup
+from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+TOPICS = "topics"
+"""A `Cause.trigger`: topics that members subscribe to came, went or grew."""
+
+ASSIGNOR = "assignor"
+"""A `Cause.trigger`: most members prefer another assignor."""
+
+
+class ConsumerGroups:
+    """See the module's text. `table`: where the groups are stored. `load` comes first."""
+
+    def __init__(
+        self, config: KafkaConfig, topics: TopicsView, groups: Groups, table: Table, rng: Random
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._records = Records(table)
+        self._rng = rng
+        self._timers = Timers()
+
+    def load(self, now: int) -> None:
+        """Go on with the stored groups; each member has a whole session timeout to come back."""
+        for group_id, stored in self._records.restored().items():
+            group = self._new(group_id)
+            group.restore(stored)
+            self._groups.add(group)
+            for member in group.each():
+                self._hear(group, member.member_id, now)
+                self._time_revocation(group, member, now)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        asker: Asker,
+        now: int,
+        effects: Effects,
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Raises StorageError where the change could not be stored; it stands, and will be stored with the next one."""
+        refusal = refuse_invalid(request, version)
+        if refusal is not None:
+            return refusal.response()
+        if request.member_epoch in (LEAVE, LEFT_FOR_NOW):
+            answer = self._leave(request, now, effects)
+        else:
+            answer = self._beat(request, asker, now, effects)
+        return answer.response() if isinstance(answer, Refusal) else answer
+
+    def describe(self, group_id: str) -> DescribedGroup:
+        """One group of a ConsumerGroupDescribe. Source: GroupMetadataManager.consumerGroupDescribe."""
+        group = self._get(group_id)
+        if isinstance(group, Refusal):
+            return DescribedGroup(group.code, group.message, group_id)
+        return described(group)
+
+    def overview(self, group_id: str) -> GroupOverview | None:
+        """None where there is no such group of this kind."""
+        group = self._groups.get(group_id)
+        return overview(group) if isinstance(group, ConsumerGroup) else None
+
+    # -- time ------------------------------------------------------------------------------------
+
+    @property
+    def next_at(self) -> int | None:
+        return self._timers.next_at
+
+    def due(self, now: int, effects: Effects) -> None:
+        """Put out the members whose time is over."""
+        for group_id, what, member_id in self._timers.due(now):
+            group = self._groups.get(group_id)
+            if not isinstance(group, ConsumerGroup) or group.member(member_id) is None:
+                continue
+            if what == SESSION:
+                waited = self._config.group_consumer_session_timeout_ms
+                text = f"sent no heartbeat for {waited} ms"
+            else:
+                text = "did not give up its partitions within its rebalance timeout"
+            self._put_out(group, member_id, causes.EXPIRED, text, now, effects)
+            try:
+                group.save()
+            except StorageError as error:
+                effects.append(Told("ERROR", f"group {group_id}: {member_id} is out: {error}"))
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def _new(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(group_id, self._topics, self._records, self._timers)
+
+    def _get(self, group_id: str) -> ConsumerGroup | Refusal:
+        group = self._groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        text = (
+            f"Group {group_id} not found."
+            if group is None
+            else f"Group {group_id} is not a consumer group."
+        )
+        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+    def _get_or_new(self, group_id: str) -> ConsumerGroup | Refusal:
+        """An empty group of the classic protocol makes room; `_settle_in` does that when all is checked."""
+        group = self._groups.get(group_id)
+        if group is None and self._groups.is_full:
+            return Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "There are too many groups.")
+        if group is None or (not isinstance(group, ConsumerGroup) and group.is_empty):
+            return self._new(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        return Refusal(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            f"Cannot upgrade classic group {group_id} to consumer group because it has members.",
+        )
+
+    def _settle_in(self, group: ConsumerGroup) -> None:
+        """Raises StorageError; then nothing has changed."""
+        before: Group | None = self._groups.get(group.group_id)
+        if before is group:
+            return
+        if before is not None:
+            before.forget()
+        self._groups.add(group)
+
+    # -- heartbeats ------------------------------------------------------------------------------
+
+    def _beat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        asker: Asker,
+        now: int,
+        effects: Effects,
+    ) -> ConsumerGroupHeartbeatResponse | Refusal:
+        joins = request.member_epoch == 0
+        group = self._get_or_new(request.group_id) if joins else self._get(request.group_id)
+        if isinstance(group, Refusal):
+            return group
+        topics_changed = group.look_at_topics()
+        if topics_changed is not None:
+            group.bump(Cause(TOPICS, topics_changed), now, effects)
+            self._groups.touched(group.group_id)
+            group.save()  # whatever becomes of this heartbeat
+        owned = owned_partitions(group, request)
+        member_id = request.member_id or f"{self._rng.randrange(1 << 128):032x}"
+        members_max = self._config.group_consumer_max_size
+        admitted = admit(group, request, member_id, owned, members_max)
+        if isinstance(admitted, Refusal):
+            return admitted
+        wanted = _updated(admitted.member, request, asker)
+        if wanted.regex is not None and wanted.regex != admitted.member.regex:
+            try:
+                group.subscriptions.learn(wanted.regex)
+            except PatternError as error:
+                text = f"SubscribedTopicRegex `{wanted.regex}` is not a valid regular expression: {error}."
+                return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
+        self._settle_in(group)
+        self._change(group, admitted, wanted, now, effects)
+        if group.assignment_epoch < group.epoch and self._may_retarget(group, now):
+            group.retarget(now)
+        resubscribed = _resubscribed(admitted.member, wanted)
+        member = self._reconcile(group, wanted, owned, now, resubscribed=resubscribed)
+        self._hear(group, member_id, now)
+        self._settled(group, effects)
+        is_full = (
+            request.rebalance_timeout_ms != -1
+            and (
+                request.subscribed_topic_names is not None
+                or request.subscribed_topic_regex is not None
+            )
+            and owned is not None
+        )
+        tells = joins or is_full or member.assigned.keys() != admitted.member.assigned.keys()
+        return ConsumerGroupHeartbeatResponse(
+            member_id=member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._config.group_consumer_heartbeat_interval_ms,
+            assignment=assignment_of(group, member) if tells else None,
+        )
+
+    def _change(
+        self,
+        group: ConsumerGroup,
+        admitted: Admitted,
+        wanted: Member,
+        now: int,
+        effects: Effects,
+    ) -> None:
+        """Take the member over as it is now, and begin a rebalance where there is a cause."""
+        found: list[Cause] = []
+        assignor = group.assignor
+        old = admitted.replaces
+        if old is not None:
+            group.replace(old, admitted.member)
+            self._groups.touched(group.group_id)
+            effects.append(Left(group.group_id, old.member_id, "replaced", group.member_ids()))
+        group.put(wanted)
+        if admitted.is_new:
+            found.append(Cause(causes.JOINED, f"{wanted.name} joined"))
+        elif _resubscribed(admitted.member, wanted):
+            found.append(Cause(causes.SUBSCRIPTION, f"{wanted.name} subscribes to other topics"))
+        if found:
+            group.look_at_topics(anew=True)
+            group.subscriptions.forget_unused(group.each())
+        if admitted.is_new or old is not None or _resubscribed(admitted.member, wanted):
+            topics = tuple(sorted(group.subscriptions.topics_of(wanted)))
+            why = causes.SUBSCRIPTION if not admitted.is_new and old is None else causes.JOINED
+            effects.append(
+                Joined(group.group_id, wanted.member_id, why, group.member_ids(), topics)
+            )
+        if group.assignor != assignor:
+            text = f"the assignor is {group.assignor} now, which most prefer"
+            found.append(Cause(ASSIGNOR, text))
+        if found:
+            text = "; ".join(cause.text for cause in found)
+            group.bump(Cause(found[0].trigger, text), now, effects)
+
+    def _may_retarget(self, group: ConsumerGroup, now: int) -> bool:
+        interval_ms = self._config.group_consumer_assignment_interval_ms
+        return not group.assigned_at or now >= group.assigned_at + interval_ms
+
+    def _reconcile(
+        self,
+        group: ConsumerGroup,
+        member: Member,
+        owned: Partitions | None,
+        now: int,
+        *,
+        resubscribed: bool,
+    ) -> Member:
+        if member.is_reconciled(group.assignment_epoch) and not resubscribed:
+            return member
+        topics = group.subscriptions.topics_of(member)
+        target = Target(group.assignment_epoch, group.target(member.member_id), topics)
+        after = reconcile(
+            member,
+            target,
+            owned,
+            lambda partition: group.owner_of(partition) is None,
+            resubscribed=resubscribed,
+        )
+        if after != member:
+            group.put(after)
+            self._time_revocation(group, after, now)
+            if _holdings(after) != _holdings(member):
+                self._groups.touched(group.group_id)
+        return after
+
+    def _hear(self, group: ConsumerGroup, member_id: str, now: int) -> None:
+        timeout_ms = self._config.group_consumer_session_timeout_ms
+        self._timers.set((group.group_id, SESSION, member_id), now + timeout_ms)
+
+    def _time_revocation(self, group: ConsumerGroup, member: Member, now: int) -> None:
+        key = (group.group_id, REBALANCE, member.member_id)
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != LEFT_FOR_NOW:
+            self._timers.set(key, now + member.rebalance_timeout_ms)
+        else:
+            self._timers.drop(key)
+
+    def _settled(self, group: ConsumerGroup, effects: Effects) -> None:
+        group.settle(effects)
+        group.save()
+
+    # -- members that go -------------------------------------------------------------------------
+
+    def _leave(
+        self, request: ConsumerGroupHeartbeatRequest, now: int, effects: Effects
+    ) -> ConsumerGroupHeartbeatResponse | Refusal:
+        group = self._get(request.group_id)
+        if isinstance(group, Refusal):
+            return group
+        member = known_member(group, request.member_id, request.instance_id)
+        if isinstance(member, Refusal):
+            return member
+        if request.member_epoch == LEFT_FOR_NOW:
+            away = msgspec.structs.replace(
+                member, epoch=LEFT_FOR_NOW, revoking={}, assigned=dict.fromkeys(member.assigned, 0)
+            )
+            group.put(away)
+            self._time_revocation(group, away, now)
+            self._groups.touched(group.group_id)
+        else:
+            self._put_out(group, member.member_id, causes.LEFT, "left", now, effects)
+        self._settled(group, effects)
+        return ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id, member_epoch=request.member_epoch
+        )
+
+    def _put_out(
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        trigger: str,
+        text: str,
+        now: int,
+        effects: Effects,
+    ) -> None:
+        member = group.remove(member_id)
+        self._groups.touched(group.group_id)
+        group.look_at_topics(anew=True)
+        effects.append(Left(group.group_id, member_id, trigger, group.member_ids()))
+        effects.append(Told("INFO", f"group {group.group_id}: {member.name} is out: it {text}"))
+        group.bump(Cause(trigger, f"{member.name} {text}"), now, effects)
+        group.settle(effects)
+
+    def check(self) -> None:
+        """Assert the invariants of all groups."""
+        self._timers.check()
+        for group in self._groups:
+            if isinstance(group, ConsumerGroup):
+                group.check()
+                for member_id in group.member_ids():
+                    assert self._timers.at((group.group_id, SESSION, member_id)) is not None
+
+
+def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, asker: Asker) -> Member:
+    """The member with what a heartbeat tells; None and -1 mean: as before."""
+    regex = request.subscribed_topic_regex
+    names = request.subscribed_topic_names
+    timeout_ms = request.rebalance_timeout_ms
+    return msgspec.structs.replace(
+        member,
+        instance_id=request.instance_id or member.instance_id,
+        rack_id=request.rack_id or member.rack_id,
+        client_id=asker.client_id,
+        host=asker.host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        topics=member.topics if names is None else tuple(sorted(set(names))),
+        regex=member.regex if regex is None else regex or None,
+        assignor=request.server_assignor or member.assignor,
+    )
+
+
+def _resubscribed(before: Member, after: Member) -> bool:
+    return (before.topics, before.regex) != (after.topics, after.regex)
+
+
+def _holdings(member: Member) -> tuple[Holdings, Holdings]:
+    return member.assigned, member.revoking

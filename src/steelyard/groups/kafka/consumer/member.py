@@ -1,0 +1,75 @@
+"""One member of a group of the new protocol: what it wants, what it has, and how far it has come.
+
+Members are values; a change makes another one. Source: modern/consumer/ConsumerGroupMember.java, MemberState.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+
+from steelyard.groups.kafka.groups import Reader
+from steelyard.types import TopicPartition
+
+LEFT_FOR_NOW = -2
+"""The epoch of a static member that said that it will be back, and with which it says so."""
+
+LEAVE = -1
+"""The epoch with which a member leaves for good."""
+
+Holdings = Mapping[TopicPartition, int]
+"""Partitions, each with the member epoch in which the member got it (KIP-1251)."""
+
+
+class MemberState(Enum):
+    """See `reconciliation`."""
+
+    STABLE = "stable"
+    UNREVOKED_PARTITIONS = "unrevoked"
+    UNRELEASED_PARTITIONS = "unreleased"
+
+
+class Member(msgspec.Struct, frozen=True):
+    """See the module's text.
+
+    `topics`: sorted; `regex`: None for none; `assignor`: the one it prefers, None for no matter; `epoch`: the
+    target assignment that it has or is on the way from; `assigned`: what it may read; `revoking`: what it has to
+    give up, and holds until it says that it did. A partition is in one of the two, of one member.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    host: str = ""
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] = ()
+    regex: str | None = None
+    assignor: str | None = None
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Holdings = {}
+    revoking: Holdings = {}
+
+    def is_reconciled(self, assignment_epoch: int) -> bool:
+        """It has all that the target assignment of this epoch gives it, and nothing else."""
+        return self.state is MemberState.STABLE and self.epoch == assignment_epoch
+
+    def epoch_of(self, partition: TopicPartition) -> int | None:
+        """In which epoch it got a partition; None for one that it does not have."""
+        return self.assigned.get(partition, self.revoking.get(partition))
+
+    @property
+    def reader(self) -> Reader:
+        """It, and what it may still read."""
+        partitions = (*self.assigned, *self.revoking)
+        return Reader(self.member_id, self.client_id, self.host, partitions)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        instance = f", static {self.instance_id}" if self.instance_id is not None else ""
+        return f"{self.member_id} ({self.client_id}{self.host}{instance})"

@@ -1,0 +1,112 @@
+"""How one member comes from what it has to what the target assignment gives it, heartbeat by heartbeat.
+
+STABLE                 it has what the target of its epoch gives it.
+    a newer target, or it subscribes to less -> the next assignment, see below
+UNREVOKED_PARTITIONS   it was told to give up partitions, and keeps its epoch until it reports that it does not own
+                       them any more. If that takes longer than its rebalance timeout it is out of the group.
+    it owns none of them any more -> the next assignment
+UNRELEASED_PARTITIONS  it is in the epoch of the target, but others have not given up all that it should get.
+    any heartbeat -> the next assignment: what is free meanwhile is its own
+
+The next assignment: what the target does not have is revoked; while the member still owns some of that, it goes to
+UNREVOKED_PARTITIONS. Else it gets what is free, enters the epoch of the target, and is UNRELEASED_PARTITIONS while
+something is missing, or STABLE. So a partition has one reader at any moment, and who keeps a partition reads on.
+
+Source: modern/consumer/CurrentAssignmentBuilder.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from steelyard.groups.kafka.consumer.member import Holdings, Member, MemberState
+from steelyard.types import TopicPartition
+
+Partitions = frozenset[TopicPartition]
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What a member is to have: of the target assignment of `epoch`, and of `topics`, which it subscribes to now."""
+
+    epoch: int
+    partitions: Partitions
+    topics: frozenset[str]
+
+
+def reconcile(
+    member: Member,
+    target: Target,
+    owned: Partitions | None,
+    is_free: Callable[[TopicPartition], bool],
+    *,
+    resubscribed: bool,
+) -> Member:
+    """The member after a heartbeat; itself where nothing changes.
+
+    `owned`: what it says that it reads, None where it does not say. `is_free`: nobody else has the partition.
+    `resubscribed`: it subscribes to other topics than before this heartbeat.
+    """
+    match member.state:
+        case MemberState.STABLE:
+            if member.epoch != target.epoch:
+                return _next(member, target, owned, is_free)
+            return _drop_topics(member, target.topics, owned) if resubscribed else member
+        case MemberState.UNREVOKED_PARTITIONS:
+            if not _owns(owned, member.revoking):
+                return _next(member, target, owned, is_free)
+            return _drop_topics(member, target.topics, owned) if resubscribed else member
+        case MemberState.UNRELEASED_PARTITIONS:
+            return _next(member, target, owned, is_free)
+
+
+def _owns(owned: Partitions | None, revoking: Holdings) -> bool:
+    """It still reads some of what it has to give up, as far as we know."""
+    return owned is None or any(partition in revoking for partition in owned)
+
+
+def _drop_topics(member: Member, topics: frozenset[str], owned: Partitions | None) -> Member:
+    """Take away the topics that the member no longer subscribes to, before there is a new target."""
+    assigned = {p: epoch for p, epoch in member.assigned.items() if p.topic in topics}
+    if len(assigned) == len(member.assigned):
+        return member
+    dropped = {p: epoch for p, epoch in member.assigned.items() if p.topic not in topics}
+    revoking = {**member.revoking, **dropped}
+    if not _owns(owned, revoking):
+        return _moved(member, member.state, member.epoch, assigned, {})
+    return _moved(member, MemberState.UNREVOKED_PARTITIONS, member.epoch, assigned, revoking)
+
+
+def _next(
+    member: Member,
+    target: Target,
+    owned: Partitions | None,
+    is_free: Callable[[TopicPartition], bool],
+) -> Member:
+    wanted = {p for p in target.partitions if p.topic in target.topics}
+    assigned = {p: epoch for p, epoch in member.assigned.items() if p in wanted}
+    revoking = {p: epoch for p, epoch in member.assigned.items() if p not in wanted}
+    if revoking and _owns(owned, revoking):
+        return _moved(member, MemberState.UNREVOKED_PARTITIONS, member.epoch, assigned, revoking)
+    missing = wanted - assigned.keys()
+    # What the member itself was giving up is free for it: it does not own that any more.
+    assigned |= {p: target.epoch for p in sorted(missing) if p in member.revoking or is_free(p)}
+    state = (
+        MemberState.STABLE if len(assigned) == len(wanted) else MemberState.UNRELEASED_PARTITIONS
+    )
+    return _moved(member, state, target.epoch, assigned, {})
+
+
+def _moved(
+    member: Member, state: MemberState, epoch: int, assigned: Holdings, revoking: Holdings
+) -> Member:
+    """The epoch before counts as the previous one, even where it stays the same, as in Kafka."""
+    return msgspec.structs.replace(
+        member,
+        state=state,
+        epoch=epoch,
+        previous_epoch=member.epoch,
+        assigned=assigned,
+        revoking=revoking,
+    )

@@ -1,0 +1,196 @@
+"""What is stored of consumer groups, so that after a restart members go on with the epochs they have.
+
+Rows of one table: one per group, with its target assignment, and one per member. Keys are JSON arrays, [group id] and
+[group id, member id]. A group's row is written before those of its members: a kill between them leaves members behind
+their group, which then come after it as they do anyway. Kafka keeps the same in __consumer_offsets
+(GroupCoordinatorRecordHelpers.java).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from steelyard.errors import StorageError
+from steelyard.groups.kafka.consumer.member import Holdings, Member, MemberState
+from steelyard.groups.kafka.consumer.reconciliation import Partitions
+from steelyard.store.table_records import VALUE_BYTES_MAX
+from steelyard.store.tables import Table
+from steelyard.types import TopicPartition
+
+
+class Held(NamedTuple):
+    """A partition that a member has since `epoch`."""
+
+    topic: str
+    partition: int
+    epoch: int
+
+
+class GroupRow(msgspec.Struct, frozen=True):
+    """A group without its members.
+
+    `targets`: the target assignment, by member and topic; `partitions`: of the topics as last looked at;
+    `topic_ids`: in hex, of topics in assignments, which may be gone by now.
+    """
+
+    epoch: int = 0
+    assignment_epoch: int = 0
+    assigned_at: int = 0
+    targets: dict[str, dict[str, list[int]]] = {}
+    partitions: dict[str, int] = {}
+    topic_ids: dict[str, str] = {}
+
+
+class MemberRow(msgspec.Struct, frozen=True):
+    """A `Member`."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    host: str
+    rebalance_timeout_ms: int
+    topics: tuple[str, ...]
+    regex: str | None
+    assignor: str | None
+    epoch: int
+    previous_epoch: int
+    state: MemberState
+    assigned: tuple[Held, ...]
+    revoking: tuple[Held, ...]
+
+
+class Stored(msgspec.Struct):
+    """A group as read back."""
+
+    row: GroupRow
+    members: dict[str, Member]
+
+
+_key = msgspec.json.Encoder()
+_read_key = msgspec.json.Decoder(tuple[str, ...])
+_read_group = msgspec.json.Decoder(GroupRow)
+_read_member = msgspec.json.Decoder(MemberRow)
+
+
+class Records:
+    """The rows of all groups."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def write(
+        self, group_id: str, row: GroupRow | None, members: Mapping[str, Member | None]
+    ) -> None:
+        """Write the group's row, None for unchanged, then changed members, None for one that is gone.
+
+        Raises StorageError, also for a row that is too large; then nothing is written.
+        """
+        pairs: list[tuple[str, bytes | None]] = []
+        if row is not None:
+            pairs.append((key_of(group_id), msgspec.json.encode(row)))
+        pairs += [
+            (key_of(group_id, member_id), None if member is None else _row_of(member))
+            for member_id, member in members.items()
+        ]
+        if any(value is not None and len(value) > VALUE_BYTES_MAX for _, value in pairs):
+            raise StorageError(f"group {group_id} is too large to be stored")
+        self._table.put_many(pairs)
+
+    def erase(self, group_id: str, members: Iterable[str]) -> None:
+        """Drop all rows of a group. Raises StorageError."""
+        pairs: list[tuple[str, bytes | None]] = [(key_of(group_id, one), None) for one in members]
+        self._table.put_many([*pairs, (key_of(group_id), None)])
+
+    def restored(self) -> dict[str, Stored]:
+        """All groups, by id; members sorted. Rows that cannot be read count as not there."""
+        rows: dict[str, GroupRow] = {}
+        found: dict[str, dict[str, MemberRow]] = {}
+        for key, value in self._table.items():
+            try:
+                group_id, *names = _read_key.decode(key)
+                if names:
+                    found.setdefault(group_id, {})[names[0]] = _read_member.decode(value)
+                else:
+                    rows[group_id] = _read_group.decode(value)
+            except (msgspec.MsgspecError, ValueError):
+                continue
+        return {
+            group_id: Stored(
+                rows.get(group_id, GroupRow()),
+                {
+                    member_id: _member_of(member_id, member)
+                    for member_id, member in sorted(found.get(group_id, {}).items())
+                },
+            )
+            for group_id in sorted({*rows, *found})
+        }
+
+
+def key_of(group_id: str, *member_id: str) -> str:
+    return _key.encode((group_id, *member_id)).decode()
+
+
+def _row_of(member: Member) -> bytes:
+    row = MemberRow(
+        member.instance_id,
+        member.rack_id,
+        member.client_id,
+        member.host,
+        member.rebalance_timeout_ms,
+        member.topics,
+        member.regex,
+        member.assignor,
+        member.epoch,
+        member.previous_epoch,
+        member.state,
+        _held(member.assigned),
+        _held(member.revoking),
+    )
+    return msgspec.json.encode(row)
+
+
+def _member_of(member_id: str, row: MemberRow) -> Member:
+    return Member(
+        member_id,
+        row.instance_id,
+        row.rack_id,
+        row.client_id,
+        row.host,
+        row.rebalance_timeout_ms,
+        row.topics,
+        row.regex,
+        row.assignor,
+        row.epoch,
+        row.previous_epoch,
+        row.state,
+        _holdings(row.assigned),
+        _holdings(row.revoking),
+    )
+
+
+def by_topic(targets: Mapping[str, Partitions]) -> dict[str, dict[str, list[int]]]:
+    """A target assignment, for a row."""
+    rows: dict[str, dict[str, list[int]]] = {}
+    for member_id, partitions in targets.items():
+        row = rows[member_id] = {}
+        for topic, partition in sorted(partitions):
+            row.setdefault(topic, []).append(partition)
+    return rows
+
+
+def partitions_of(row: Mapping[str, list[int]]) -> Partitions:
+    """The partitions of one member, from a row."""
+    return frozenset(
+        TopicPartition(topic, partition) for topic, numbers in row.items() for partition in numbers
+    )
+
+
+def _held(holdings: Holdings) -> tuple[Held, ...]:
+    return tuple(Held(*partition, epoch) for partition, epoch in sorted(holdings.items()))
+
+
+def _holdings(held: Iterable[Held]) -> dict[TopicPartition, int]:
+    return {TopicPartition(one.topic, one.partition): one.epoch for one in held}

@@ -1,0 +1,118 @@
+"""Which topics the members of a group want: by name, and by regular expressions over the names that there are.
+
+Expressions are looked at again when the topics change, for new names only. Kafka does so at most every 10 s, since
+it asks an authorizer for each name. Source: GroupMetadataManager.maybeUpdateRegularExpressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from steelyard.groups.kafka.consumer.member import Member
+from steelyard.groups.kafka.groups import TopicsView
+from steelyard.groups.kafka.patterns import Pattern, PatternError
+
+TEXTS_MAX = 5
+"""Most topics named in one cause."""
+
+
+class Subscriptions:
+    """The expressions of a group's members, and what they match."""
+
+    def __init__(self, topics: TopicsView) -> None:
+        self._topics = topics
+        self._patterns: dict[str, Pattern | None] = {}
+        self._matched: dict[str, set[str]] = {}
+        self._names: frozenset[str] = frozenset()
+        """The names that all expressions were tried on."""
+        self._version: int | None = None
+
+    def forget_unused(self, members: Iterable[Member]) -> None:
+        """Drop the expressions that no member has any more."""
+        used = {member.regex for member in members}
+        for regex in [regex for regex in self._patterns if regex not in used]:
+            del self._patterns[regex], self._matched[regex]
+
+    def topics_of(self, member: Member) -> frozenset[str]:
+        """The topics there are that a member subscribes to."""
+        wanted = set(member.topics)
+        if member.regex is not None:
+            wanted |= self._matches(member.regex)
+        return frozenset(topic for topic in wanted if self._topics.partitions(topic) > 0)
+
+    def partitions(self, members: Iterable[Member]) -> dict[str, int]:
+        """The topics there are that any of the members subscribes to, sorted, and how many partitions each has."""
+        wanted: set[str] = set()
+        for topics in {member.topics for member in members}:
+            wanted.update(topics)
+        for regex in {member.regex for member in members}:
+            if regex is not None:
+                wanted |= self._matches(regex)
+        counts = {topic: self._topics.partitions(topic) for topic in sorted(wanted)}
+        return {topic: count for topic, count in counts.items() if count > 0}
+
+    def include(self, members: Iterable[Member], topic: str) -> bool:
+        """True where one of the members subscribes to the topic, be it there or not."""
+        return any(
+            topic in member.topics
+            or (member.regex is not None and topic in self._matches(member.regex))
+            for member in members
+        )
+
+    def learn(self, regex: str) -> None:
+        """Try an expression on all names, if it is new. Raises PatternError."""
+        self._refresh()
+        if regex not in self._patterns:
+            self._add(regex, Pattern(regex))
+
+    def _add(self, regex: str, pattern: Pattern | None) -> None:
+        self._patterns[regex] = pattern
+        self._matched[regex] = _matching(pattern, self._names)
+
+    def _matches(self, regex: str) -> set[str]:
+        try:
+            self.learn(regex)
+        except PatternError:
+            # Only one that was stored by another release: what members send was learned before.
+            self._add(regex, None)
+        return self._matched[regex]
+
+    def _refresh(self) -> None:
+        if self._topics.version == self._version:
+            return
+        self._version = self._topics.version
+        names = frozenset(self._topics.names())
+        new = names - self._names
+        for regex, pattern in self._patterns.items():
+            self._matched[regex] = (self._matched[regex] & names) | _matching(pattern, new)
+        self._names = names
+
+
+def _matching(pattern: Pattern | None, names: Iterable[str]) -> set[str]:
+    return {name for name in names if pattern is not None and pattern.matches(name)}
+
+
+def topic_changes(
+    before: Mapping[str, int], after: Mapping[str, int], again: Collection[str]
+) -> str | None:
+    """What happened to the topics of a group, for people; None where nothing did.
+
+    `again`: topics that were deleted and made again.
+    """
+    texts = [
+        _topic_change(topic, before.get(topic, 0), after.get(topic, 0))
+        for topic in sorted({**before, **after})
+        if before.get(topic) != after.get(topic) and topic not in again
+    ]
+    texts += [f"topic {topic} was deleted and made again" for topic in again]
+    if len(texts) > TEXTS_MAX:
+        texts[TEXTS_MAX:] = [f"{len(texts) - TEXTS_MAX} more topics changed"]
+    return ", ".join(texts) or None
+
+
+def _topic_change(topic: str, before: int, after: int) -> str:
+    if not before:
+        return f"topic {topic} is there now, with {after} partitions"
+    if not after:
+        return f"topic {topic} is gone"
+    return f"topic {topic} has {after} partitions now, {before} before"

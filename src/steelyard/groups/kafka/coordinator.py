@@ -1,0 +1,264 @@
+"""Kafka's group coordinator, for the groups of one broker: requests and times in, answers and news out.
+
+Every method takes the wire's message and `now`, and adds to `effects`: `Replied` for the request behind a handle, at once
+or with a later event; `Told` for people; the rest for the ledger. Call `due` at `next_at`. A group that another broker
+coordinates must not get here.
+Source: GroupCoordinatorService.java, GroupMetadataManager.java.
+"""
+
+from __future__ import annotations
+
+from steelyard.config import KafkaConfig
+from steelyard.errors import StorageError
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.classic.joining import Join, Joining
+from steelyard.groups.kafka.classic.leaving import Leaving
+from steelyard.groups.kafka.classic.members import Room
+from steelyard.groups.kafka.classic.overview import Overview, overview
+from steelyard.groups.kafka.classic.rebalances import Rebalances
+from steelyard.groups.kafka.classic.saved import SavedGroups
+from steelyard.groups.kafka.classic.state import STABLE
+from steelyard.groups.kafka.classic.syncing import Syncing, beat
+from steelyard.groups.kafka.committing import Committing
+from steelyard.groups.kafka.effects import SIZE, Cause, Effects, Handle, Replied, Told
+from steelyard.groups.kafka.expiry import Expiry
+from steelyard.groups.kafka.fetching import Fetching
+from steelyard.groups.kafka.groups import Asker, Group, Groups, TopicsView
+from steelyard.groups.kafka.listing import Listing
+from steelyard.groups.kafka.moving import Moving
+from steelyard.groups.kafka.offsets import Offsets
+from steelyard.groups.kafka.timers import Timers
+from steelyard.store.tables import Table
+from steelyard.types import Random
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest
+from steelyard.wire.kafka.messages.join_group import JoinGroupRequest
+from steelyard.wire.kafka.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+EXPIRY = ("", "expiry", "")
+"""The timer of `Expiry`; no timer of a group has this name."""
+
+OVERSIZE = "oversize"
+"""What the timer is for that a restored group has which is larger than allowed."""
+
+
+class Coordinator:
+    """See the module's text.
+
+    `commits`, `fetches`, `listing`: the requests about offsets and about all groups, which are answered at once. `moving`:
+    groups that change their coordinator.
+    """
+
+    def __init__(
+        self,
+        config: KafkaConfig,
+        groups: Groups,
+        topics: TopicsView,
+        saved: Table,
+        offsets: Table,
+        rng: Random,
+        now: int,
+    ) -> None:
+        """`saved`, `offsets`: the tables `kafka_groups` and `kafka_offsets`."""
+        self._config = config
+        self._groups = groups
+        self._timers = Timers()
+        self._saved = SavedGroups(saved)
+        self._room = Room()
+        self.offsets = Offsets(offsets)
+        rebalances = Rebalances(config, self._timers, groups)
+        self._rebalances = rebalances
+        self._joining = Joining(config, self._timers, groups, topics, self._room, rebalances, rng)
+        self._syncing = Syncing(self._timers, self._room, rebalances)
+        self._leaving = Leaving(rebalances)
+        self._expiry = Expiry(config.offsets_retention_minutes, groups, self.offsets)
+        self.commits = Committing(config, groups, self.offsets, topics, self._new_group)
+        self.moving = Moving(groups, self.offsets, self._new_group)
+        self.fetches = Fetching(groups, self.offsets, topics)
+        self.listing = Listing(groups, self.offsets)
+        self._load(now)
+        self._timers.set(EXPIRY, now + config.offsets_retention_check_interval_ms)
+
+    def _load(self, now: int) -> None:
+        """Groups as they were stored; of those that never were, only offsets tell."""
+        for saved in self._saved.load():
+            group = self._classic(saved.group_id, now)
+            group.restore(saved, now)
+            self._groups.add(group)
+            if len(group.members) > self._config.group_max_size:
+                self._timers.set(group.key(OVERSIZE), now)
+        for group_id in sorted(self.offsets.groups()):
+            if self._groups.get(group_id) is None:
+                self._groups.add(self._classic(group_id, now))
+
+    def _classic(self, group_id: str, now: int) -> ClassicGroup:
+        return ClassicGroup(group_id, self._timers, self._saved, self._room, now)
+
+    def _new_group(self, group_id: str, now: int) -> Group | None:
+        if self._groups.is_full:
+            return None
+        group = self._classic(group_id, now)
+        self._groups.add(group)
+        return group
+
+    # -- members ---------------------------------------------------------------------------------
+
+    def join(
+        self,
+        request: JoinGroupRequest,
+        version: int,
+        asker: Asker,
+        handle: Handle,
+        now: int,
+        effects: Effects,
+    ) -> None:
+        """JoinGroup. Answered when the generation stands."""
+        join = Join(request, version, asker, handle)
+        if not request.group_id:
+            join.refused(ErrorCode.INVALID_GROUP_ID, effects, request.member_id)
+            return
+        shortest = self._config.group_min_session_timeout_ms
+        longest = self._config.group_max_session_timeout_ms
+        if not shortest <= request.session_timeout_ms <= longest:
+            join.refused(ErrorCode.INVALID_SESSION_TIMEOUT, effects, request.member_id)
+            return
+        group = self._to_join(join, now, effects)
+        if group is not None:
+            self._joining.join(group, join, now, effects)
+
+    def _to_join(self, join: Join, now: int, effects: Effects) -> ClassicGroup | None:
+        """The group to join, made where it is not there; None where the request was answered with an error."""
+        request = join.request
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return group
+        error = ErrorCode.NONE
+        if group is not None and not group.is_empty:
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        elif request.member_id:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        elif group is None and self._groups.is_full:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        elif group is not None:
+            # An empty group of the other kind becomes one of this kind; its offsets stay.
+            try:
+                group.forget()
+            except StorageError as fault:
+                text = f"group {request.group_id}: not stored: {fault}"
+                effects.append(Told("WARNING", text))
+                error = ErrorCode.NOT_COORDINATOR
+        if error is not ErrorCode.NONE:
+            join.refused(error, effects, request.member_id)
+            return None
+        made = self._classic(request.group_id, now)
+        self._groups.add(made)
+        return made
+
+    def sync(
+        self, request: SyncGroupRequest, version: int, handle: Handle, now: int, effects: Effects
+    ) -> None:
+        """SyncGroup. Answered when the leader's is there."""
+        group = self._groups.get(request.group_id)
+        if version >= 5 and None in (request.protocol_type, request.protocol_name):
+            error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        elif not request.group_id:
+            error = ErrorCode.INVALID_GROUP_ID
+        elif isinstance(group, ClassicGroup) and not group.is_empty:
+            self._syncing.sync(group, request, handle, now, effects)
+            return
+        else:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        effects.append(Replied(handle, SyncGroupResponse(error_code=error)))
+
+    def heartbeat(self, request: HeartbeatRequest, now: int) -> ErrorCode:
+        """Heartbeat."""
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        group = self._groups.get(request.group_id)
+        if not isinstance(group, ClassicGroup):
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return beat(group, request, now)
+
+    def leave(
+        self, request: LeaveGroupRequest, version: int, now: int, effects: Effects
+    ) -> LeaveGroupResponse:
+        """LeaveGroup; up to version 2 for one member, whose error is that of the whole answer."""
+        if not request.group_id:
+            return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        leavers = request.members if version >= 3 else (MemberIdentity(request.member_id),)
+        group = self._groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            results = self._leaving.leave(group, leavers, now, effects)
+        else:
+            unknown = ErrorCode.UNKNOWN_MEMBER_ID
+            results = tuple(
+                MemberResponse(leaver.member_id, leaver.group_instance_id, unknown)
+                for leaver in leavers
+            )
+        if version < 3:
+            return LeaveGroupResponse(error_code=results[0].error_code)
+        return LeaveGroupResponse(members=results)
+
+    # -- time ------------------------------------------------------------------------------------
+
+    @property
+    def next_at(self) -> int | None:
+        """When to call `due`."""
+        return self._timers.next_at
+
+    def due(self, now: int, effects: Effects) -> None:
+        """Do what is due by now."""
+        for key in self._timers.due(now):
+            group_id, kind, member_id = key
+            if key == EXPIRY:
+                self._clean(now, effects)
+                continue
+            group = self._groups.get(group_id)
+            if not isinstance(group, ClassicGroup):
+                continue
+            if kind == OVERSIZE:
+                self._shrink(group, now, effects)
+            else:
+                self._rebalances.due(group, kind, member_id, now, effects)
+
+    def _shrink(self, group: ClassicGroup, now: int, effects: Effects) -> None:
+        """Those of a restored group that find a place in the next generation may stay."""
+        if group.state == STABLE:
+            most = self._config.group_max_size
+            text = f"it was restored with {len(group.members)} members and {most} are allowed"
+            self._rebalances.begin(group, Cause(SIZE, text), now, effects)
+
+    def _clean(self, now: int, effects: Effects) -> None:
+        self._timers.set(EXPIRY, now + self._config.offsets_retention_check_interval_ms)
+        try:
+            self._expiry.clean(now, effects)
+        except StorageError as error:
+            effects.append(Told("ERROR", f"old offsets could not be deleted: {error}"))
+
+    # -- what else people ask --------------------------------------------------------------------
+
+    def overview(self, group_id: str) -> Overview | None:
+        """Why a classic group rebalances and whom it waits for; None for any other group."""
+        group = self._groups.get(group_id)
+        return overview(group, self._timers) if isinstance(group, ClassicGroup) else None
+
+    def topic_deleted(self, topic: str) -> None:
+        """The offsets of a topic go with it. Raises StorageError."""
+        self.offsets.delete_topic(topic)
+
+    def check(self) -> None:
+        """Assert the invariants of all groups."""
+        self._timers.check()
+        self.offsets.check()
+        size = 0
+        for group in self._groups:
+            group.check()
+            if isinstance(group, ClassicGroup):
+                size += group.bytes
+        assert self._room.bytes == size

@@ -1,0 +1,57 @@
+"""Offsets that nobody has needed for offsets.retention.minutes, and groups that have nothing left, are deleted.
+
+- A group that manages its partitions itself (no protocol): retention counts from the commit.
+- A group without members: from when it became empty.
+- A stable group of consumers: offsets of topics that nobody reads any more, from the commit.
+- A commit that named its own time (OffsetCommit up to version 4) goes by that.
+- Offsets with an open transaction stay.
+Source: OffsetMetadataManager.java (cleanupExpiredOffsets), ClassicGroup.java (offsetExpirationCondition); KIP-211.
+"""
+
+from __future__ import annotations
+
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.effects import Effects, Told
+from steelyard.groups.kafka.groups import Group, Groups
+from steelyard.groups.kafka.offsets import CommittedOffset, Offsets
+
+MINUTE_MS = 60_000
+
+
+class Expiry:
+    """See the module's text."""
+
+    def __init__(self, retention_minutes: int, groups: Groups, offsets: Offsets) -> None:
+        self._retention_ms = retention_minutes * MINUTE_MS
+        self._groups = groups
+        self._offsets = offsets
+
+    def clean(self, now: int, effects: Effects) -> None:
+        """Delete what is past its time. Raises StorageError; what was deleted before it stays deleted."""
+        for group in self._groups:
+            old = sorted(
+                partition
+                for partition, committed in self._offsets.of_group(group.group_id).items()
+                if self._is_old(group, partition.topic, committed, now)
+                and not self._offsets.is_unstable(group.group_id, partition)
+            )
+            if old:
+                self._offsets.delete(group.group_id, old)
+                text = f"{len(old)} offsets are past their retention"
+                effects.append(Told("INFO", f"group {group.group_id}: {text}"))
+            if group.is_empty and not self._offsets.has_any(group.group_id) and _is_idle(group):
+                group.forget()
+                self._groups.remove(group.group_id)
+
+    def _is_old(self, group: Group, topic: str, committed: CommittedOffset, now: int) -> bool:
+        since = group.expires_from(committed.committed_at)
+        if since is None or group.subscribes_to(topic):
+            return False
+        if committed.expires_at is not None:
+            return now >= committed.expires_at
+        return now - since >= self._retention_ms
+
+
+def _is_idle(group: Group) -> bool:
+    """Nobody is about to join."""
+    return not (isinstance(group, ClassicGroup) and group.pending)

@@ -1,0 +1,78 @@
+"""What the leader of a group does for it: it computes the shares of all members, and watches their topics.
+
+Source: ConsumerCoordinator.java (onLeaderElected, rejoinNeededOrPending).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from steelyard.allocate.assignors.plan import Assignor, Subscriber
+from steelyard.groups.kafka.member.requests import by_topic
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.messages.consumer_protocol import (
+    Assignment,
+    read_subscription,
+    write_assignment,
+)
+from steelyard.wire.kafka.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from steelyard.wire.kafka.messages.sync_group import SyncGroupRequestAssignment
+
+
+class Lead:
+    """One generation's lead."""
+
+    def __init__(self, response: JoinGroupResponse) -> None:
+        """Raises ProtocolError for a member whose metadata cannot be read."""
+        self._members = _subscribers(response.members)
+        self._keeps_shares = response.skip_assignment
+        self.topics = tuple(sorted({topic for one in self._members for topic in one.topics}))
+        """All topics of the group, sorted."""
+        self._watched: dict[str, int] = {}
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """The topics that the shares were computed of."""
+        return tuple(self._watched)
+
+    def shares(
+        self, assignor: Assignor, partitions: Mapping[str, int]
+    ) -> tuple[SyncGroupRequestAssignment, ...]:
+        """Every member's share; asked for once. `partitions`: of the topics that are known."""
+        self._watched = {topic: partitions.get(topic, 0) for topic in self.topics}
+        members, self._members = self._members, []
+        if self._keeps_shares:  # a static leader came back: the group keeps its shares (KIP-814)
+            return ()
+        known = {topic: partitions[topic] for topic in self.topics if topic in partitions}
+        assignment = assignor.assign(members, known)
+        return tuple(
+            SyncGroupRequestAssignment(member, write_assignment(Assignment(by_topic(share))))
+            for member, share in sorted(assignment.items())
+        )
+
+    def is_outdated(self, partitions: Mapping[str, int]) -> bool:
+        """A topic has not as many partitions as the shares were computed of."""
+        return any(partitions.get(topic, count) != count for topic, count in self._watched.items())
+
+
+def _subscribers(members: Iterable[JoinGroupResponseMember]) -> list[Subscriber]:
+    """The members as an assignor sees them."""
+    found = []
+    for member in members:
+        said = read_subscription(member.metadata)
+        found.append(
+            Subscriber(
+                member.member_id,
+                said.topics,
+                tuple(
+                    TopicPartition(part.topic, number)
+                    for part in said.owned_partitions
+                    for number in part.partitions
+                ),
+                said.generation_id,
+                member.group_instance_id,
+                said.rack_id,
+                said.user_data,
+            )
+        )
+    return found

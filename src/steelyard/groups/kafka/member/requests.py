@@ -1,0 +1,100 @@
+"""What a member says to its coordinator, and to the group's leader through it.
+
+Source: AbstractCoordinator.java (sendJoinGroupRequest, ...), ConsumerCoordinator.java (metadata), ConsumerProtocol.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from steelyard.groups.kafka.member.share import Share
+from steelyard.groups.kafka.member.states import Settings
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.messages.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Subscription,
+    TopicPartitions,
+    write_subscription,
+)
+from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest
+from steelyard.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from steelyard.wire.kafka.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+REASON_MAX = 255
+"""Characters of a reason that are sent (JoinGroupRequest.maybeTruncateReason)."""
+
+
+def join_group(
+    settings: Settings,
+    member_id: str,
+    generation: int,
+    topics: Sequence[str],
+    share: Share,
+    reason: str,
+) -> JoinGroupRequest:
+    return JoinGroupRequest(
+        settings.group,
+        settings.session_timeout_ms,
+        settings.rebalance_timeout_ms,
+        member_id,
+        settings.instance,
+        PROTOCOL_TYPE,
+        _protocols(settings, generation, topics, share),
+        reason[:REASON_MAX],
+    )
+
+
+def _protocols(
+    settings: Settings, generation: int, topics: Sequence[str], share: Share
+) -> tuple[JoinGroupRequestProtocol, ...]:
+    """What a member says of itself, once for each assignor that it knows.
+
+    Where its last SyncGroup failed, what it was given last is older than `generation`.
+    """
+    owned = by_topic(share.owned)
+    return tuple(
+        JoinGroupRequestProtocol(
+            assignor.name,
+            write_subscription(
+                Subscription(
+                    tuple(topics),
+                    assignor.user_data(share.assigned, share.generation),
+                    owned,
+                    generation,
+                    settings.rack,
+                )
+            ),
+        )
+        for assignor in settings.assignors
+    )
+
+
+def sync_group(
+    settings: Settings,
+    member_id: str,
+    generation: int,
+    protocol: str,
+    shares: Sequence[SyncGroupRequestAssignment],
+) -> SyncGroupRequest:
+    """`shares`: of all members, from their leader; empty from the others."""
+    return SyncGroupRequest(
+        settings.group, generation, member_id, settings.instance, PROTOCOL_TYPE, protocol, shares
+    )
+
+
+def heartbeat(settings: Settings, member_id: str, generation: int) -> HeartbeatRequest:
+    return HeartbeatRequest(settings.group, generation, member_id, settings.instance)
+
+
+def leave_group(settings: Settings, member_id: str, reason: str) -> LeaveGroupRequest:
+    identity = MemberIdentity(member_id, None, reason[:REASON_MAX])
+    return LeaveGroupRequest(settings.group, member_id, (identity,))
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
+    """Partitions as they go over the wire: sorted, and by topic."""
+    grouped: dict[str, list[int]] = {}
+    for partition in sorted(partitions):
+        grouped.setdefault(partition.topic, []).append(partition.partition)
+    return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in grouped.items())

@@ -1,0 +1,226 @@
+"""What an operator is told of Kafka groups, of either kind: why the last rebalances began, and whom they wait for.
+
+Brokers tell it as JSON (`nodes.broker.kafka.groups.reports`), `steelyard.Admin` gives it to people.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from steelyard.errors import ProtocolError
+from steelyard.groups.kafka.classic import overview as classic
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.classic.state import COMPLETING, PREPARING
+from steelyard.groups.kafka.consumer import overview as consumer
+from steelyard.groups.kafka.consumer.group import ConsumerGroup
+from steelyard.groups.kafka.effects import Begun
+from steelyard.groups.kafka.groups import Group
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE, read_assignment
+
+
+class KafkaGroup(msgspec.Struct, frozen=True):
+    """One line of a list. `kind`: classic or consumer; `coordinator`: the name of its broker."""
+
+    group: str
+    kind: str
+    state: str
+    members: int
+    coordinator: str
+
+
+class KafkaGroupMember(msgspec.Struct, frozen=True):
+    """A member. `host`: its ip, as Kafka shows it; `instance_id`: of a static member."""
+
+    member_id: str
+    client_id: str
+    host: str
+    instance_id: str | None
+    partitions: tuple[TopicPartition, ...]
+
+
+class KafkaRebalance(msgspec.Struct, frozen=True):
+    """Why a rebalance began, and when (ms).
+
+    `generation`: the one that ended; of a consumer group its new epoch. `trigger`: a word for programs.
+    """
+
+    at: int
+    generation: int
+    trigger: str
+    cause: str
+
+
+class KafkaAwaited(msgspec.Struct, frozen=True):
+    """A member that a rebalance waits for. `what`: JoinGroup, SyncGroup, Heartbeat, or to give up partitions.
+
+    `since`, `until`: ms; then it is taken out of the group. None where that is not known.
+    """
+
+    member_id: str
+    client_id: str
+    host: str
+    what: str
+    since: int | None
+    until: int | None
+
+
+class KafkaOffset(msgspec.Struct, frozen=True):
+    """How far a group has come in a partition, which is the queue `queue_id` of a broker.
+
+    `offset`: committed, None for none; `end_offset`: one past the last message, None where the broker did not say;
+    `member_id`: who reads it, "" for nobody.
+    """
+
+    topic: str
+    partition: int
+    broker_name: str
+    queue_id: int
+    offset: int | None
+    member_id: str = ""
+    end_offset: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Messages that are not consumed yet; None where the group has committed nothing, or the end is not known."""
+        if self.offset is None or self.end_offset is None:
+            return None
+        return max(0, self.end_offset - self.offset)
+
+
+class KafkaGroupReport(msgspec.Struct, frozen=True):
+    """One group.
+
+    `assignor`: the protocol of the generation; `leader`: a member id; both may be "". `rebalances`: the latest, oldest
+    first; `began_at`: of the one that goes on, ms, None while there is none. `offsets`: of the partitions that are
+    committed or assigned, sorted.
+    """
+
+    group: str
+    kind: str
+    state: str
+    coordinator: str
+    generation: int
+    assignor: str
+    leader: str
+    members: tuple[KafkaGroupMember, ...]
+    rebalances: tuple[KafkaRebalance, ...]
+    began_at: int | None
+    awaited: tuple[KafkaAwaited, ...]
+    offsets: tuple[KafkaOffset, ...] = ()
+
+    @property
+    def lag(self) -> int:
+        """Messages of all partitions that are known not to be consumed yet."""
+        return sum(row.lag or 0 for row in self.offsets)
+
+
+def line(group: Group, coordinator: str) -> KafkaGroup:
+    """A group in a list."""
+    members = len(group.member_ids())
+    return KafkaGroup(group.group_id, group.kind, group.state, members, coordinator)
+
+
+def report_classic(
+    group: ClassicGroup, overview: classic.Overview, coordinator: str
+) -> KafkaGroupReport:
+    """A classic group, without offsets."""
+    return KafkaGroupReport(
+        group.group_id,
+        group.kind,
+        group.state,
+        coordinator,
+        overview.generation,
+        overview.protocol,
+        overview.leader,
+        tuple(
+            KafkaGroupMember(
+                member.member_id,
+                member.client_id,
+                member.host,
+                member.instance_id,
+                _assigned(member.assignment, group.protocol_type),
+            )
+            for member_id, member in sorted(group.members.items())
+        ),
+        tuple(map(_rebalance, group.begun)),
+        group.began_at if group.state in (PREPARING, COMPLETING) else None,
+        tuple(
+            KafkaAwaited(
+                one.member_id, one.client_id, one.host, one.what, one.since, overview.until
+            )
+            for one in overview.waiting
+        ),
+    )
+
+
+def _assigned(assignment: bytes, protocol_type: str) -> tuple[TopicPartition, ...]:
+    """What a member was told to read; only of consumers it can be read."""
+    if protocol_type != PROTOCOL_TYPE:
+        return ()
+    try:
+        told = read_assignment(assignment)
+    except ProtocolError:
+        return ()
+    return tuple(
+        sorted(
+            TopicPartition(topic.topic, partition)
+            for topic in told.assigned_partitions
+            for partition in topic.partitions
+        )
+    )
+
+
+def _rebalance(begun: Begun) -> KafkaRebalance:
+    return KafkaRebalance(begun.at, begun.generation, begun.cause.trigger, begun.cause.text)
+
+
+def report_consumer(
+    group: ConsumerGroup, overview: consumer.GroupOverview, coordinator: str
+) -> KafkaGroupReport:
+    """A group of the new protocol, without offsets."""
+    return KafkaGroupReport(
+        group.group_id,
+        group.kind,
+        group.state,
+        coordinator,
+        overview.epoch,
+        overview.assignor,
+        "",
+        tuple(
+            KafkaGroupMember(
+                one.member_id,
+                one.client_id,
+                one.host,
+                one.instance_id,
+                tuple(sorted((*one.assigned, *one.revoking))),
+            )
+            for one in group.each()
+        ),
+        tuple(
+            KafkaRebalance(bump.at, bump.epoch, bump.cause.trigger, bump.cause.text)
+            for bump in overview.bumps
+        ),
+        overview.began_at,
+        _awaited(group, overview),
+    )
+
+
+def _awaited(group: ConsumerGroup, overview: consumer.GroupOverview) -> tuple[KafkaAwaited, ...]:
+    since = overview.began_at
+    awaited: list[KafkaAwaited] = []
+    for revoking in overview.revoking:
+        names = ", ".join(f"{topic}-{partition}" for topic, partition in revoking.partitions)
+        awaited.append(
+            _one(group, revoking.member_id, f"to give up {names}", since, revoking.until)
+        )
+    awaited += [_one(group, each, "Heartbeat", since, None) for each in overview.behind]
+    return tuple(awaited)
+
+
+def _one(
+    group: ConsumerGroup, member_id: str, what: str, since: int | None, until: int | None
+) -> KafkaAwaited:
+    member = group.member(member_id)
+    assert member is not None
+    return KafkaAwaited(member_id, member.client_id, member.host, what, since, until)

@@ -1,0 +1,315 @@
+"""Who is in which group, as one broker sees it from heartbeats.
+
+A member is a client id on a connection. A group's members are its distinct client ids: a client that
+came back on a new connection, while the broker still believes in the old one, counts once. RocketMQ
+lists one entry per connection, so that two shares of the queues go to one client and one to nobody.
+
+Every `Change` names the connections to notify. Members change when a client joins (or comes back on a
+new connection), when the topics of a member change (not the expression of one), and when a client
+leaves: by request, with its connection, or for silence. RocketMQ tells nobody of the last kind.
+
+Each member keeps its own subscriptions. RocketMQ keeps one table per group, which members with
+different topics overwrite by turns; here they only get their own topics.
+Source: broker/client/ConsumerManager.java, ConsumerGroupInfo.java, ProducerManager.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from steelyard.errors import ProtocolError
+from steelyard.groups.remoting.subscriptions import Subscription, subscribe
+from steelyard.wire.remoting.bodies import ConsumerData
+
+MEMBERSHIPS_MAX = 200_000
+"""Most (connection, group) pairs of one broker."""
+
+BROADCASTING = "BROADCASTING"
+
+
+class Client(msgspec.Struct, frozen=True):
+    """The far end of a connection, by its heartbeat. `address`: `ip:port`."""
+
+    link: int
+    address: str
+    client_id: str
+    language: str
+    version: int
+
+
+class Change(msgspec.Struct, frozen=True):
+    """The members of a group changed. `kind`: joined | left. `members`: all, sorted, afterwards.
+
+    `links`: whom to notify, in the order they joined; none where the group broadcasts.
+    """
+
+    kind: str
+    group: str
+    client_id: str
+    cause: str
+    members: tuple[str, ...]
+    links: tuple[int, ...]
+    topics: tuple[str, ...] = ()
+
+
+class Duplicate(msgspec.Struct, frozen=True):
+    """Two live connections use one client id in a group: two processes that think they are one."""
+
+    group: str
+    client_id: str
+    addresses: tuple[str, str]
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What a heartbeat came to: mostly nothing."""
+
+    changes: tuple[Change, ...] = ()
+    duplicate: Duplicate | None = None
+
+
+class Member(msgspec.Struct):
+    """One connection's membership in one group of consumers."""
+
+    client: Client
+    data: ConsumerData
+    subscriptions: dict[str, Subscription]
+    joined_at: int
+    heard_at: int
+
+
+class _Producer(msgspec.Struct):
+    client: Client
+    heard_at: int
+
+
+class Registry:
+    """All consumer and producer groups of one broker. A group without members does not exist."""
+
+    def __init__(self) -> None:
+        self._consumers: dict[str, dict[int, Member]] = {}
+        self._producers: dict[str, dict[int, _Producer]] = {}
+        self._producer_groups: dict[str, dict[int, set[str]]] = {}
+        """By client id and connection, the groups of producers there."""
+        self._count = 0
+        self._warned: set[tuple[str, str]] = set()
+
+    # -- consumers -------------------------------------------------------------------------------
+
+    def heard(self, client: Client, data: ConsumerData, now: int) -> Heard:
+        """A heartbeat of a consumer. Raises ProtocolError for a bad expression or too many members."""
+        group = data.group_name
+        subscriptions = {item.topic: subscribe(item) for item in data.subscription_data_set}
+        known = self.member(group, client.link)
+        if known is not None and known.client.client_id == client.client_id:
+            duplicate = self._duplicate_of(known)
+            changed = known.subscriptions.keys() != subscriptions.keys()
+            known.client, known.data, known.heard_at = client, data, now
+            known.subscriptions = subscriptions
+            if not changed:
+                return Heard((), duplicate)
+            return Heard(
+                (self._change("joined", group, client.client_id, "subscription"),), duplicate
+            )
+        changes: list[Change] = []
+        if known is not None:  # one connection, another id: RocketMQ logs a [BUG] and goes on
+            changes = self._drop(group, [client.link], "unregistered")
+        self._count_one_more()
+        members = self._consumers.setdefault(group, {})
+        members[client.link] = Member(client, data, subscriptions, now, now)
+        changes.append(self._change("joined", group, client.client_id, "heartbeat"))
+        return Heard(tuple(changes))
+
+    def _duplicate_of(self, member: Member) -> Duplicate | None:
+        """Another connection of the same client id that joined later, though this one still lives."""
+        key = (member.data.group_name, member.client.client_id)
+        if key in self._warned:
+            return None
+        for other in self._consumers[key[0]].values():
+            if (
+                other.client.client_id == key[1]
+                and other.client.link != member.client.link
+                and other.joined_at >= member.heard_at
+            ):
+                self._warned.add(key)
+                return Duplicate(*key, (member.client.address, other.client.address))
+        return None
+
+    def _count_one_more(self) -> None:
+        if self._count >= MEMBERSHIPS_MAX:
+            raise ProtocolError(f"more than {MEMBERSHIPS_MAX} members on this broker")
+        self._count += 1
+
+    def _change(self, kind: str, group: str, client_id: str, cause: str) -> Change:
+        members = self._consumers.get(group, {})
+        links = tuple(link for link, m in members.items() if m.data.message_model != BROADCASTING)
+        topics: set[str] = set()
+        for member in members.values():
+            if member.client.client_id == client_id:
+                topics.update(member.subscriptions)
+        return Change(
+            kind, group, client_id, cause, self.members(group), links, tuple(sorted(topics))
+        )
+
+    def members(self, group: str) -> tuple[str, ...]:
+        """Distinct client ids, sorted; empty for an unknown group."""
+        return tuple(sorted({m.client.client_id for m in self._consumers.get(group, {}).values()}))
+
+    def memberships(self, group: str) -> tuple[Member, ...]:
+        """One entry per connection, in the order they joined."""
+        return tuple(self._consumers.get(group, {}).values())
+
+    def member(self, group: str, link: int) -> Member | None:
+        members = self._consumers.get(group)
+        return None if members is None else members.get(link)
+
+    def newest(self, group: str) -> Member | None:
+        """The member that joined last, None for an unknown group."""
+        members = self._consumers.get(group)
+        return None if members is None else next(reversed(members.values()))
+
+    def find(self, group: str, client_id: str) -> Member | None:
+        """The newest connection of a client."""
+        found = [m for m in self.memberships(group) if m.client.client_id == client_id]
+        return found[-1] if found else None
+
+    def subscription(self, group: str, link: int, topic: str) -> Subscription | None:
+        """What the member behind `link` wants of the topic; where it says nothing, the newest word of any member."""
+        members = self._consumers.get(group, {})
+        own = members.get(link)
+        if own is not None and topic in own.subscriptions:
+            return own.subscriptions[topic]
+        return self.subscriptions(group).get(topic)
+
+    def subscriptions(self, group: str) -> dict[str, Subscription]:
+        """Per topic the newest subscription of any member."""
+        newest: dict[str, Subscription] = {}
+        for member in self._consumers.get(group, {}).values():
+            for topic, item in member.subscriptions.items():
+                if topic not in newest or newest[topic].data.sub_version < item.data.sub_version:
+                    newest[topic] = item
+        return newest
+
+    def groups_of(self, topic: str) -> tuple[str, ...]:
+        """Groups with a member that subscribes to the topic, sorted."""
+        return tuple(
+            sorted(
+                group
+                for group, members in self._consumers.items()
+                if any(topic in member.subscriptions for member in members.values())
+            )
+        )
+
+    # -- producers -------------------------------------------------------------------------------
+
+    def producer_heard(self, client: Client, group: str, now: int) -> None:
+        producers = self._producers.get(group, {})
+        known = producers.get(client.link)
+        if known is None:
+            self._count_one_more()
+        elif known.client.client_id != client.client_id:
+            self._forget_producer(known.client, group)
+        self._producers.setdefault(group, {})[client.link] = _Producer(client, now)
+        links = self._producer_groups.setdefault(client.client_id, {})
+        links.setdefault(client.link, set()).add(group)
+
+    def producers(self, group: str) -> tuple[Client, ...]:
+        return tuple(p.client for p in self._producers.get(group, {}).values())
+
+    def producer_link(self, client_id: str) -> int | None:
+        """The newest connection of a client that has producers, None where it has none."""
+        links = self._producer_groups.get(client_id)
+        return None if links is None else next(reversed(links))
+
+    def producer_unregister(self, link: int, client_id: str, group: str) -> None:
+        producer = self._producers.get(group, {}).get(link)
+        if producer is not None and producer.client.client_id == client_id:
+            self._drop_producer(group, link)
+
+    def _drop_producer(self, group: str, link: int) -> None:
+        producer = self._producers[group].pop(link)
+        self._forget_producer(producer.client, group)
+        self._count -= 1
+        if not self._producers[group]:
+            del self._producers[group]
+
+    def _forget_producer(self, client: Client, group: str) -> None:
+        links = self._producer_groups[client.client_id]
+        links[client.link].discard(group)
+        if not links[client.link]:
+            del links[client.link]
+        if not links:
+            del self._producer_groups[client.client_id]
+
+    # -- leaving ---------------------------------------------------------------------------------
+
+    def unregister(self, link: int, client_id: str, group: str) -> Change | None:
+        """A consumer says good-bye. None: it was not there, or is still there on another connection."""
+        member = self.member(group, link)
+        if member is None or member.client.client_id != client_id:
+            return None
+        changes = self._drop(group, [link], "unregistered")
+        return changes[0] if changes else None
+
+    def closed(self, link: int) -> list[Change]:
+        """A connection is gone: its client leaves all groups it was in through it."""
+        for group in [g for g, producers in self._producers.items() if link in producers]:
+            self._drop_producer(group, link)
+        groups = [group for group, members in self._consumers.items() if link in members]
+        return [change for group in groups for change in self._drop(group, [link], "closed")]
+
+    def expire(self, before: int) -> tuple[list[Change], list[int]]:
+        """Drop whoever was last heard before `before`; the connections to close, sorted."""
+        links: set[int] = set()
+        changes: list[Change] = []
+        for group, producers in list(self._producers.items()):
+            for link in [k for k, p in producers.items() if p.heard_at < before]:
+                self._drop_producer(group, link)
+                links.add(link)
+        for group, members in list(self._consumers.items()):
+            silent = [link for link, m in members.items() if m.heard_at < before]
+            links.update(silent)
+            changes += self._drop(group, silent, "expired")
+        return changes, sorted(links)
+
+    def _drop(self, group: str, links: Sequence[int], cause: str) -> list[Change]:
+        """Connections leave the group. A change per client that has none left, each telling of the group without all of them."""
+        members = self._consumers[group]
+        dropped = dict.fromkeys(members.pop(link).client.client_id for link in links)
+        self._count -= len(links)
+        if not members:
+            del self._consumers[group]
+        staying = {member.client.client_id for member in members.values()}
+        gone = [client_id for client_id in dropped if client_id not in staying]
+        self._warned.difference_update((group, client_id) for client_id in gone)
+        return [self._change("left", group, client_id, cause) for client_id in gone]
+
+    # -- invariants ------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        count = 0
+        for group, members in self._consumers.items():
+            assert members, group
+            for link, member in members.items():
+                assert member.client.link == link
+                assert member.data.group_name == group
+                assert member.joined_at <= member.heard_at
+            count += len(members)
+        for group, producers in self._producers.items():
+            assert producers, group
+            count += len(producers)
+        assert count == self._count <= MEMBERSHIPS_MAX
+        places = {
+            (client_id, link, group)
+            for client_id, links in self._producer_groups.items()
+            for link, groups in links.items()
+            for group in groups
+        }
+        assert places == {
+            (producer.client.client_id, link, group)
+            for group, producers in self._producers.items()
+            for link, producer in producers.items()
+        }
+        for group, client_id in self._warned:
+            assert client_id in self.members(group)

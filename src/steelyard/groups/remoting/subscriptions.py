@@ -1,0 +1,102 @@
+"""Which messages of a topic a consumer wants: tags, or an SQL92 condition over the properties.
+
+Tags: `*`, nothing, or tags joined by `||`. The broker compares Java hash codes only, as RocketMQ's does: two tags
+may share a code, so clients look at the tags themselves once more. A condition is decided by the broker alone.
+Source: remoting/protocol/filter/FilterAPI.java, store/DefaultMessageFilter (by ConsumeQueue tags code),
+broker/filter/ConsumerFilterManager.java.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from steelyard.errors import ProtocolError
+from steelyard.sql92 import parser
+from steelyard.sql92.expressions import Condition
+from steelyard.wire.remoting.bodies import SubscriptionData
+from steelyard.wire.remoting.flags import tag_code
+
+TAG = "TAG"
+SQL92 = "SQL92"
+
+EXPRESSION_CHARACTERS_MAX = 64 * 1024
+"""Longest expression taken."""
+_CHARACTERS_PER_EFFORT = 10
+_CACHED_CHARACTERS_MAX = 256
+
+
+class Filter(msgspec.Struct, frozen=True):
+    """What passes: messages with one of the tag codes, or for which the condition is true; all where both are None."""
+
+    codes: frozenset[int] | None = None
+    condition: Condition | None = None
+    effort: int = 0
+    """What it takes to judge one message, about microseconds of an ordinary core."""
+
+
+ALL = Filter()
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """One topic of one consumer. `fault`: why its expression cannot be used; pulls are refused with it then."""
+
+    data: SubscriptionData
+    filter: Filter = ALL
+    fault: str = ""
+
+
+def is_tag(expression_type: str | None) -> bool:
+    """Tags are what is meant where nothing is said."""
+    return expression_type in (None, "", TAG)
+
+
+def parse_tags(expression: str | None) -> frozenset[int] | None:
+    """The tag codes of an expression, None where it means all. Raises ProtocolError where it is too long."""
+    if expression is None or expression in ("", "*"):
+        return None
+    if len(expression) > EXPRESSION_CHARACTERS_MAX:
+        raise ProtocolError(f"a tag expression of {len(expression)} characters is too long")
+    if len(expression) <= _CACHED_CHARACTERS_MAX:
+        return _short_tags(expression)
+    return _tags(expression)
+
+
+def _tags(expression: str) -> frozenset[int]:
+    tags = {tag for part in expression.split("||") if (tag := part.strip())}
+    if not tags:
+        raise ProtocolError(f"no tag in the expression {expression!r}")
+    return frozenset(tag_code(tag) for tag in tags)
+
+
+_short_tags = lru_cache(maxsize=1_000)(_tags)
+"""Heartbeats and pulls bring the same expressions again and again."""
+
+
+def parse(expression: str | None, expression_type: str | None) -> Filter:
+    """What an expression lets through. Raises ProtocolError where it is wrong, or of another type than TAG and SQL92."""
+    if is_tag(expression_type):
+        return Filter(codes=parse_tags(expression))
+    if expression_type != SQL92:
+        raise ProtocolError(f"expressions are of type {TAG} or {SQL92}, not {expression_type!r}")
+    if not expression:
+        raise ProtocolError("an SQL92 expression must not be empty")
+    condition = parser.parse(expression)
+    return Filter(condition=condition, effort=1 + len(expression) // _CHARACTERS_PER_EFFORT)
+
+
+def subscribe(data: SubscriptionData) -> Subscription:
+    """What a heartbeat's subscription means. Class filters pass everything: the client filters again.
+
+    Raises ProtocolError for wrong tags. Other expressions are kept with their fault: RocketMQ takes the
+    heartbeat, so that the rest of the client works, and refuses the pulls.
+    """
+    if data.class_filter_mode:
+        return Subscription(data)
+    try:
+        return Subscription(data, parse(data.sub_string, data.expression_type))
+    except ProtocolError as error:
+        if is_tag(data.expression_type):
+            raise
+        return Subscription(data, fault=str(error))

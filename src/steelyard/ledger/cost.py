@@ -1,0 +1,549 @@
+"""What a rebalance cost, worked out from the ledger: the one definition of pause, duplicates and spike.
+
+The records of all brokers of a cluster go in, in any order; out come a row per moved queue
+(`Handoff`) and a row per rebalance (`Rebalance`). Pipeline, simulation and console all use these
+functions, for clustering groups of any client. (A broadcasting group has no owners; its rows would
+mean nothing.)
+
+Definitions
+- The **owner** of a queue is the member that the broker last delivered its messages to. A
+  **hand-off** is a delivery to another member than before. The first owner ever is no hand-off.
+  Clients that the ledger never tells of as members own nothing: brokers know somebody who pulls
+  before its first heartbeat, or without one, by address only.
+- **Pause** of a queue: from the last delivery to the old owner to the first delivery to the new one,
+  while messages waited. The first message that the new owner gets was `stored` at some time; before
+  that nothing waited, so pause = max(0, first at the new owner - max(last at the old, stored)).
+- **Duplicates**: deliveries of an offset that the group had been delivered before, to whichever
+  member; so duplicates = deliveries - distinct offsets. Ranges of offsets are compared; where a tag
+  filter left gaps in a range, its number of messages is the upper bound.
+- **Spike**: peak backlog of the group after a rebalance over the median backlog before it. Before:
+  the `BEFORE_MS` up to its start, or the last value known when there is none within; after: until
+  the next rebalance, at most `SETTLE_MS`. A median under `BACKLOG_FLOOR` counts as `BACKLOG_FLOOR`.
+  None where the backlog before or after is not known. Backlog of the group: the sum over its queues
+  of the value last known of each.
+- **Drain**: from the start of the rebalance until the backlog is, after its peak, at or under that
+  median again; 0 if it never rose above, None if it did not drain before the next rebalance.
+
+What is one rebalance
+- It starts with an event: a member joins or leaves, members change their topics, a broker that the
+  group reads from starts, stops or vanishes (it starts again without having said that it stops; the
+  time is that of its last record).
+- Every broker reports the same member: an event that leaves the set of members as it was says
+  nothing new. Events within `MERGE_MS` of a rebalance's start belong to it.
+- In a Kafka group the coordinator tells of rebalances that no member's coming or going explains: its leader saw topics or
+  partitions change (`leader`, `topics`), and the like. The second round of a cooperative rebalance belongs to the first.
+- A hand-off with no event since `SETTLE_MS` before its old owner's last delivery starts a rebalance
+  of its own, with the trigger `routes`: something moved that no broker saw.
+- A rebalance lasts until the next one of the group starts: hand-offs, duplicates and backlog in that
+  time are its cost.
+
+Times are those of the brokers' clocks, which are taken to agree within `MERGE_MS`. A broker gathers
+deliveries for a second before it writes them; those of its last second are lost when it is killed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from math import ceil
+from typing import NamedTuple
+
+import msgspec
+
+from steelyard.ledger.events import (
+    BrokerStarted,
+    BrokerStopped,
+    Committed,
+    Delivered,
+    MemberJoined,
+    MemberLeft,
+    RebalanceBegan,
+    RebalanceEnded,
+    Record,
+)
+
+MERGE_MS = 1_000
+"""Events so close to the start of a rebalance belong to it, e.g. members that start together."""
+
+SETTLE_MS = 60_000
+"""Longest time from an event to the hand-offs it causes: RocketMQ's clients look for routes every
+30 s, and rebalance unasked every 20 s."""
+
+BEFORE_MS = 10_000
+"""How far back the backlog before a rebalance is looked at."""
+
+BACKLOG_FLOOR = 1
+"""A smaller median backlog counts as this."""
+
+
+TOLD_OTHERWISE = frozenset(("joined", "left", "expired", "subscription", "static", "revoked"))
+"""Rebalances of Kafka's groups that need no event of their own: records of members tell of them, or they are the second
+round of a cooperative rebalance."""
+
+
+class Handoff(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue went from one member to another.
+
+    A queue that goes back and forth within `MERGE_MS` steps while two members both believe that they
+    own it is one hand-off, from the first of them to the last one. `duplicates` counts those of the
+    queue from the first delivery to the new owner on, as long as the rebalance lasts.
+    """
+
+    group: str
+    topic: str
+    broker: str
+    queue: int
+    from_client: str
+    to_client: str
+    last_delivery_ms: int
+    """Last delivery before the first one to `to_client`, ms since the epoch."""
+    first_delivery_ms: int
+    pause_ms: int
+    duplicates: int
+    rebalance: str
+    """`Rebalance.rebalance` of the one it belongs to."""
+
+
+class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
+    """One rebalance of one group.
+
+    `trigger`: joined | left (unregistered) | left (closed) | left (expired) | subscription |
+    broker_started | broker_stopped | routes, and of Kafka's groups leader | topics | assignor | size | storage; of the
+    first event, but a member's event goes before routes. Percentiles of the pauses are nearest-rank, and 0 where no queue moved.
+    """
+
+    group: str
+    rebalance: str
+    """`group/started_at`: unique."""
+    started_at: int
+    trigger: str
+    members_before: tuple[str, ...]
+    members_after: tuple[str, ...]
+    queues_moved: int
+    pause_p50_ms: int
+    pause_p99_ms: int
+    pause_max_ms: int
+    duplicates: int
+    spike: float | None
+    drain_ms: int | None
+
+
+class Costs(NamedTuple):
+    """Both tables, sorted by group and time."""
+
+    handoffs: list[Handoff]
+    rebalances: list[Rebalance]
+
+
+def handoffs(records: Iterable[Record]) -> list[Handoff]:
+    """A row per moved queue, of all groups, sorted by group, time and queue."""
+    return costs(records).handoffs
+
+
+def rebalances(records: Iterable[Record]) -> list[Rebalance]:
+    """A row per rebalance, of all groups, sorted by group and time."""
+    return costs(records).rebalances
+
+
+def costs(records: Iterable[Record]) -> Costs:
+    """Both tables at once. Records of all brokers of one cluster; their order does not matter."""
+    ordered = sorted(records, key=_order)
+    brokers = [record for record in ordered if isinstance(record, BrokerStarted | BrokerStopped)]
+    by_group: dict[str, list[Record]] = defaultdict(list)
+    for record in ordered:
+        if not isinstance(record, BrokerStarted | BrokerStopped):
+            by_group[record.group].append(record)
+    moved, paid = [], []
+    for group in sorted(by_group):
+        cost = _group_costs(group, sorted([*brokers, *by_group[group]], key=_order))
+        moved += cost.handoffs
+        paid += cost.rebalances
+    return Costs(moved, paid)
+
+
+# -- the measures, for anyone who has the numbers ---------------------------------------------------
+
+
+def pause_ms(last_at_old: int, stored: int, first_at_new: int) -> int:
+    """How long a moved queue stood still although a message, stored at `stored`, waited."""
+    return max(0, first_at_new - max(last_at_old, stored))
+
+
+def spike(before: Sequence[int], after: Sequence[int]) -> float | None:
+    """Peak of the backlogs `after` over the median of those `before`; None if either is empty."""
+    if not before or not after:
+        return None
+    return max(after) / baseline(before)
+
+
+def baseline(before: Sequence[int]) -> float:
+    """The median backlog, at least `BACKLOG_FLOOR`; of an even number the mean of the middle two."""
+    ranked = sorted(before)
+    middle = len(ranked) // 2
+    median = ranked[middle] if len(ranked) % 2 else (ranked[middle - 1] + ranked[middle]) / 2
+    return max(median, BACKLOG_FLOOR)
+
+
+def percentile(values: Sequence[int], share: float) -> int:
+    """Nearest-rank percentile: the smallest value that at least `share` of all do not exceed; 0 of nothing."""
+    if not values:
+        return 0
+    return sorted(values)[max(ceil(len(values) * share), 1) - 1]
+
+
+class Offsets:
+    """The offsets of one queue delivered so far, as disjoint ranges."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._nexts: list[int] = []
+
+    def add(self, first: int, following: int) -> int:
+        """Add the offsets first..following-1; returns how many of them were there before."""
+        left = bisect_left(self._nexts, first)
+        right = bisect_right(self._firsts, following)
+        known = 0
+        start, end = first, following
+        for i in range(left, right):
+            known += max(0, min(following, self._nexts[i]) - max(first, self._firsts[i]))
+            start, end = min(start, self._firsts[i]), max(end, self._nexts[i])
+        self._firsts[left:right] = [start]
+        self._nexts[left:right] = [end]
+        return known
+
+
+def duplicates(deliveries: Iterable[Delivered]) -> int:
+    """Deliveries of offsets that were delivered before, over all queues of one group."""
+    seen: dict[_Queue, Offsets] = defaultdict(Offsets)
+    return sum(_redelivered(seen[_queue_of(one)], one) for one in sorted(deliveries, key=_order))
+
+
+# -- one group --------------------------------------------------------------------------------------
+
+
+class _Queue(NamedTuple):
+    broker: str
+    topic: str
+    queue_id: int
+
+
+class _Change(NamedTuple):
+    """Two deliveries of a queue in a row, to different clients."""
+
+    old: Delivered
+    new: Delivered
+
+
+class _Event(NamedTuple):
+    """`client` joined or left, `others` stayed; both empty where it is about a broker."""
+
+    at: int
+    trigger: str
+    client: str = ""
+    others: frozenset[str] = frozenset()
+
+
+class _Start(msgspec.Struct):
+    at: int
+    trigger: str
+    before: frozenset[str]
+    after: frozenset[str]
+
+
+ROUTES = "routes"
+
+
+def _order(record: Record) -> tuple[int, int, str, bytes]:
+    """Sorts records by time, and the same way whatever order they come in."""
+    until = record.until if isinstance(record, Delivered) else record.at
+    return record.at, until, record.broker, msgspec.json.encode(record)
+
+
+def _queue_of(one: Delivered) -> _Queue:
+    return _Queue(one.broker, one.topic, one.queue)
+
+
+def _redelivered(seen: Offsets, one: Delivered) -> int:
+    return min(seen.add(one.first, one.next), one.count) if one.next > one.first else 0
+
+
+def _group_costs(group: str, records: Sequence[Record]) -> Costs:
+    """The tables of one group; `records` sorted, with those of the brokers."""
+    deliveries = [record for record in records if isinstance(record, Delivered)]
+    changes = _changes(deliveries, members_ever(records))
+    starts = _with_unseen(_starts(_events(records, {one.broker for one in deliveries})), changes)
+    moved_in = {number for number, _ in _moves(changes, starts)}
+    # Routes that changed without moving anything are no rebalance.
+    starts = [s for number, s in enumerate(starts) if s.trigger != ROUTES or number in moved_in]
+    moves = _moves(changes, starts)
+    repeats = _repeats(deliveries, starts)
+    samples = backlogs(deliveries)
+    rows, paid = [], []
+    pauses: dict[int, list[int]] = defaultdict(list)
+    for number, move in moves:
+        row = _handoff(group, starts[number], move, repeats[number])
+        rows.append(row)
+        pauses[number].append(row.pause_ms)
+    for number, start in enumerate(starts):
+        end = starts[number + 1].at if number + 1 < len(starts) else None
+        repeated = sum(count for _, _, count in repeats[number])
+        paid.append(_rebalance(group, start, end, pauses[number], repeated, samples))
+    return Costs(rows, paid)
+
+
+def members_ever(records: Iterable[Record]) -> set[str]:
+    """Every client that the records tell of as a member; any other client that pulls is a stranger."""
+    members: set[str] = set()
+    for record in records:
+        if isinstance(record, MemberJoined | MemberLeft):
+            members.update(record.members, (record.client,))
+    return members
+
+
+def _changes(deliveries: Sequence[Delivered], members: set[str]) -> list[_Change]:
+    """Every change of owner, in order of the first delivery to the new one."""
+    newest: dict[_Queue, Delivered] = {}
+    changes = []
+    for one in deliveries:
+        if one.client not in members:
+            continue
+        queue = _queue_of(one)
+        old = newest.get(queue)
+        if old is not None and old.client != one.client:
+            changes.append(_Change(old, one))
+        newest[queue] = one
+    return changes
+
+
+def _events(records: Sequence[Record], read_from: set[str]) -> list[_Event]:
+    """What happened to the group, in order. `read_from`: the brokers it has been delivered from."""
+    events: list[_Event] = []
+    silent_since: dict[str, int] = {}
+    stopped: set[str] = set()
+    for record in records:
+        broker = record.broker
+        match record:
+            case BrokerStarted():
+                if broker in read_from:
+                    if broker in silent_since and broker not in stopped:
+                        events.append(_Event(silent_since[broker], ROUTES))
+                    events.append(_Event(record.at, "broker_started"))
+                stopped.discard(broker)
+            case BrokerStopped():
+                if broker in read_from:
+                    events.append(_Event(record.at, "broker_stopped"))
+                stopped.add(broker)
+            case MemberJoined():
+                trigger = "subscription" if record.cause == "subscription" else "joined"
+                events.append(_member_event(record, trigger))
+            case MemberLeft():
+                # A broker that stops loses everybody, who are members still elsewhere.
+                if broker not in stopped:
+                    events.append(_member_event(record, f"left ({record.cause})"))
+            case RebalanceBegan():
+                if record.trigger not in TOLD_OTHERWISE:
+                    events.append(_Event(record.at, record.trigger, "", frozenset(record.members)))
+            case Delivered() | Committed() | RebalanceEnded():
+                pass
+        if not isinstance(record, Committed) or not record.writer:  # else another broker speaks
+            silent_since[broker] = record.until if isinstance(record, Delivered) else record.at
+    events.sort(key=lambda event: event.at)
+    return events
+
+
+def _member_event(record: MemberJoined | MemberLeft, trigger: str) -> _Event:
+    others = frozenset(record.members) - {record.client}
+    return _Event(record.at, trigger, record.client, others)
+
+
+def _starts(events: Sequence[_Event]) -> list[_Start]:
+    """Where rebalances start. A group without members has none to rebalance."""
+    present: frozenset[str] = frozenset()
+    starts: list[_Start] = []
+    for event in events:
+        before, after = _members(present, event)
+        present = after
+        if not before and not after:
+            continue
+        if before == after and event.client and event.trigger != "subscription":
+            continue
+        if starts and event.at - starts[-1].at <= MERGE_MS:
+            starts[-1].after = after
+            if starts[-1].trigger == ROUTES:
+                starts[-1].trigger = event.trigger
+        else:
+            starts.append(_Start(event.at, event.trigger, before, after))
+    return starts
+
+
+def _members(present: frozenset[str], event: _Event) -> tuple[frozenset[str], frozenset[str]]:
+    """Members before and after an event. `present` is what was known, which the event can add to."""
+    before = present | event.others
+    if not event.trigger.startswith("left"):
+        return before, before | ({event.client} if event.client else set())
+    if not present:  # the ledger begins here: who leaves was there
+        before |= {event.client}
+    return before, before - {event.client}
+
+
+def _with_unseen(starts: Sequence[_Start], changes: Sequence[_Change]) -> list[_Start]:
+    """`starts`, and those of rebalances that only their hand-offs tell of."""
+    known = [start.at for start in starts]
+    unseen: list[_Start] = []
+    for change in changes:
+        number = bisect_right(known, change.new.at)
+        if number and known[number - 1] >= change.old.until - SETTLE_MS:
+            continue
+        at = change.new.at - pause_ms(change.old.until, change.new.stored, change.new.at)
+        newest = unseen[-1].at if unseen else None
+        if newest is not None and newest >= max(at - SETTLE_MS, known[number - 1] if number else 0):
+            continue
+        members = starts[number - 1].after if number else frozenset()
+        unseen.append(_Start(at, ROUTES, members, members))
+    return sorted([*starts, *unseen], key=lambda start: start.at)
+
+
+def _moves(changes: Sequence[_Change], starts: Sequence[_Start]) -> list[tuple[int, _Move]]:
+    """Changes as hand-offs, each with the number of its rebalance; back and forth taken together."""
+    times = [start.at for start in starts]
+    open_runs: dict[_Queue, tuple[int, list[_Change]]] = {}
+    runs: list[tuple[int, list[_Change]]] = []
+    for change in changes:
+        queue = _queue_of(change.new)
+        number = bisect_right(times, change.new.at) - 1
+        run = open_runs.get(queue)
+        if run and run[0] == number and change.new.at - run[1][-1].new.at <= MERGE_MS:
+            run[1].append(change)
+        else:
+            open_runs[queue] = (number, [change])
+            runs.append(open_runs[queue])
+    moves = [(number, _move(run)) for number, run in runs]
+    return [(number, move) for number, move in moves if move.from_client != move.change.new.client]
+
+
+class _Move(NamedTuple):
+    """`change`: the one that brought the first delivery to the final owner."""
+
+    from_client: str
+    change: _Change
+
+
+def _move(run: Sequence[_Change]) -> _Move:
+    final = run[-1].new.client
+    return _Move(run[0].old.client, next(change for change in run if change.new.client == final))
+
+
+_Repeat = tuple[_Queue, int, int]
+"""Queue, time, and how many deliveries were not the first of their offset."""
+
+
+def _repeats(deliveries: Sequence[Delivered], starts: Sequence[_Start]) -> dict[int, list[_Repeat]]:
+    """The deliveries with duplicates by the number of the rebalance they fall in, -1 for before all."""
+    times = [start.at for start in starts]
+    seen: dict[_Queue, Offsets] = defaultdict(Offsets)
+    repeats: dict[int, list[_Repeat]] = defaultdict(list)
+    for one in deliveries:
+        queue = _queue_of(one)
+        count = _redelivered(seen[queue], one)
+        if count:
+            repeats[bisect_right(times, one.at) - 1].append((queue, one.at, count))
+    return repeats
+
+
+def _handoff(group: str, start: _Start, move: _Move, repeats: Sequence[_Repeat]) -> Handoff:
+    old, new = move.change
+    queue = _queue_of(new)
+    return Handoff(
+        group=group,
+        topic=queue.topic,
+        broker=queue.broker,
+        queue=queue.queue_id,
+        from_client=move.from_client,
+        to_client=new.client,
+        last_delivery_ms=old.until,
+        first_delivery_ms=new.at,
+        pause_ms=pause_ms(old.until, new.stored, new.at),
+        duplicates=sum(n for which, at, n in repeats if which == queue and at >= new.at),
+        rebalance=_name(group, start),
+    )
+
+
+def _name(group: str, start: _Start) -> str:
+    return f"{group}/{start.at}"
+
+
+# -- backlog ----------------------------------------------------------------------------------------
+
+
+class Backlogs(NamedTuple):
+    """The group's backlog whenever one of its queues said something new: two columns."""
+
+    times: list[int]
+    totals: list[int]
+
+
+def backlogs(deliveries: Iterable[Delivered]) -> Backlogs:
+    """The backlog of one group over time, from its deliveries."""
+    deliveries = sorted(deliveries, key=_order)
+    steps = [(one.at, 0, _queue_of(one), max(one.backlog_max, one.backlog)) for one in deliveries]
+    steps += [(one.until, 1, _queue_of(one), one.backlog) for one in deliveries]
+    known: dict[_Queue, int] = {}
+    total = 0
+    samples = Backlogs([], [])
+    for at, _, queue, backlog in sorted(steps):
+        total += backlog - known.get(queue, 0)
+        known[queue] = backlog
+        samples.times.append(at)
+        samples.totals.append(total)
+    return samples
+
+
+def _rebalance(
+    group: str,
+    start: _Start,
+    end: int | None,
+    pauses: Sequence[int],
+    repeated: int,
+    samples: Backlogs,
+) -> Rebalance:
+    """The row of one rebalance, which lasts until `end`, or to the end of all records."""
+    times, totals = samples
+    begin = bisect_left(times, start.at)
+    stop = len(times) if end is None else bisect_left(times, end)
+    settled = min(stop, bisect_right(times, start.at + SETTLE_MS))
+    before = totals[bisect_left(times, start.at - BEFORE_MS) : begin] or totals[:begin][-1:]
+    after = totals[begin:settled]
+    return Rebalance(
+        group=group,
+        rebalance=_name(group, start),
+        started_at=start.at,
+        trigger=start.trigger,
+        members_before=tuple(sorted(start.before)),
+        members_after=tuple(sorted(start.after)),
+        queues_moved=len(pauses),
+        pause_p50_ms=percentile(pauses, 0.5),
+        pause_p99_ms=percentile(pauses, 0.99),
+        pause_max_ms=max(pauses, default=0),
+        duplicates=repeated,
+        spike=spike(before, after),
+        drain_ms=_drain_ms(
+            start.at, before, after, Backlogs(times[begin:stop], totals[begin:stop])
+        ),
+    )
+
+
+def _drain_ms(
+    started_at: int, before: Sequence[int], after: Sequence[int], samples: Backlogs
+) -> int | None:
+    if not before or not after:
+        return None
+    enough = baseline(before)
+    peak = max(after)
+    if peak <= enough:
+        return 0
+    since = after.index(peak)
+    for at, total in zip(samples.times[since:], samples.totals[since:], strict=True):
+        if total <= enough:
+            return at - started_at
+    return None

@@ -1,0 +1,587 @@
+"""Makes, changes and deletes topics on all brokers that have a part of them.
+
+Only the controller does. Settings and deletions: first here, then in the nameservers' settings, then it tells the live
+brokers, and when all have answered (or took too long) the `Then` of the change is told what it came to. A broker that could
+not be told finds out by itself (`name_service`).
+
+Partitions are given out once: the controller asks the others what they know of the topic (`surveys`), has them keep what it
+is to be, and only then keeps it itself and tells the nameservers. Both times enough of them must be there (`membership`);
+if not, nothing comes of it, and clients ask again. Meanwhile other changes of the topic wait.
+
+Other brokers tell the controller of queues that came through their RocketMQ doors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+
+import msgspec
+from msgspec.structs import replace
+
+from steelyard.config import BrokerConfig
+from steelyard.errors import DiskFullError, ProtocolError, StorageError
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.cluster.merging import contradiction, merged
+from steelyard.nodes.broker.kafka.cluster.plans import Plans
+from steelyard.nodes.broker.kafka.cluster.surveys import TOPICS_MAX, Answers, Surveys
+from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, attributes_of, topic_of
+from steelyard.nodes.broker.peers.registration import Errand, Purpose, Registration
+from steelyard.nodes.broker.peers.requests import (
+    NEWS,
+    QUEUES_WANTED,
+    Neighbours,
+    News,
+    QueuesWanted,
+    encode_id,
+    read_body,
+    read_id,
+)
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.topics import QUEUES_MAX
+from steelyard.nodes.calls.remoting import Outcome
+from steelyard.nodes.seam import Effect, Send, Tell
+from steelyard.routes.layout import Layout, write
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.schema import NO_ID
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+
+Faults = Mapping[str, tuple[ErrorCode, str]]
+"""By topic: what went wrong, in a code and in words."""
+
+Then = Callable[[Faults, int, list[Effect]], None]
+"""(what went wrong, now, effects to add to)."""
+
+WAITING_MAX = 10_000
+"""Most changes that wait for others of the same topics."""
+CONTRADICTIONS_MAX = 1_000
+"""Most contradictions that are said once only."""
+
+Delete = Callable[[str, int, list[Effect]], None]
+"""Deletes a topic of this broker, with all that is in it. Raises StorageError."""
+
+
+class _Step(Errand, frozen=True):
+    """A call of a change under way. `broker`: the name of the one that was told, empty for a nameserver."""
+
+    change: int
+    broker: str = ""
+
+
+class _Wanted(Errand, frozen=True):
+    """We asked the controller for partitions."""
+
+
+_Stage = Callable[[int, "_Change", int, list[Effect]], None]
+"""(serial, change, now, effects): a part of a change; it waits for the calls that it adds to `pending`."""
+
+
+class _Change(msgspec.Struct):
+    """A change under way. `stages`: those to come; `pending`: calls without an outcome; `kept`: brokers that took the news.
+
+    `topics`: to be made here when the others have them.
+    """
+
+    news: News
+    faults: dict[str, tuple[ErrorCode, str]]
+    then: Then
+    stages: list[_Stage]
+    topics: Sequence[KafkaTopic] = ()
+    pending: int = 0
+    kept: set[str] = msgspec.field(default_factory=set)
+
+
+class Changes:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        cluster: Cluster,
+        neighbours: Neighbours,
+        surveys: Surveys,
+        registration: Registration,
+        delete: Delete,
+        durability: Durability,
+    ) -> None:
+        self._durability = durability
+        self.plans = Plans(config, cluster)
+        self._nameservers = config.nameservers
+        self._cluster = cluster
+        self._neighbours = neighbours
+        self._surveys = surveys
+        self._registration = registration
+        self._delete = delete
+        self._serial = 0
+        self._under_way: dict[int, _Change] = {}
+        self._claimed: set[str] = set()
+        """Topics whose partitions are just given out."""
+        self._waiting: list[Callable[[int, list[Effect]], None]] = []
+        """(now, effects): changes that wait for one of those."""
+        self._asking = False
+        self._fault_told = False
+        self._contradictions: set[tuple[str, str, str]] = set()
+        self.touched: set[str] = set()
+        """Topics that changed since `name_service` began to read."""
+
+    # -- making and changing -----------------------------------------------------------------------
+
+    def put(
+        self, topics: Sequence[KafkaTopic], then: Then, now: int, effects: list[Effect]
+    ) -> None:
+        """Make topics, or give known ones a new layout or new settings."""
+        if not self._cluster.is_controller:
+            then(_not_controller([topic.name for topic in topics]), now, effects)
+            return
+        topics = [self._dated(topic, now) for topic in topics]
+        if any(topic.name in self._claimed for topic in topics):
+            if len(self._waiting) < WAITING_MAX:
+                self._waiting.append(partial(self.put, topics, then))
+            else:
+                text = "too many changes wait for each other; try again later"
+                faults = {topic.name: (ErrorCode.NOT_CONTROLLER, text) for topic in topics}
+                then(faults, now, effects)
+        else:
+            self._claim(topics, then, now, effects)
+
+    def _dated(self, topic: KafkaTopic, now: int) -> KafkaTopic:
+        """A new topic with the time at which it is made; those that are laid out alike by all brokers have none."""
+        if topic.created_at or topic.is_fixed or self._cluster.topic(topic.name) is not None:
+            return topic
+        return replace(topic, created_at=now)
+
+    def _claim(
+        self, topics: Sequence[KafkaTopic], then: Then, now: int, effects: list[Effect]
+    ) -> None:
+        """Ask the others about those whose partitions are given out, where enough of them are there."""
+        topics = [topic for topic in topics if topic != self._cluster.topic(topic.name)]
+        there = {broker.name for broker in self._cluster.live_brokers()}
+        faults: dict[str, tuple[ErrorCode, str]] = {}
+        numbering = [topic.name for topic in topics if self._is_numbered(topic)]
+        self._judge(numbering, there, faults, now)
+        asked = [name for name in numbering if name not in faults]
+        others = [
+            each for each in self._cluster.live_brokers() if each.name != self._cluster.me.name
+        ]
+        if not asked or not others:
+            self._publish(topics, faults, then, now, effects)
+            return
+        self._claimed.update(topic.name for topic in topics)
+
+        def answered(answers: Answers, now: int, effects: list[Effect]) -> None:
+            for topic in self._surveys.topics(answers):
+                self.take(topic, now, effects)
+            self._judge(asked, {self._cluster.me.name, *answers}, faults, now)
+            left = self._current(topics, faults)
+            news = News(self._cluster.entry, {topic.name: attributes_of(topic) for topic in left})
+            stages: list[_Stage] = [self._ask_brokers, self._make, self._ask_nameservers]
+            change = _Change(news, faults, self._released(topics, then), stages, left)
+            self._start(change, now, effects)
+
+        if len(asked) > TOPICS_MAX:
+            text = f"more than {TOPICS_MAX} topics in one request"
+            faults.update((name, (ErrorCode.POLICY_VIOLATION, text)) for name in asked)
+            self._released(topics, then)(faults, now, effects)
+            return
+        self._surveys.ask(others, asked, answered, now, effects)
+
+    def _is_numbered(self, topic: KafkaTopic) -> bool:
+        """To make it so means to give out partitions."""
+        known = self._cluster.topic(topic.name)
+        return known is None or not known.layout.extends(topic.layout)
+
+    def _judge(
+        self,
+        names: Iterable[str],
+        there: Collection[str],
+        faults: dict[str, tuple[ErrorCode, str]],
+        now: int,
+    ) -> None:
+        """Refuse topics whose partitions must not be given out by the brokers that are there."""
+        for name in names:
+            text = self._cluster.membership.lacks(name, there, now)
+            if text:
+                faults[name] = ErrorCode.NOT_CONTROLLER, f"Topic '{name}': {text}"
+
+    def _current(
+        self, topics: Sequence[KafkaTopic], faults: dict[str, tuple[ErrorCode, str]]
+    ) -> list[KafkaTopic]:
+        """The topics as they may be now: since they were planned, others may have told of them."""
+        left: list[KafkaTopic] = []
+        for topic in topics:
+            known = self._cluster.topic(topic.name)
+            if topic.name in faults:
+                continue
+            if self._cluster.catalogue.is_deleted(topic.topic_id):
+                text = "This server does not host this topic-partition."
+                faults[topic.name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text
+            elif known is None or topic.layout.extends(known.layout):
+                if known is not None and known.topic_id != topic.topic_id:
+                    faults[topic.name] = _exists(topic.name)
+                else:
+                    left.append(topic)
+            elif known.topic_id == topic.topic_id and known.layout.extends(topic.layout):
+                left.append(replace(topic, layout=known.layout))
+            else:
+                faults[topic.name] = _exists(topic.name)
+        return left
+
+    def _released(self, topics: Sequence[KafkaTopic], then: Then) -> Then:
+        """`then`, and after it whoever waited for these topics."""
+
+        def released(faults: Faults, now: int, effects: list[Effect]) -> None:
+            self._claimed.difference_update(topic.name for topic in topics)
+            then(faults, now, effects)
+            waiting, self._waiting = self._waiting, []
+            for change in waiting:
+                change(now, effects)
+
+        return released
+
+    def _publish(
+        self,
+        topics: Sequence[KafkaTopic],
+        faults: dict[str, tuple[ErrorCode, str]],
+        then: Then,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
+        """Settings, or a cluster of one: first here, then the nameservers and the others."""
+        done = self._put_local(self._current(topics, faults), faults, now, effects)
+        news = News(self._cluster.entry, {topic.name: attributes_of(topic) for topic in done})
+        self._begin(news, faults, then, now, effects)
+
+    def _put_local(
+        self,
+        topics: Sequence[KafkaTopic],
+        faults: dict[str, tuple[ErrorCode, str]],
+        now: int,
+        effects: list[Effect],
+    ) -> list[KafkaTopic]:
+        """Those that this broker could keep."""
+        changed = False
+        done: list[KafkaTopic] = []
+        for topic in topics:
+            known = self._cluster.topic(topic.name)
+            try:
+                changed |= self._cluster.put_local(topic, now)
+            except ProtocolError as error:
+                faults[topic.name] = ErrorCode.POLICY_VIOLATION, str(error)
+            except StorageError as error:
+                faults[topic.name] = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+            else:
+                done.append(topic)
+                continue
+            if known is None:
+                self._cluster.forget(topic.name, now, effects)
+            else:
+                self._cluster.restore(known)
+        if changed:
+            self._registration.changed(now, effects)
+        return done
+
+    def delete(self, names: Sequence[str], then: Then, now: int, effects: list[Effect]) -> None:
+        """Delete topics with all that is in them."""
+        if not self._cluster.is_controller:
+            then(_not_controller(names), now, effects)
+            return
+        faults: dict[str, tuple[ErrorCode, str]] = {}
+        ids: dict[str, str] = {}
+        for name in names:
+            topic_id = self._cluster.id_of(name)
+            try:
+                self._bury(name, topic_id, now, effects)
+            except StorageError as error:
+                faults[name] = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
+            else:
+                ids[name] = encode_id(topic_id)
+        news = News(self._cluster.entry, deleted=tuple(ids), deleted_ids=ids)
+        self._begin(news, faults, then, now, effects)
+
+    def _bury(self, name: str, topic_id: bytes, now: int, effects: list[Effect]) -> None:
+        """Delete a topic here, and remember that it is deleted. Raises StorageError."""
+        if topic_id != NO_ID:
+            try:
+                self._cluster.catalogue.bury(topic_id, whole=True)
+            except DiskFullError:
+                if not self._cluster.is_local(name) or self._cluster.id_of(name) != topic_id:
+                    raise
+                self._delete(name, now, effects)  # its messages make the room that is missing
+                self._cluster.catalogue.bury(topic_id, whole=True)
+        if self._cluster.topic(name) is not None and self._cluster.id_of(name) != topic_id:
+            return  # it was made again
+        if self._cluster.is_local(name):
+            self._delete(name, now, effects)
+        self._cluster.forget(name, now, effects)
+
+    def was_deleted(self, name: str, topic_id: bytes, now: int, effects: list[Effect]) -> None:
+        """Another broker says that a topic was deleted while this one was away."""
+        try:
+            self._bury(name, topic_id, now, effects)
+        except StorageError as error:
+            self._tell_fault(f"topic {name}, which was deleted, is left over: {error}", effects)
+
+    # -- telling everybody ---------------------------------------------------------------------------
+
+    def _begin(
+        self, news: News, faults: Faults, then: Then, now: int, effects: list[Effect]
+    ) -> None:
+        """Tell the nameservers and the others of what is true here already."""
+        if self._cluster.is_alone or not (news.changed or news.deleted):
+            then(faults, now, effects)
+        else:
+            stages: list[_Stage] = [self._ask_nameservers, self._ask_brokers]
+            self._start(_Change(news, dict(faults), then, stages), now, effects)
+
+    def _start(self, change: _Change, now: int, effects: list[Effect]) -> None:
+        self.touched.update(change.news.changed, change.news.deleted)
+        self._serial += 1
+        self._under_way[self._serial] = change
+        self._go_on(self._serial, now, effects)
+
+    def _go_on(self, serial: int, now: int, effects: list[Effect]) -> None:
+        """The next stages of a change, up to one that waits for answers."""
+        change = self._under_way[serial]
+        while not change.pending and change.stages:
+            change.stages.pop(0)(serial, change, now, effects)
+        if not change.pending:
+            del self._under_way[serial]
+            self.touched.update(change.news.changed, change.news.deleted)
+            change.then(change.faults, now, effects)
+
+    def _ask_nameservers(
+        self, serial: int, change: _Change, now: int, effects: list[Effect]
+    ) -> None:
+        for name in (*change.news.changed, *change.news.deleted):
+            change.pending += self.tell_nameservers(name, _Step(serial), now, effects)
+
+    def _ask_brokers(self, serial: int, change: _Change, now: int, effects: list[Effect]) -> None:
+        if not (change.news.changed or change.news.deleted):
+            return
+        body = msgspec.json.encode(change.news)
+        for broker in self._cluster.live_brokers():
+            if broker.name != self._cluster.me.name:
+                step = _Step(serial, broker.name)
+                change.pending += self._neighbours.ask(
+                    broker.remoting, NEWS, step, now, effects, body=body
+                )
+
+    def _make(self, serial: int, change: _Change, now: int, effects: list[Effect]) -> None:
+        """The others have kept the topics: keep them here, too, where they are enough."""
+        there = {self._cluster.me.name, *change.kept}
+        self._judge(change.news.changed, there, change.faults, now)
+        left = self._current(change.topics, change.faults)
+        done = {topic.name for topic in self._put_local(left, change.faults, now, effects)}
+        changed = {name: each for name, each in change.news.changed.items() if name in done}
+        change.news = replace(change.news, changed=changed)
+
+    def tell_nameservers(self, name: str, errand: Errand, now: int, effects: list[Effect]) -> int:
+        """Bring what we know of a topic, or that it is gone, into the nameservers' settings; how many were asked."""
+        topic = self._cluster.topic(name)
+        namespace = self._cluster.layouts_namespace
+        if topic is None:
+            code = RequestCode.DELETE_KV_CONFIG
+            header = headers.KVConfigHeader(namespace=namespace, key=name)
+        else:
+            code = RequestCode.PUT_KV_CONFIG
+            value = msgspec.json.encode(attributes_of(topic)).decode()
+            header = headers.KVConfigHeader(namespace=namespace, key=name, value=value)
+        ext = headers.write(header)
+        return sum(
+            self._neighbours.ask(address, code, errand, now, effects, ext=ext)
+            for address in self._nameservers
+        )
+
+    def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
+        """A call ended; False where it was none of ours."""
+        errand = outcome.purpose
+        if isinstance(errand, _Wanted):
+            self._asking = False
+            return True
+        if not isinstance(errand, _Step):
+            return False
+        change = self._under_way[errand.change]
+        change.pending -= 1
+        answer = outcome.reply
+        if errand.broker and isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS:
+            change.kept.add(errand.broker)
+        if not change.pending:
+            self._go_on(errand.change, now, effects)
+        return True
+
+    # -- queues that are no partitions yet -----------------------------------------------------------
+
+    def follow(self, now: int, effects: list[Effect]) -> None:
+        """After each event: make partitions of the queues that came through the RocketMQ door, and forget what went there."""
+        if self._cluster.disk_fault:
+            fault, self._cluster.disk_fault = self._cluster.disk_fault, ""
+            self._tell_fault(f"a fact of the cluster is not on this disk: {fault}", effects)
+        if not (self._cluster.gone or self._cluster.wanted):
+            return
+        gone, self._cluster.gone = self._cluster.gone, []
+        for name in gone:
+            if self._cluster.topic(name) is None and not self._cluster.is_alone:
+                self.touched.add(name)
+                self.tell_nameservers(name, Errand(), now, effects)
+        if not self._cluster.wanted or self._asking or not self._cluster.is_ready:
+            return
+        wanted = dict(self._cluster.wanted)
+        if self._cluster.is_controller:
+            self._cover(self._cluster.me.name, wanted, _ignore, now, effects)
+        else:
+            body = msgspec.json.encode(QueuesWanted(self._cluster.me.name, wanted))
+            address = self._cluster.controller.remoting
+            self._asking = self._neighbours.ask(
+                address, QUEUES_WANTED, _Wanted(), now, effects, body=body
+            )
+            self._cluster.wanted.clear()  # asked again with the next round, where it was in vain
+
+    def _cover(
+        self, broker: str, queues: dict[str, int], then: Then, now: int, effects: list[Effect]
+    ) -> None:
+        self._cluster.wanted.clear()
+        if not self._claimed.isdisjoint(queues) and len(self._waiting) < WAITING_MAX:
+            # Another broker's queues get their numbers just now; these come behind them.
+            self._waiting.append(partial(self._cover, broker, queues, then))
+            return
+        topics = []
+        at_once = len(queues) if len(self._cluster.live_brokers()) == 1 else TOPICS_MAX
+        for name, count in islice(queues.items(), at_once):  # the rest comes with the next round
+            if name in self._claimed:
+                continue
+            known = self._cluster.topic(name)
+            if known is None:
+                known = KafkaTopic(name, self._cluster.new_id(), Layout(), {})
+            layout = known.layout.covering({broker: count})
+            if layout != known.layout:
+                topics.append(replace(known, layout=layout))
+
+        def after(faults: Faults, now: int, effects: list[Effect]) -> None:
+            for name, (code, text) in faults.items():
+                if code in (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.POLICY_VIOLATION):
+                    self._tell_fault(f"layout of topic {name} is not kept: {text}", effects)
+            then(faults, now, effects)
+
+        self.put(topics, after, now, effects)
+
+    def queues_wanted(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        """9002: another broker has queues that are no partitions yet. Raises ProtocolError."""
+        asked = read_body(request.body, QueuesWanted)
+        if not self._cluster.is_controller:
+            return reply(request, ResponseCode.SYSTEM_ERROR, "this is not the controller")
+        if asked.broker not in self._cluster.brokers:
+            raise ProtocolError(f"nobody knows a broker {asked.broker[:100]}")
+        queues = {
+            name: count
+            for name, count in asked.queues.items()
+            if self._cluster.is_visible(name) and 0 < count <= QUEUES_MAX
+        }
+
+        def then(faults: Faults, now: int, effects: list[Effect]) -> None:
+            effects.append(Send(peer.link, reply(request)))
+
+        self._cover(asked.broker, queues, then, now, effects)
+        return None
+
+    # -- news of others ------------------------------------------------------------------------------
+
+    def take_news(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        """9003. Refused where a topic was not taken over as it came. Raises ProtocolError, StorageError."""
+        news = read_body(request.body, News)
+        self._cluster.meet(news.broker)
+        if not (news.changed or news.deleted):
+            for watcher in self._cluster.greeted:
+                watcher(news.broker.name)
+        refused: list[str] = []
+        for name, attributes in news.changed.items():
+            topic = topic_of(name, attributes, self._cluster.readers)
+            if topic is None or not self._cluster.is_visible(name):
+                continue
+            if not self.take(topic, now, effects):
+                refused.append(name)
+        for name in news.deleted:
+            self.touched.add(name)
+            known = encode_id(self._cluster.id_of(name))
+            topic_id = read_id(news.deleted_ids.get(name, known))
+            self._bury(name, topic_id, now, effects)
+        if refused:
+            return reply(request, ResponseCode.SYSTEM_ERROR, f"not taken over: {refused[:10]}")
+        return self._durability.acknowledge(request, reply(request), peer, effects)
+
+    def take(self, topic: KafkaTopic, now: int, effects: list[Effect]) -> bool:
+        """Another broker, or a nameserver, knows a topic so: take that over, unless we know better.
+
+        True where this broker has the topic with these partitions, or more, on its disk now.
+        """
+        if self._cluster.catalogue.is_deleted(topic.topic_id):
+            return False
+        holds = topic
+        known = self._cluster.topic(topic.name)
+        if known is not None:
+            holds, contradicts = merged(known, topic)
+            if contradicts:
+                self._tell_contradiction(known, topic, holds, effects)
+            if holds == known and not self._cluster.lacks_part(known):
+                return _agrees(holds, topic)
+        if not self._cluster.is_free(holds):
+            return False
+        self.touched.add(topic.name)
+        try:
+            if self._cluster.put_local(holds, now):
+                self._registration.changed(now, effects)
+        except (ProtocolError, StorageError) as error:
+            self._tell_fault(f"our part of topic {topic.name} cannot be made: {error}", effects)
+            return False
+        return _agrees(holds, topic)
+
+    def _tell_fault(self, text: str, effects: list[Effect]) -> None:
+        """Say once what the disk does not take; more of it would follow."""
+        if not self._fault_told:
+            self._fault_told = True
+            effects.append(Tell("ERROR", text))
+
+    def _tell_contradiction(
+        self, known: KafkaTopic, other: KafkaTopic, holds: KafkaTopic, effects: list[Effect]
+    ) -> None:
+        """Say once that brokers numbered a topic's partitions in two ways, and what to do."""
+        one, two = sorted((write(known.layout), write(other.layout)))
+        if (known.name, one, two) in self._contradictions:
+            return
+        if len(self._contradictions) < CONTRADICTIONS_MAX:
+            self._contradictions.add((known.name, one, two))
+        effects.append(Tell("ERROR", contradiction(known, other, holds)))
+
+    def under_way(self) -> set[str]:
+        """Topics that are being changed."""
+        news = [change.news for change in self._under_way.values()]
+        return {name for each in news for name in (*each.changed, *each.deleted)}
+
+    def check(self) -> None:
+        for change in self._under_way.values():
+            assert change.pending > 0
+        assert self._claimed or not self._waiting
+
+
+def _ignore(faults: Faults, now: int, effects: list[Effect]) -> None:
+    """Nobody waits for it."""
+
+
+def _not_controller(names: Sequence[str]) -> Faults:
+    text = "This is not the correct controller for this cluster."
+    return dict.fromkeys(names, (ErrorCode.NOT_CONTROLLER, text))
+
+
+def _agrees(holds: KafkaTopic, topic: KafkaTopic) -> bool:
+    return holds.topic_id == topic.topic_id and holds.layout.extends(topic.layout)
+
+
+def _exists(name: str) -> tuple[ErrorCode, str]:
+    return ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists."

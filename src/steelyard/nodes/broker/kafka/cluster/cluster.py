@@ -1,0 +1,464 @@
+"""The cluster as Kafka clients see it: brokers with node ids, topics with partitions, and who leads what.
+
+A partition is a queue: `place` says which, and on which broker. A topic's layout, id and Kafka settings are attributes of its
+RocketMQ topic, on every broker that has a part of it, so that each knows them after a restart. Topics that came through
+the RocketMQ door are topics here where their names are legal for Kafka; the system's own are hidden, but for the ledger.
+
+Layouts and ids are given by the controller, the live broker with the lowest node id; a broker without nameservers is the
+whole cluster. `name_service` tells us of other brokers, `changes` makes changes. What is known of topics and brokers is on
+this broker's disk (`catalogue`): after a restart it is known before anybody is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from steelyard.config import BrokerConfig
+from steelyard.errors import StorageError
+from steelyard.ledger.events import LEDGER_TOPIC
+from steelyard.nodes.broker.identity import cluster_id
+from steelyard.nodes.broker.kafka.cluster.catalogue import Catalogue
+from steelyard.nodes.broker.kafka.cluster.membership import Membership
+from steelyard.nodes.broker.kafka.cluster.merging import merged
+from steelyard.nodes.broker.kafka.cluster.topic import (
+    FIXED,
+    OFFSETS_TOPIC,
+    KafkaTopic,
+    attributes_of,
+    topic_of,
+)
+from steelyard.nodes.broker.kafka.cluster.topic_settings import TopicSettings, TopicSettingsReader
+from steelyard.nodes.broker.peers.requests import BrokerEntry
+from steelyard.nodes.broker.topics import (
+    PERM_READ_WRITE,
+    Topics,
+    is_kafka_name,
+)
+from steelyard.nodes.seam import Effect
+from steelyard.routes.layout import Layout, write
+from steelyard.store.entry import java_hash
+from steelyard.types import Random, TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.schema import NO_ID
+from steelyard.wire.remoting.bodies import TopicConfig
+
+BROKERS_MAX = 1_000
+"""Most brokers of a cluster, those that are down as well; others are not heard."""
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a partition is. `here`: on this broker, in the queue `queue_id`."""
+
+    node_id: int
+    queue_id: int
+    here: bool
+
+
+class Broker(msgspec.Struct, frozen=True, gc=False):
+    """A broker of the cluster. `address`: of its Kafka door; `remoting`: of its RocketMQ door."""
+
+    name: str
+    node_id: int
+    address: str
+    remoting: str
+    live: bool = True
+
+    @property
+    def entry(self) -> BrokerEntry:
+        return BrokerEntry(self.name, self.node_id, self.address, self.remoting)
+
+    @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+
+class Cluster:
+    """See the module's text; a `groups.kafka.groups.TopicsView`."""
+
+    def __init__(
+        self, config: BrokerConfig, topics: Topics, catalogue: Catalogue, rng: Random
+    ) -> None:
+        assert config.kafka is not None
+        self._config = config
+        self._kafka = config.kafka
+        self._topics = topics
+        self.catalogue = catalogue
+        self._rng = rng
+        self.readers = TopicSettingsReader(config.kafka, config.store)
+        self.is_alone = not config.nameservers
+        """This broker is the whole cluster."""
+        self.is_ready = self.is_alone
+        """We have looked who else is there."""
+        self.brokers_namespace = f"STEELYARD_KAFKA_BROKERS@{config.cluster}"
+        self.layouts_namespace = f"STEELYARD_KAFKA_LAYOUT@{config.cluster}"
+        """Of the nameservers' settings: name to `BrokerEntry`, topic to its attributes, both as JSON."""
+        self.me = Broker(config.name, config.kafka.node_id, config.kafka.address, config.address)
+        self.brokers: dict[str, Broker] = {config.name: self.me}
+        """By name; those that are down as well."""
+        self.membership = Membership(config.kafka.brokers, lambda: self.brokers)
+        if self.is_alone:
+            self.membership.settled_at = 0  # there is nobody to look for
+        self.brokers_version = 0
+        """Grows when a broker comes, goes or is another than before."""
+        self.greeted: list[Callable[[str], None]] = []
+        """Told the name of every broker that says that it has started."""
+        self.cluster_id = cluster_id(config.cluster)
+        self.version = 1
+        """Grows with every change."""
+        self.deleted: list[Callable[[str, int, list[Effect]], None]] = []
+        """Told (topic, now, effects) of every topic that is gone."""
+        self._known: dict[str, KafkaTopic] = {}
+        self._names: dict[bytes, str] = {}
+        self._places: dict[tuple[str, int], Place] = {}
+        self._settings: dict[str, TopicSettings] = {}
+        self._defaults = self.readers.of({})
+        self._seen: dict[str, TopicConfig] = {}
+        self._seen_version = -1
+        self.wanted: dict[str, int] = {}
+        """Topics of this broker that have more queues than partitions here, and how many queues."""
+        self.gone: list[str] = []
+        """Topics that were deleted through the RocketMQ door."""
+        self.disk_fault = ""
+        """Why the disk did not take a fact of the cluster; empty again when that was told."""
+        self._load()
+
+    def _load(self) -> None:
+        """What the disk has. A version before this one kept topics in the attributes of their queues only."""
+        for entry in self.catalogue.brokers():
+            self.meet(entry, live=False)
+        kept = dict(self.catalogue.topics())
+        own = {name: config.attributes for name, config in self._topics.all().items()}
+        other = [(name, own[name]) for name in own if own[name] != kept.get(name)]
+        for name, attributes in (*kept.items(), *other):
+            topic = topic_of(name, attributes, self.readers) if self.is_visible(name) else None
+            if topic is None or not self.is_free(topic):
+                continue
+            known = self._known.get(name)
+            if known is not None:
+                topic = merged(known, topic)[0]
+            self.learn(topic)
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def names(self) -> Iterable[str]:
+        """All topics, internal ones as well."""
+        return list(self._known)
+
+    def topic(self, name: str) -> KafkaTopic | None:
+        return self._known.get(name)
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has, 0 for an unknown one."""
+        known = self._known.get(topic)
+        return 0 if known is None else known.layout.partitions
+
+    def id_of(self, topic: str) -> bytes:
+        known = self._known.get(topic)
+        return NO_ID if known is None else known.topic_id
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return self._names.get(topic_id)
+
+    def settings_of(self, topic: str) -> TopicSettings:
+        """What a topic's Kafka settings come to; the defaults for an unknown topic."""
+        settings = self._settings.get(topic)
+        if settings is None:
+            known = self._known.get(topic)
+            if known is None:
+                return self._defaults
+            settings = self._settings[topic] = self.readers.of(known.settings)
+        return settings
+
+    def is_reserved(self, name: str) -> bool:
+        """The name is that of a topic which Kafka clients do not see."""
+        return name in self._topics.system and name != LEDGER_TOPIC
+
+    def is_visible(self, name: str) -> bool:
+        return is_kafka_name(name) and not self.is_reserved(name)
+
+    # -- places ----------------------------------------------------------------------------------
+
+    def place(self, topic: str, partition: int) -> Place | ErrorCode:
+        """Where a partition is (its broker may be down), or what to answer: there is none, or nobody knows its broker."""
+        place = self._places.get((topic, partition))
+        if place is not None:
+            return place
+        known = self._known.get(topic)
+        found = None if known is None else known.layout.place(partition)
+        if found is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        broker, queue_id = found
+        if broker not in self.brokers:
+            return ErrorCode.LEADER_NOT_AVAILABLE
+        here = broker == self.me.name
+        if here and self._topics.get(topic) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # it was made just now, elsewhere
+        place = Place(self.brokers[broker].node_id, queue_id, here)
+        self._places[topic, partition] = place
+        return place
+
+    def partition_of(self, topic: str, queue_id: int) -> int | None:
+        """The partition that a queue of this broker is."""
+        known = self._known.get(topic)
+        return None if known is None else known.layout.partition_of(self.me.name, queue_id)
+
+    def queue_of(self, partition: TopicPartition) -> tuple[str, int] | None:
+        """The queue that a partition is: the name of its broker, which may be down, and its id there."""
+        known = self._known.get(partition.topic)
+        return None if known is None else known.layout.place(partition.partition)
+
+    def local_partitions(self, topic: str) -> list[tuple[int, int]]:
+        """The partitions of a topic that are queues of this broker: (partition, queue id) of each."""
+        known = self._known.get(topic)
+        if known is None or not self.is_local(topic):
+            return []
+        return [
+            (partition, queue_id)
+            for partition, (broker, queue_id) in enumerate(known.layout.leaders())
+            if broker == self.me.name
+        ]
+
+    def coordinator_of(self, key: str, topic: str = OFFSETS_TOPIC) -> int | None:
+        """The node id of the broker that coordinates a group, None where nobody does just now.
+
+        With TRANSACTIONS_TOPIC: of a transactional id.
+        """
+        partitions = self.partitions(topic)
+        if not partitions:
+            # A broker that is the whole cluster coordinates everything before it has a layout, too.
+            is_whole = self.is_alone and self.membership.names == (self.me.name,)
+            return self.me.node_id if is_whole else None
+        place = self.place(topic, coordinator_partition(key, partitions))
+        if isinstance(place, ErrorCode) or self.live(place.node_id) is None:
+            return None
+        return place.node_id
+
+    def coordinator_fault(self, key: str, topic: str = OFFSETS_TOPIC) -> ErrorCode:
+        """NONE where this broker coordinates a group (with TRANSACTIONS_TOPIC: a transactional id), else what to answer."""
+        node_id = self.coordinator_of(key, topic)
+        if node_id == self.me.node_id:
+            if self._awaits(key, topic):
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ErrorCode.NONE
+        if node_id is None and not self.partitions(topic):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NOT_COORDINATOR
+
+    def _awaits(self, key: str, topic: str) -> bool:
+        """What another broker kept of a key, under a layout that does not hold any more, is not here yet."""
+        known = self._known.get(topic)
+        return known is not None and any(
+            self.awaits_from(topic, layout, broker)
+            for layout in known.merged
+            for broker, _ in (layout.leaders()[coordinator_partition(key, layout.partitions)],)
+        )
+
+    def awaits_any(self, topic: str) -> bool:
+        """Some broker has not handed over what it kept for this one under a layout of a topic that does not hold any more."""
+        known = self._known.get(topic)
+        return (
+            known is not None
+            and self.me.name in known.layout.queues()
+            and any(
+                self.awaits_from(topic, layout, broker)
+                for layout in known.merged
+                for broker in layout.queues()
+            )
+        )
+
+    def awaits_from(self, topic: str, layout: Layout, broker: str) -> bool:
+        """A broker has not handed over what it kept under a layout that does not hold any more."""
+        return (
+            broker != self.me.name
+            and self.membership.counts(broker)
+            and not self.catalogue.is_handed_over(topic, write(layout), broker)
+        )
+
+    # -- brokers ---------------------------------------------------------------------------------
+
+    @property
+    def node_id(self) -> int:
+        return self.me.node_id
+
+    def live(self, node_id: int) -> Broker | None:
+        """The live broker with this node id."""
+        return next((each for each in self.live_brokers() if each.node_id == node_id), None)
+
+    def live_brokers(self) -> list[Broker]:
+        """By node id."""
+        live = [broker for broker in self.brokers.values() if broker.live]
+        return sorted(live, key=lambda broker: (broker.node_id, broker.name))
+
+    @property
+    def controller(self) -> Broker:
+        """The live broker with the lowest node id: it alone gives out layouts."""
+        return self.live_brokers()[0]
+
+    @property
+    def is_controller(self) -> bool:
+        return self.is_ready and self.controller.name == self.me.name
+
+    @property
+    def entry(self) -> BrokerEntry:
+        """What this broker says of itself."""
+        return self.me.entry
+
+    def meet(self, entry: BrokerEntry, *, live: bool = True) -> None:
+        """What another broker said of itself."""
+        broker = Broker(entry.name, entry.node_id, entry.address, entry.remoting, live)
+        if entry.name not in self.brokers and len(self.brokers) >= BROKERS_MAX:
+            return
+        if entry.name != self.me.name and self.brokers.get(entry.name) != broker:
+            self.brokers[entry.name] = broker
+            self.brokers_version += 1
+            self._places.clear()
+        if entry.name != self.me.name:
+            self._keep(partial(self.catalogue.keep_broker, entry))
+
+    def _keep(self, put: Callable[[], None]) -> None:
+        """Write a fact of the cluster that others have as well: it counts, also where the disk does not take it."""
+        try:
+            put()
+        except StorageError as error:
+            self.disk_fault = str(error)
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def new_id(self) -> bytes:
+        """An id for a new topic."""
+        return bytes(self._rng.randrange(256) for _ in range(16))
+
+    def learn(self, topic: KafkaTopic) -> None:
+        """A topic is new, or changed."""
+        known = self._known.get(topic.name)
+        if known == topic:
+            return
+        if known is not None:
+            self._names.pop(known.topic_id, None)
+        self._known[topic.name] = topic
+        self._names[topic.topic_id] = topic.name
+        self._changed(topic.name)
+        self._weigh(topic.name)
+
+    def is_free(self, topic: KafkaTopic) -> bool:
+        """No other topic has its id; one may, where somebody copied the attributes of a topic to another."""
+        return self._names.get(topic.topic_id, topic.name) == topic.name
+
+    def forget(self, name: str, now: int, effects: list[Effect]) -> None:
+        """A topic is gone."""
+        self._seen.pop(name, None)
+        self.wanted.pop(name, None)
+        known = self._known.pop(name, None)
+        if known is None:
+            return
+        self._names.pop(known.topic_id, None)
+        self._keep(partial(self.catalogue.drop, name))
+        self._changed(name)
+        for watcher in self.deleted:
+            watcher(name, now, effects)
+
+    def _changed(self, name: str) -> None:
+        self._settings.pop(name, None)
+        self._places.clear()
+        self.version += 1
+
+    def put_local(self, topic: KafkaTopic, now: int) -> bool:
+        """Make what is known of a topic durable, and this broker's part of it; True where that changed the part.
+
+        Raises ProtocolError where the broker has no room for it, StorageError.
+        """
+        self.catalogue.keep(topic)
+        self.learn(topic)
+        queues = topic.layout.queues().get(self.me.name, 0)
+        if not queues:
+            return False
+        known = self._topics.get(topic.name)
+        if known is None:
+            known = TopicConfig(topic.name, queues, queues, PERM_READ_WRITE)
+        more = max(known.read_queue_nums, known.write_queue_nums) < queues
+        config = replace(
+            known,
+            read_queue_nums=queues if more else known.read_queue_nums,
+            write_queue_nums=queues if more else known.write_queue_nums,
+            attributes=attributes_of(topic),
+        )
+        if config == self._topics.get(topic.name):
+            return False
+        self._topics.put(config, now)
+        return True
+
+    def restore(self, topic: KafkaTopic) -> None:
+        """What a topic was to become could not be kept: it is as before."""
+        self._keep(partial(self.catalogue.keep, topic))
+        self.learn(topic)
+
+    def lacks_part(self, topic: KafkaTopic) -> bool:
+        """This broker should have queues of the topic, and has none."""
+        return self.me.name in topic.layout.queues() and not self.is_local(topic.name)
+
+    def is_local(self, name: str) -> bool:
+        """This broker has queues of the topic."""
+        return self._topics.get(name) is not None
+
+    def follow(self, now: int, effects: list[Effect]) -> None:
+        """Take in what changed in this broker's own topics, through either door."""
+        if self._topics.version.counter == self._seen_version:
+            return
+        self._seen_version = self._topics.version.counter
+        configs = self._topics.all()
+        for name in [name for name in self._seen if name not in configs]:
+            topic_id = self.id_of(name)
+            if topic_id != NO_ID:
+                self._keep(partial(self.catalogue.bury, topic_id, whole=False))
+            self.forget(name, now, effects)
+            self.gone.append(name)
+        for name, config in configs.items():
+            if self._seen.get(name) is config or not self.is_visible(name):
+                continue
+            self._seen[name] = config
+            topic = topic_of(name, config.attributes, self.readers)
+            if topic is not None and name not in self._known and self.is_free(topic):
+                self._keep(partial(self.catalogue.keep, topic))
+                self.learn(topic)
+            self._weigh(name)
+
+    def weigh_all(self) -> None:
+        """Look again which queues are no partitions yet."""
+        for name in self._seen:
+            self._weigh(name)
+
+    def _weigh(self, name: str) -> None:
+        config = self._topics.get(name)
+        if config is None or name in FIXED:
+            return
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        known = self._known.get(name)
+        if known is not None and queues <= known.layout.queues().get(self.me.name, 0):
+            self.wanted.pop(name, None)
+        else:
+            self.wanted[name] = queues
+
+    def check(self) -> None:
+        assert self._names == {topic.topic_id: name for name, topic in self._known.items()}
+        assert self.brokers[self.me.name] == self.me
+        for name, topic in self._known.items():
+            assert name == topic.name
+            assert self.is_visible(name)
+            assert topic.layout.partitions > 0
+
+
+def coordinator_partition(key: str, partitions: int) -> int:
+    """Which partition of __consumer_offsets (__transaction_state) a group (transactional id) belongs to.
+
+    Source: GroupCoordinatorService.partitionFor, Utils.abs: the one number without a positive counterpart is 0.
+    """
+    code = java_hash(key)
+    return (0 if code == -(2**31) else abs(code)) % partitions

@@ -1,0 +1,130 @@
+"""Brings requests that only the controller may grant to it (9001), and its answers back.
+
+A request that came so is not brought any further: should two brokers take each other for the controller, the client gets
+NOT_CONTROLLER. Where the controller does not answer, the broker answers by itself, which comes to the same.
+Source: core/kafka/server/ForwardingManager.scala (Envelope, KIP-590).
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from steelyard.errors import ProtocolError
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.requests.channel import Call, Prompt
+from steelyard.nodes.broker.kafka.requests.repeats import without_repeats
+from steelyard.nodes.broker.peers.registration import Errand, Purpose
+from steelyard.nodes.broker.peers.requests import FORWARD, Neighbours
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.turns import finish
+from steelyard.nodes.calls.remoting import Outcome
+from steelyard.nodes.seam import Effect, Send
+from steelyard.wire.kafka import frame
+from steelyard.wire.kafka.schema import Message
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command
+
+
+class _Forwarded(Errand, frozen=True):
+    serial: int
+
+
+class ForwardedCall(Call):
+    """A request that another broker brought; the answer goes back to that broker."""
+
+    __slots__ = ("_command",)
+
+    def __init__(self, command: Command, peer: Peer, request: frame.Request) -> None:
+        self._command = command
+        self.peer = peer
+        self.request = request
+
+    def answer(self, message: Message, effects: list[Effect]) -> None:
+        request = self.request
+        answer = frame.Reply(request.api, request.version, request.correlation_id, message)
+        body = frame.encode(answer)
+        effects.append(Send(self.peer.link, reply(self._command, body=body)))
+
+
+class Forwarding:
+    """See the module's text. `handlers`: of the requests that may come, by API key."""
+
+    def __init__(self, cluster: Cluster, neighbours: Neighbours) -> None:
+        self._cluster = cluster
+        self._neighbours = neighbours
+        self._handlers: dict[int, Prompt] = {}
+        self._serial = 0
+        self._under_way: dict[int, tuple[Call, Prompt]] = {}
+
+    def serve(self, key: int, handler: Prompt) -> None:
+        """Take such requests from other brokers."""
+        self._handlers[key] = handler
+
+    def controlled(self, key: int, handler: Prompt) -> Prompt:
+        """A handler that has the controller do what `handler` does there."""
+        self.serve(key, handler)
+
+        def handle(call: Call, now: int, effects: list[Effect]) -> Message | None:
+            if self.forward(call, handler, now, effects):
+                return None
+            return handler(call, now, effects)
+
+        return handle
+
+    def forward(self, call: Call, otherwise: Prompt, now: int, effects: list[Effect]) -> bool:
+        """Bring a request to the controller; False where that is us, or where it was brought already.
+
+        `otherwise` answers it where the controller does not.
+        """
+        if self._cluster.is_controller or isinstance(call, ForwardedCall):
+            return False
+        self._serial += 1
+        errand = _Forwarded(self._serial)
+        body = frame.encode(call.request)
+        address = self._cluster.controller.remoting
+        if not self._neighbours.ask(address, FORWARD, errand, now, effects, body=body):
+            return False
+        self._under_way[self._serial] = call, otherwise
+        return True
+
+    def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
+        """A call ended; False where it was none of ours."""
+        errand = outcome.purpose
+        if not isinstance(errand, _Forwarded):
+            return False
+        call, otherwise = self._under_way.pop(errand.serial)
+        answer = _read(call.request, outcome.reply)
+        if answer is None:
+            answer = otherwise(call, now, effects)
+        if answer is not None:
+            call.answer(answer, effects)
+        return True
+
+    def requested(
+        self, command: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        """9001. Raises ProtocolError."""
+        requests = frame.RequestDecoder().feed(command.body)
+        if len(requests) != 1:
+            raise ProtocolError(f"{len(requests)} Kafka requests in one that is forwarded")
+        request = requests[0]
+        handler = self._handlers.get(request.api.key)
+        if handler is None or request.message is None:
+            raise ProtocolError(f"{request.api.name} is not to be forwarded")
+        message = finish(without_repeats(request.message, request.api.key, request.version))
+        call = ForwardedCall(command, peer, replace(request, message=message))
+        answer = handler(call, now, effects)
+        if answer is not None:
+            call.answer(answer, effects)
+        return None
+
+
+def _read(request: frame.Request, outcome: object) -> Message | None:
+    """The controller's answer, None for none."""
+    if not isinstance(outcome, Command) or outcome.code != ResponseCode.SUCCESS:
+        return None
+    try:
+        replies = frame.ReplyDecoder().feed(outcome.body)
+        return frame.read_reply(request.api, request.version, replies[0]) if replies else None
+    except ProtocolError:
+        return None

@@ -1,0 +1,146 @@
+"""Asks other brokers what they know of topics (9005), and answers them from what this broker knows.
+
+Asked before a topic is made or grows, so that nobody numbers its partitions twice, and before a topic that the nameserver
+does not have is brought back to it, lest one return that was deleted while a broker was away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from steelyard.errors import ProtocolError
+from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
+from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, attributes_of, topic_of
+from steelyard.nodes.broker.peers.registration import Errand, Purpose
+from steelyard.nodes.broker.peers.requests import (
+    SURVEY,
+    Neighbours,
+    Survey,
+    SurveyAnswer,
+    encode_id,
+    read_body,
+    read_id,
+)
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.calls.remoting import Outcome
+from steelyard.nodes.seam import Effect
+from steelyard.wire.kafka.schema import NO_ID
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command
+
+TOPICS_MAX = 1_000
+"""Most topics in one request."""
+
+Answers = Mapping[str, SurveyAnswer]
+"""By the name of the broker; who did not answer is not in it."""
+
+Then = Callable[[Answers, int, list[Effect]], None]
+
+
+class _Asked(Errand, frozen=True):
+    """A broker was asked."""
+
+    serial: int
+    broker: str
+
+
+class _Round(msgspec.Struct):
+    """Brokers that are asked the same. `pending`: how many did not answer yet."""
+
+    then: Then
+    pending: int
+    answers: dict[str, SurveyAnswer] = msgspec.field(default_factory=dict)
+
+
+class Surveys:
+    """See the module's text."""
+
+    def __init__(self, cluster: Cluster, neighbours: Neighbours) -> None:
+        self._cluster = cluster
+        self._neighbours = neighbours
+        self._serial = 0
+        self._rounds: dict[int, _Round] = {}
+
+    def ask(
+        self,
+        brokers: Iterable[Broker],
+        topics: Sequence[str],
+        then: Then,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
+        """Ask brokers what they know of topics, TOPICS_MAX at most; `then` gets what they answered, at once where nobody is asked."""
+        assert len(topics) <= TOPICS_MAX
+        self._serial += 1
+        ids = {name: encode_id(self._cluster.id_of(name)) for name in topics}
+        body = msgspec.json.encode(Survey(self._cluster.entry, ids))
+        pending = 0
+        for broker in brokers:
+            asked = _Asked(self._serial, broker.name)
+            pending += self._neighbours.ask(broker.remoting, SURVEY, asked, now, effects, body=body)
+        if pending:
+            self._rounds[self._serial] = _Round(then, pending)
+        else:
+            then({}, now, effects)
+
+    def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
+        """A call ended; False where it was none of ours."""
+        errand = outcome.purpose
+        if not isinstance(errand, _Asked):
+            return False
+        asked = self._rounds[errand.serial]
+        answer = _read(outcome.reply, errand.broker)
+        if answer is not None:
+            asked.answers[errand.broker] = answer
+        asked.pending -= 1
+        if not asked.pending:
+            del self._rounds[errand.serial]
+            asked.then(asked.answers, now, effects)
+        return True
+
+    def requested(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        """9005: another broker asks. Raises ProtocolError."""
+        asked = read_body(request.body, Survey)
+        if len(asked.topics) > TOPICS_MAX:
+            raise ProtocolError(f"{len(asked.topics)} topics in one request; at most {TOPICS_MAX}")
+        self._cluster.meet(asked.broker)
+        known: dict[str, dict[str, str]] = {}
+        deleted: dict[str, bool] = {}
+        for name, text in asked.topics.items():
+            topic = self._cluster.topic(name)
+            if topic is not None:
+                known[name] = attributes_of(topic)
+            topic_id = read_id(text)
+            if topic_id == NO_ID or (topic is not None and topic.topic_id == topic_id):
+                continue
+            if self._cluster.catalogue.has_no_part(topic_id):
+                deleted[name] = self._cluster.catalogue.is_deleted(topic_id)
+        body = msgspec.json.encode(SurveyAnswer(self._cluster.me.name, known, deleted))
+        return reply(request, body=body)
+
+    def topics(self, answers: Answers) -> list[KafkaTopic]:
+        """What the others know, by the names of the brokers and then of the topics."""
+        found = [
+            topic_of(name, attributes, self._cluster.readers)
+            for _, answer in sorted(answers.items())
+            for name, attributes in sorted(answer.known.items())
+            if self._cluster.is_visible(name)
+        ]
+        return [topic for topic in found if topic is not None]
+
+    def check(self) -> None:
+        for asked in self._rounds.values():
+            assert asked.pending > 0
+
+
+def _read(answer: object, broker: str) -> SurveyAnswer | None:
+    """What the broker said, None where nobody did; another one may be at its address by now."""
+    if not isinstance(answer, Command) or answer.code != ResponseCode.SUCCESS:
+        return None
+    try:
+        said = read_body(answer.body, SurveyAnswer)
+    except ProtocolError:
+        return None
+    return said if said.broker == broker else None

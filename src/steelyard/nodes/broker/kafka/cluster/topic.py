@@ -1,0 +1,98 @@
+"""A topic as Kafka clients see it, and as attributes of its RocketMQ topic, which keep it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from steelyard.errors import ProtocolError
+from steelyard.ledger.events import LEDGER_TOPIC
+from steelyard.nodes.broker.kafka.cluster.topic_settings import TopicSettingsReader
+from steelyard.nodes.broker.topics import (
+    CREATED_ATTRIBUTE,
+    ID_ATTRIBUTE,
+    LAYOUT_ATTRIBUTE,
+    MERGED_ATTRIBUTE,
+)
+from steelyard.routes import layout as layouts
+from steelyard.routes.layout import Layout
+
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+INTERNAL = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, LEDGER_TOPIC))
+"""Topics that Kafka clients see as internal: they may read but not write them."""
+
+
+FIXED = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+"""Topics that do not grow: their partitions say who coordinates what."""
+
+
+MERGED_MAX = 100
+"""Most layouts that one was merged with."""
+
+
+class KafkaTopic(msgspec.Struct, frozen=True, gc=False):
+    """A topic of the cluster. `settings`: what was set, by Kafka's names. `created_at`: ms since the epoch, 0 where unknown.
+
+    `merged`: of a topic that says who coordinates what, the other layouts that brokers had of it, sorted. What the brokers
+    of those keep belongs to the brokers of this layout now (`handover`).
+    """
+
+    name: str
+    topic_id: bytes
+    layout: Layout
+    settings: Mapping[str, str]
+    created_at: int = 0
+    merged: tuple[Layout, ...] = ()
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL
+
+    @property
+    def is_fixed(self) -> bool:
+        """It cannot have more partitions."""
+        return self.name in FIXED
+
+
+def fixed_id(cluster: str, name: str) -> bytes:
+    """The id of one of the topics in FIXED: the same whichever broker makes it."""
+    return hashlib.sha256(f"{cluster}/{name}".encode()).digest()[:16]
+
+
+def attributes_of(topic: KafkaTopic) -> dict[str, str]:
+    """A topic's layout, id and settings as attributes of its RocketMQ topic."""
+    attributes = {
+        **topic.settings,
+        LAYOUT_ATTRIBUTE: layouts.write(topic.layout),
+        ID_ATTRIBUTE: base64.urlsafe_b64encode(topic.topic_id).decode().rstrip("="),
+    }
+    if topic.created_at:
+        attributes[CREATED_ATTRIBUTE] = str(topic.created_at)
+    if topic.merged:
+        attributes[MERGED_ATTRIBUTE] = ";".join(map(layouts.write, topic.merged))
+    return attributes
+
+
+def topic_of(
+    name: str, attributes: Mapping[str, str], readers: TopicSettingsReader
+) -> KafkaTopic | None:
+    """The other way round, None where the attributes are not ours or make no sense. Wrong settings are left out."""
+    created = attributes.get(CREATED_ATTRIBUTE, "0")
+    merged = attributes.get(MERGED_ATTRIBUTE, "")
+    if merged.count(";") >= MERGED_MAX:
+        return None
+    try:
+        layout = layouts.read(attributes.get(LAYOUT_ATTRIBUTE, ""))
+        topic_id = base64.urlsafe_b64decode(attributes.get(ID_ATTRIBUTE, "") + "==")
+        others = tuple(map(layouts.read, merged.split(";"))) if merged else ()
+    except (ProtocolError, ValueError):
+        return None
+    if not layout.extents or len(topic_id) != 16:
+        return None
+    if not (created.isascii() and created.isdigit() and len(created) <= 18):
+        return None
+    return KafkaTopic(name, topic_id, layout, readers.sound(attributes), int(created), others)

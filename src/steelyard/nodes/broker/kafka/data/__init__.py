@@ -1,0 +1,1 @@
+"""Requests that write and read records."""

@@ -1,0 +1,74 @@
+"""21 DeleteRecords, versions 0-2: what lies before an offset is gone.
+
+- -1 means the high watermark: all that may be read. Beyond it, or less than -1: OFFSET_OUT_OF_RANGE.
+- An offset that is gone already is no error; the answer says where the log begins.
+- Internal topics: INVALID_TOPIC_EXCEPTION.
+Source: core/kafka/server/ReplicaManager.deleteRecordsOnLocalLog, Partition.deleteRecordsOnLeader.
+"""
+
+from __future__ import annotations
+
+from steelyard.errors import StorageError
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
+from steelyard.nodes.broker.kafka.cluster.topic import INTERNAL
+from steelyard.nodes.broker.kafka.data.partitions import Partitions
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.seam import Effect
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from steelyard.wire.kafka.schema import Message
+
+HIGH_WATERMARK = -1
+_UNKNOWN = -1
+
+
+class DeleteRecords:
+    """See the module's text."""
+
+    def __init__(self, partitions: Partitions, durability: Durability, faults: Faults) -> None:
+        self._partitions = partitions
+        self._durability = durability
+        self._faults = faults
+
+    def delete(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, DeleteRecordsRequest)
+        topics = [
+            DeleteRecordsTopicResult(
+                topic.name,
+                [self._delete(topic.name, part, now, effects) for part in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+        return self._durability.acknowledge_call(call, DeleteRecordsResponse(0, topics), effects)
+
+    def _delete(
+        self, topic: str, part: DeleteRecordsPartition, now: int, effects: list[Effect]
+    ) -> DeleteRecordsPartitionResult:
+        index = part.partition_index
+        if topic in INTERNAL:
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+            return DeleteRecordsPartitionResult(index, _UNKNOWN, code)
+        place = self._partitions.find(topic, index)
+        if place.fault:
+            return DeleteRecordsPartitionResult(index, _UNKNOWN, place.fault)
+        log = place.log
+        end = 0 if log is None else self._durability.readable_end(log)
+        offset = end if part.offset == HIGH_WATERMARK else part.offset
+        if not 0 <= offset <= end:
+            return DeleteRecordsPartitionResult(index, _UNKNOWN, ErrorCode.OFFSET_OUT_OF_RANGE)
+        if log is None:
+            return DeleteRecordsPartitionResult(index, 0)
+        try:
+            log.delete_before(offset)
+        except StorageError as error:
+            self._faults.tell(f"{topic}-{index} was not deleted: {error}", now, effects)
+            return DeleteRecordsPartitionResult(index, _UNKNOWN, ErrorCode.KAFKA_STORAGE_ERROR)
+        return DeleteRecordsPartitionResult(index, log.min_offset)

@@ -1,0 +1,68 @@
+"""61 DescribeProducers, version 0: who writes to a partition with a producer id, and since where in a transaction.
+
+Source: core/kafka/server/KafkaApis.handleDescribeProducersRequest, UnifiedLog.activeProducers.
+"""
+
+from __future__ import annotations
+
+from steelyard.errors import StorageError
+from steelyard.nodes.broker.faults import Faults
+from steelyard.nodes.broker.kafka.data.partitions import Partitions
+from steelyard.nodes.broker.kafka.data.producer_states import Producer
+from steelyard.nodes.broker.kafka.data.producers import Producers
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.seam import Effect
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from steelyard.wire.kafka.schema import Message
+
+
+class DescribeProducers:
+    """See the module's text."""
+
+    def __init__(self, partitions: Partitions, producers: Producers, faults: Faults) -> None:
+        self._partitions = partitions
+        self._producers = producers
+        self._faults = faults
+
+    def describe(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, DescribeProducersRequest)
+        topics = [
+            TopicResponse(
+                topic.name,
+                [self._one(topic.name, index, now, effects) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+        return DescribeProducersResponse(0, topics)
+
+    def _one(self, topic: str, index: int, now: int, effects: list[Effect]) -> PartitionResponse:
+        place = self._partitions.find(topic, index)
+        if place.read_fault:
+            return PartitionResponse(index, place.read_fault, place.read_fault.name)
+        if place.log is None:
+            return PartitionResponse(index)
+        try:
+            active = self._producers.active(place.log, now)
+        except StorageError as error:
+            self._faults.tell(f"{topic}-{index} was not read: {error}", now, effects)
+            return PartitionResponse(index, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+        return PartitionResponse(index, 0, None, [_state(producer) for producer in active])
+
+
+def _state(producer: Producer) -> ProducerState:
+    return ProducerState(
+        producer.producer_id,
+        producer.epoch,
+        producer.last_sequence,
+        producer.timestamp,
+        producer.coordinator_epoch,
+        -1 if producer.open_from is None else producer.open_from,
+    )

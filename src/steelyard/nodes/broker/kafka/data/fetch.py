@@ -1,0 +1,408 @@
+"""1 Fetch, versions 4-18: record batches from an offset on, at once or as soon as there are some.
+
+- The limits on bytes are the client's, 55 MB in all at most; but the first batch that is found is always given, and whole.
+- Less than min_bytes, and no error: the fetch waits at its queues until there is enough, or max_wait_ms is over. So it
+  does where the only error is damage on the disk, at the queues that are whole.
+- Batches are given as they lie in the log; the first may begin before the offset, as in Kafka. What RocketMQ's producers
+  wrote is turned into batches (`crossing`).
+- An incremental fetch is answered with the partitions where something has changed: see `fetch_sessions`.
+- isolation_level 1 ends at the last stable offset and names the aborted transactions that the client has to skip.
+- High watermark: one past what readers may read, with flush=sync what the disk has.
+- A fetch that has many messages of RocketMQ's to convert waits for its turn (`turns`), and gets what one turn converts.
+- WOKEN_MAX fetches that waited are answered in one millisecond; an append may wake many more, and they follow in the next ones.
+- A fetch of very many partitions takes several turns. It does not wait where a queue has grown meanwhile. One of more than
+  QUEUES_MAX waits TIMED_MS at most, and no longer: appends do not wake it.
+- Leader epochs are 0. Followers, racks and preferred replicas are none of ours.
+Source: core/kafka/server/KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, DelayedFetch; server/FetchSession.java.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+
+from steelyard.errors import StorageError
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
+from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch, Holds
+from steelyard.nodes.broker.kafka.data.fetch_reads import IDS_SINCE, STEP_PARTITIONS, Answer, Reads
+from steelyard.nodes.broker.kafka.data.fetch_sessions import (
+    FIRST_EPOCH,
+    LAST_EPOCH,
+    NO_SESSION,
+    Asked,
+    Key,
+    Sessions,
+    next_epoch,
+)
+from steelyard.nodes.broker.kafka.data.partitions import Partitions
+from steelyard.nodes.broker.kafka.data.producers import Producers
+from steelyard.nodes.broker.kafka.groups.notes import Notes
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.ledger import Delivery
+from steelyard.nodes.broker.parked import Queue
+from steelyard.nodes.broker.statistics import Statistics
+from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Steps, Turns, finish
+from steelyard.nodes.seam import Effect, Hang, Link
+from steelyard.store.store import Store
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    NodeEndpoint,
+    PartitionData,
+)
+
+FETCH_BYTES_MAX = 55 * 1024 * 1024
+"""fetch.max.bytes of a broker."""
+WAIT_MS_MAX = 600_000
+_UNKNOWN = -1
+
+WOKEN_MAX = 256
+"""They take some 5 ms."""
+QUEUES_MAX = 4_000
+"""A fetch that looks at more partitions does not wait at their queues."""
+TIMED_MS = 100
+"""It waits so long at most."""
+
+STEP_ASKED = 4_000
+ANSWERS_PER_STEP = 4_000
+"""Partitions of a request that are taken in, and of an answer that are put together, in one step of some 4 ms."""
+
+T = TypeVar("T")
+
+
+class Found(msgspec.Struct):
+    """What a fetch found. `fetch`: the error where there is none; `spent`: there was more to convert than effort."""
+
+    call: Call
+    fetch: Fetch | ErrorCode
+    parts: list[Asked] = []
+    answers: list[Answer] = []
+    size: int = 0
+    at_once: bool = False
+    spent: bool = False
+
+
+class Fetches:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        producers: Producers,
+        store: Store,
+        durability: Durability,
+        sessions: Sessions,
+        holds: Holds,
+        statistics: Statistics,
+        faults: Faults,
+        notes: Notes,
+        turns: Turns,
+    ) -> None:
+        self._partitions = partitions
+        self._producers = producers
+        self._store = store
+        self._durability = durability
+        self._sessions = sessions
+        self._holds = holds
+        self._statistics = statistics
+        self._reads = Reads(partitions, producers, durability, faults)
+        self._notes = notes
+        self._turns = turns
+        self._woken: deque[Fetch] = deque()
+        """Those that waited, and are answered as soon as others have been served."""
+        self._answered_at = 0
+        self._may_answer = WOKEN_MAX
+        """How many more at that time."""
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def fetch(self, call: Call, now: int, effects: list[Effect]) -> None:
+        self._run(call, self._found(call, now), self._end, now, effects)
+
+    def _run(
+        self,
+        call: Call,
+        steps: Steps[T],
+        then: Callable[[T, int, list[Effect]], None],
+        now: int,
+        effects: list[Effect],
+        *,
+        at_once: bool = True,
+    ) -> None:
+        link = call.peer.link
+        if not self._turns.run(link, steps, then, now, effects, at_once=at_once):
+            effects.append(Hang(link, "too many fetches wait for their turn"))
+
+    def _found(self, call: Call, now: int) -> Steps[Found]:
+        """The fetch with all its partitions, and what it finds in them."""
+        request = call.message
+        assert isinstance(request, FetchRequest)
+        fetch = yield from self._opened(call, request, now)
+        if isinstance(fetch, ErrorCode):
+            return Found(call, fetch)
+        in_turns = len(fetch.parts) >= STEP_PARTITIONS
+        return (yield from self._attempt(fetch, fetch.parts, SLICE if in_turns else AT_ONCE))
+
+    def _attempt(self, fetch: Fetch, parts: list[Asked], effort: int) -> Steps[Found]:
+        left = Effort(effort)
+        answers, size, at_once = yield from self._reads.attempt(fetch, parts, left)
+        spent = left.left <= 0
+        return Found(fetch.call, fetch, parts, answers, size, at_once, spent)
+
+    def _end(self, found: Found, now: int, effects: list[Effect]) -> None:
+        """A fetch has found what there is: it is answered, or waits."""
+        fetch = found.fetch
+        if isinstance(fetch, ErrorCode):
+            found.call.answer(FetchResponse(0, fetch), effects)
+            return
+        request = found.call.message
+        assert isinstance(request, FetchRequest)
+        is_wide = len(fetch.parts) >= STEP_PARTITIONS
+        if found.spent and not is_wide and self._waits_for_turn(found, now, effects):
+            return
+        wait_ms = min(request.max_wait_ms, WAIT_MS_MAX)
+        if found.size < fetch.min_bytes and not found.at_once and fetch.parts and wait_ms > 0:
+            if len(fetch.parts) > QUEUES_MAX:
+                fetch.is_timed = True
+                wait_ms = min(wait_ms, TIMED_MS)
+            elif is_wide and _has_grown(fetch.parts):
+                wait_ms = 0
+            else:
+                fetch.found = found.size
+                fetch.news = {answer.asked.key: answer.asked for answer in found.answers}
+                refused = {a.asked.key for a in found.answers if a.data.error_code}
+                fetch.ends = self._ends(part for part in fetch.parts if part.key not in refused)
+            if wait_ms and self._holds.add(fetch, fetch.ends, found.call.peer.link, now + wait_ms):
+                return
+        self._give(found, now, effects)
+
+    def _opened(self, call: Call, request: FetchRequest, now: int) -> Steps[Fetch | ErrorCode]:
+        """The fetch with all its partitions, also those that the session knows."""
+        sessions = self._sessions
+        epoch = request.session_epoch
+        session = None
+        changed = yield from _asked(request)
+        if epoch in (FIRST_EPOCH, LAST_EPOCH):
+            if request.session_id != NO_SESSION:
+                sessions.remove(request.session_id)
+            parts = list(changed.values())
+        else:
+            session = sessions.get(request.session_id)
+            if session is None:
+                return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            if session.epoch != epoch:
+                return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            if session.uses_ids != (call.version >= IDS_SINCE):
+                return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+            forgotten = [
+                (topic.topic, topic.topic_id, index)
+                for topic in request.forgotten_topics_data
+                for index in topic.partitions
+            ]
+            if not sessions.update(session, changed.values(), forgotten, now):
+                return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+            parts = list(session.parts.values())
+        max_bytes = min(max(request.max_bytes, 0), FETCH_BYTES_MAX)
+        return Fetch(
+            call,
+            parts,
+            session,
+            epoch == FIRST_EPOCH,
+            min(request.min_bytes, max_bytes),
+            max_bytes,
+            request.isolation_level == 1,
+        )
+
+    def _ends(self, parts: Iterable[Asked]) -> dict[Queue, tuple[Asked, int]]:
+        """The queues to wait at, and where they end."""
+        ends = {}
+        for asked in parts:
+            place = asked.place
+            if place is not None and not place.read_fault:
+                log = place.log
+                end = _UNKNOWN if log is None else log.next_address
+                ends[place.topic, place.queue_id] = (asked, end)
+        return ends
+
+    # -- waking ----------------------------------------------------------------------------------
+
+    def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
+        """A queue has something new to read: answer the fetches that waited for it."""
+        queue = (topic, queue_id)
+        if self._holds.of_queue(queue) is None:
+            return
+        log = self._store.log(topic, queue_id)
+        if log is None:
+            return
+        try:
+            stable = self._producers.last_stable(log)
+        except StorageError:  # for the reader, who will be told; not for the producer who woke it
+            stable = self._durability.readable_end(log)
+        self._answer_woken(self._holds.grown(queue, log, stable), now, effects)
+
+    @property
+    def next_at(self) -> int | None:
+        return self._answered_at + 1 if self._woken else self._holds.next_at
+
+    def due(self, now: int, effects: list[Effect]) -> None:
+        """Answer the fetches that waited long enough."""
+        self._answer_woken(self._holds.due(now), now, effects)
+
+    def _answer_woken(self, fetches: Iterable[Fetch], now: int, effects: list[Effect]) -> None:
+        """Answer these, after those that were woken before them, as many as may be answered now."""
+        self._woken += fetches
+        if now != self._answered_at:
+            self._answered_at, self._may_answer = now, WOKEN_MAX
+        effort = Effort(SLICE)
+        while self._woken and self._may_answer:
+            fetch = self._woken.popleft()
+            if not fetch.call.is_gone:
+                self._may_answer -= 1
+                self._late(fetch, effort, now, effects)
+
+    def _late(self, fetch: Fetch, effort: Effort, now: int, effects: list[Effect]) -> None:
+        """Answer a fetch that has waited. An incremental one has nothing to say but of the queues that woke it."""
+        looks_at_all = fetch.session is None or fetch.is_timed
+        parts = fetch.parts if looks_at_all else list(fetch.news.values())
+        if len(parts) >= STEP_PARTITIONS:
+            steps = self._attempt(fetch, parts, SLICE)
+            self._run(fetch.call, steps, self._give, now, effects, at_once=False)
+            return
+        answers, _, _ = finish(self._reads.attempt(fetch, parts, effort))
+        found = Found(fetch.call, fetch, parts, answers)
+        if effort.left > 0 or not self._waits_for_turn(found, now, effects):
+            self._give(found, now, effects)
+
+    def _waits_for_turn(self, found: Found, now: int, effects: list[Effect]) -> bool:
+        """The fetch takes long: answer it in its turn. False where too many wait for theirs."""
+        return self._turns.add(found.call.peer.link, partial(self._turn, found), now, effects)
+
+    def _turn(self, found: Found, now: int, effects: list[Effect]) -> bool:
+        assert isinstance(found.fetch, Fetch)
+        self._give(finish(self._attempt(found.fetch, found.parts, SLICE)), now, effects)
+        return True
+
+    def _give(self, found: Found, now: int, effects: list[Effect]) -> None:
+        """Answer a fetch with what was found."""
+        call, fetch = found.call, found.fetch
+        assert isinstance(fetch, Fetch)
+        if len(found.answers) < STEP_PARTITIONS:
+            call.answer(finish(self._answer(fetch, found.answers, now)), effects)
+            return
+        answered = self._answer(fetch, found.answers, now)
+        self._run(call, answered, call.answer_in_turns, now, effects)
+
+    def closed(self, link: Link) -> None:
+        """Nobody waits on this connection any more."""
+        self._holds.closed(link)
+
+    # -- answering -------------------------------------------------------------------------------
+
+    def _answer(self, fetch: Fetch, answers: list[Answer], now: int) -> Steps[FetchResponse]:
+        session = fetch.session
+        request = fetch.call.message
+        assert isinstance(request, FetchRequest)
+        if session is not None and session.epoch != next_epoch(request.session_epoch):
+            return FetchResponse(0, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        leaders: list[int] = []
+        topics: dict[tuple[str, bytes], list[PartitionData]] = {}
+        for number, answer in enumerate(answers, 1):
+            if not number % ANSWERS_PER_STEP:
+                yield
+            asked, data = answer.asked, answer.data
+            asked.high = data.high_watermark
+            asked.low = data.log_start_offset
+            name, topic_id, _ = asked.key
+            topics.setdefault((name, topic_id), []).append(data)
+            if data.current_leader.leader_id >= 0:
+                leaders.append(data.current_leader.leader_id)
+            if answer.next_offset >= 0:
+                self._given(fetch, answer, now)
+                if session is not None and session.parts.get(asked.key) is asked:
+                    # Those that were served come last the next time.
+                    del session.parts[asked.key]
+                    session.parts[asked.key] = asked
+        session_id = NO_SESSION
+        if session is not None:
+            session_id = session.session_id
+        elif fetch.makes_session:
+            parts = {}
+            for number, asked in enumerate(fetch.parts, 1):
+                if not number % ANSWERS_PER_STEP:
+                    yield
+                parts[asked.key] = asked
+            uses_ids = fetch.call.version >= IDS_SINCE
+            made = self._sessions.create(parts, now, uses_ids=uses_ids)
+            session_id = NO_SESSION if made is None else made.session_id
+        responses = [
+            FetchableTopicResponse(name, topic_id, parts)
+            for (name, topic_id), parts in topics.items()
+        ]
+        endpoints = [NodeEndpoint(*each) for each in self._partitions.endpoints(leaders)]
+        return FetchResponse(0, 0, session_id, responses, endpoints)
+
+    def _given(self, fetch: Fetch, answer: Answer, now: int) -> None:
+        """Count what goes out, and note it where a member of a group gets it."""
+        self._statistics.found += 1
+        self._statistics.got_messages += answer.next_offset - answer.asked.offset
+        asked, place = answer.asked, answer.asked.place
+        if place is None or place.log is None:
+            return
+        asker, partition = fetch.call.asker, TopicPartition(place.topic, place.index)
+        if self._notes.reader(asker, partition, asked.offset) is None:
+            return
+        first, following, high = asked.offset, answer.next_offset, answer.data.high_watermark
+        try:
+            stored_at = place.log.stored_at(first)
+        except StorageError:
+            return  # it was readable just now; the ledger is not worth more
+        given = Delivery(
+            "",
+            place.topic,
+            place.queue_id,
+            first,
+            first,
+            following,
+            following - first,
+            stored_at,
+            high - first,
+            high - following,
+        )
+        self._notes.delivered(asker, place.index, given, now)
+
+    def check(self) -> None:
+        self._holds.check()
+        self._sessions.check()
+
+
+def _asked(request: FetchRequest) -> Steps[dict[Key, Asked]]:
+    asked: dict[Key, Asked] = {}
+    count = 0
+    for topic in request.topics:
+        for part in topic.partitions:
+            key = (topic.topic, topic.topic_id, part.partition)
+            asked[key] = Asked(
+                key, part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
+            )
+            count += 1
+            if not count % STEP_ASKED:
+                yield
+    return asked
+
+
+def _has_grown(parts: Iterable[Asked]) -> bool:
+    """Whether there is more than when the partitions were looked at."""
+    return any(
+        asked.place is not None
+        and asked.place.log is not None
+        and asked.place.log.next_address != asked.end
+        for asked in parts
+    )

@@ -1,0 +1,225 @@
+"""What a fetch finds in the logs of its partitions: records within its limits, or why there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+import msgspec
+
+from steelyard.errors import CorruptError, ProtocolError, StorageError
+from steelyard.nodes.broker.conversion import to_batch
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
+from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch
+from steelyard.nodes.broker.kafka.data.fetch_sessions import Asked
+from steelyard.nodes.broker.kafka.data.partitions import (
+    LEADER_EPOCH,
+    Partition,
+    Partitions,
+    epoch_fault,
+)
+from steelyard.nodes.broker.kafka.data.producers import Producers
+from steelyard.nodes.broker.turns import Effort, Steps
+from steelyard.store.entry import BATCHES
+from steelyard.store.log import Log
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.frame import APART_MIN
+from steelyard.wire.kafka.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    LeaderIdAndEpoch,
+    PartitionData,
+    SnapshotId,
+)
+
+IDS_SINCE = 13
+"""From this version of Fetch on topics go by their ids."""
+STORAGE_ERROR_SINCE = 6
+"""Before, clients do not know that error as one to try again after."""
+
+LASTING = (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR)
+"""What the disk refuses is refused the next time, too: a fetch that gets nothing else waits for as long as it may.
+
+Some clients ask again at once (aiokafka, kafka-python), others after a pause of their own (librdkafka).
+"""
+
+STEP_PARTITIONS = 500
+"""Partitions that a fetch looks at in one step, some 4 ms of work where nothing is read."""
+
+_NO_EPOCH = EpochEndOffset()
+_NO_LEADER = LeaderIdAndEpoch()
+_NO_SNAPSHOT = SnapshotId()
+_UNKNOWN = -1
+
+
+class Answer(msgspec.Struct, gc=False):
+    """What there is to say of one partition. `next_offset`: where the records end, -1 without any."""
+
+    asked: Asked
+    data: PartitionData
+    next_offset: int = _UNKNOWN
+
+    @property
+    def says_nothing_new(self) -> bool:
+        data, asked = self.data, self.asked
+        return (
+            not data.records
+            and data.high_watermark == asked.high
+            and data.log_start_offset == asked.low
+        )
+
+
+class Reads:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        producers: Producers,
+        durability: Durability,
+        faults: Faults,
+    ) -> None:
+        self._partitions = partitions
+        self._producers = producers
+        self._durability = durability
+        self._faults = faults
+
+    def attempt(
+        self, fetch: Fetch, parts: Iterable[Asked], effort: Effort
+    ) -> Steps[tuple[list[Answer], int, bool]]:
+        """What there is to say, how many bytes of records, and whether it must be said at once (see LASTING).
+
+        Converting RocketMQ's messages takes effort. When there is none left the other partitions have none of them; clients
+        ask for those first the next time. Very many partitions take several steps.
+        """
+        version = self._partitions.version
+        readable_end = self._durability.readable_end
+        is_incremental = fetch.session is not None
+        answers: list[Answer] = []
+        found = 0
+        at_once = False
+        for number, asked in enumerate(parts, 1):
+            if not number % STEP_PARTITIONS:
+                yield
+                version = self._partitions.version
+            place = asked.place
+            if place is None or asked.version != version:
+                place = self._find(asked, version, fetch.call.version)
+            log = place.log
+            if log is not None:
+                asked.end = log.next_address
+                if (
+                    is_incremental
+                    and asked.high == asked.offset == readable_end(log)
+                    and asked.low == log.min_offset
+                ):
+                    continue
+            elif not place.read_fault:
+                self._partitions.look_again(place)
+            try:
+                answer = self._read(fetch, asked, place, found, effort)
+            except CorruptError:  # the broker says so itself, to people
+                answer = _fault(asked, ErrorCode.CORRUPT_MESSAGE)
+            except (StorageError, ProtocolError) as error:
+                self._faults.note(f"{place.topic} was not read: {error}")
+                known = fetch.call.version >= STORAGE_ERROR_SINCE
+                code = ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.NOT_LEADER_OR_FOLLOWER
+                answer = _fault(asked, code)
+            found += len(answer.data.records or b"")
+            if answer.data.error_code:
+                at_once = at_once or answer.data.error_code not in LASTING
+            elif is_incremental and answer.says_nothing_new:
+                continue
+            answers.append(answer)
+        return answers, found, at_once
+
+    def _find(self, asked: Asked, version: tuple[int, int], api_version: int) -> Partition:
+        name, topic_id, index = asked.key
+        topic = self._partitions.topic_of(name, topic_id)
+        if api_version >= IDS_SINCE and not topic:
+            place = Partition("", index, -1, -1, ErrorCode.UNKNOWN_TOPIC_ID, False, False, None)
+        else:
+            place = self._partitions.find(topic or "", index)
+        asked.place, asked.version = place, version
+        asked.high = _UNKNOWN
+        return place
+
+    def _read(
+        self, fetch: Fetch, asked: Asked, place: Partition, found: int, effort: Effort
+    ) -> Answer:
+        """What one partition has. `found`: bytes that the answer has of other partitions."""
+        fault = place.read_fault or epoch_fault(asked.epoch)
+        if fault:
+            leader = _NO_LEADER
+            if fault in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+                leader = LeaderIdAndEpoch(place.leader, LEADER_EPOCH)
+            return _fault(asked, fault, leader)
+        log = place.log
+        low, high = (0, 0) if log is None else (log.min_offset, self._durability.readable_end(log))
+        if not low <= asked.offset <= (high if log is None else log.max_offset):
+            return _fault(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+        stable = high if log is None else self._producers.last_stable(log)
+        end = stable if fetch.committed else high
+        records = b""
+        next_offset = _UNKNOWN
+        aborted: list[AbortedTransaction] | None = [] if fetch.committed else None
+        bytes_max = min(asked.bytes_max, fetch.max_bytes - found)
+        if log is not None and asked.offset < end and (bytes_max > 0 or not found):
+            records, next_offset = _read(log, asked.offset, bytes_max, end, effort)
+            if found and len(records) > bytes_max:
+                records = b""
+            if not records:
+                next_offset = _UNKNOWN
+            elif fetch.committed:
+                aborted = self._aborted(log, asked.offset, next_offset)
+        data = PartitionData(
+            asked.key[2],
+            0,
+            high,
+            stable,
+            low,
+            _NO_EPOCH,
+            _NO_LEADER,
+            _NO_SNAPSHOT,
+            aborted,
+            -1,
+            records,
+        )
+        return Answer(asked, data, next_offset)
+
+    def _aborted(self, log: Log, first: int, next_offset: int) -> list[AbortedTransaction]:
+        return [
+            AbortedTransaction(producer_id, start)
+            for producer_id, start, _ in self._producers.aborted(log, first, next_offset)
+        ]
+
+
+def _read(log: Log, offset: int, bytes_max: int, end: int, effort: Effort) -> tuple[bytes, int]:
+    """Batches from an offset on, and where they end; none where they would have to be converted and no effort is left.
+
+    Many are not read but lent: a `FileRange` stands for the bytes, of which nobody wants more than the length before
+    `frame.write` puts them into the response.
+    """
+    while offset < end:
+        extent = log.find_run(offset, max(bytes_max, 0), end)
+        if extent.kind != BATCHES and extent.size and effort.left <= 0:
+            return b"", offset
+        if extent.kind == BATCHES and extent.size and extent.is_verified():
+            lent = extent.lend()
+            large = extent.size >= APART_MIN
+            return cast("bytes", lent) if large else lent.read(), extent.next_offset
+        run = extent.read()
+        if run.data:
+            if run.kind == BATCHES:
+                return run.data, run.next_offset
+            return to_batch(run.data, bytes_max, effort)
+        if run.next_offset == offset:
+            break
+        offset = run.next_offset  # what was there was given up
+    return b"", offset
+
+
+def _fault(asked: Asked, code: ErrorCode, leader: LeaderIdAndEpoch = _NO_LEADER) -> Answer:
+    data = PartitionData(asked.key[2], code, _UNKNOWN, _UNKNOWN, _UNKNOWN, current_leader=leader)
+    return Answer(asked, data)

@@ -1,0 +1,143 @@
+"""Fetch sessions: what a client asks for again and again is named once, and answered where it has changed (KIP-227).
+
+A full fetch (epoch 0) makes a session, if there is room; each further fetch carries the next epoch, and names only
+partitions that are new, changed or to be forgotten. Epoch -1 ends a session.
+
+Room is made by taking the session that was not used for the longest time, if for 2 minutes; else the smallest one that is
+older than 2 minutes and not larger than the new one. A client without a session asks in full each time.
+Source: server/FetchSession.java, FetchSessionCacheShard.java, clients/common/requests/FetchMetadata.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from steelyard.nodes.broker.kafka.data.partitions import Partition
+from steelyard.types import Random
+
+NO_SESSION = 0
+FIRST_EPOCH = 0
+LAST_EPOCH = -1
+EPOCH_MAX = 0x7FFFFFFF
+
+EVICTION_MS = 120_000
+PARTITIONS_MAX = 1_000_000
+"""Most partitions in all sessions together; more are asked for in full."""
+
+Key = tuple[str, bytes, int]
+"""Topic name and topic id as the client named them, and partition."""
+
+
+class Asked(msgspec.Struct, gc=False):
+    """A partition that a client asks for. `high`, `low`: what it was told last, -1 for nothing.
+
+    `place`: the partition as it was found under `version`. `end`: the address where its log ended when it was read.
+    """
+
+    key: Key
+    offset: int
+    bytes_max: int
+    epoch: int
+    high: int = -1
+    low: int = -1
+    version: tuple[int, int] = (-1, -1)
+    place: Partition | None = None
+    end: int = -1
+
+
+class Session(msgspec.Struct):
+    """What one client asks for. `epoch`: of its next fetch."""
+
+    session_id: int
+    uses_ids: bool
+    created_at: int
+    used_at: int
+    parts: dict[Key, Asked]
+    epoch: int = 1
+
+
+class Sessions:
+    """See the module's text. `slots`: max.incremental.fetch.session.cache.slots."""
+
+    def __init__(self, slots: int, rng: Random) -> None:
+        self._slots = slots
+        self._rng = rng
+        self._sessions: dict[int, Session] = {}
+        """In the order in which they were used last."""
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, session_id: int) -> Session | None:
+        return self._sessions.get(session_id)
+
+    def create(self, parts: dict[Key, Asked], now: int, *, uses_ids: bool) -> Session | None:
+        """A new session, None where there is no room for it."""
+        if not parts or self._partitions + len(parts) > PARTITIONS_MAX:
+            return None
+        if len(self._sessions) >= self._slots and not self._evict(len(parts), now):
+            return None
+        session_id = 0
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._rng.randrange(2**31)
+        session = self._sessions[session_id] = Session(session_id, uses_ids, now, now, parts)
+        self._partitions += len(parts)
+        return session
+
+    def _evict(self, size: int, now: int) -> bool:
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now - oldest.used_at > EVICTION_MS:
+            self.remove(oldest.session_id)
+            return True
+        old = [each for each in self._sessions.values() if now - each.created_at > EVICTION_MS]
+        smallest = min(old, key=lambda each: len(each.parts), default=None)
+        if smallest is None or len(smallest.parts) > size:
+            return False
+        self.remove(smallest.session_id)
+        return True
+
+    def remove(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.parts)
+
+    def update(
+        self, session: Session, changed: Iterable[Asked], forgotten: list[Key], now: int
+    ) -> bool:
+        """The next fetch of a session: its partitions as they are now. False where there is no room for them."""
+        parts = session.parts
+        before = len(parts)
+        for asked in changed:
+            known = parts.get(asked.key)
+            if known is None:
+                parts[asked.key] = asked
+            else:
+                known.offset, known.bytes_max = asked.offset, asked.bytes_max
+                known.epoch = asked.epoch
+        for key in forgotten:
+            parts.pop(key, None)
+        self._partitions += len(parts) - before
+        session.epoch = next_epoch(session.epoch)
+        session.used_at = now
+        del self._sessions[session.session_id]
+        self._sessions[session.session_id] = session
+        fits = self._partitions <= PARTITIONS_MAX
+        if not fits or not parts:
+            self.remove(session.session_id)
+        return fits
+
+    def check(self) -> None:
+        assert len(self._sessions) <= self._slots
+        assert self._partitions == sum(len(each.parts) for each in self._sessions.values())
+        assert self._partitions <= PARTITIONS_MAX
+        used = [session.used_at for session in self._sessions.values()]
+        assert used == sorted(used)
+
+
+def next_epoch(epoch: int) -> int:
+    return 1 if epoch == EPOCH_MAX else epoch + 1

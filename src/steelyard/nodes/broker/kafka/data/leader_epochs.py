@@ -1,0 +1,47 @@
+"""23 OffsetForLeaderEpoch, versions 2-4: where an epoch of a partition's leader ended.
+
+There is one epoch, 0, and it has not ended. Consumers ask this to find out whether a log was cut behind them.
+Source: core/kafka/server/ReplicaManager.lastOffsetForLeaderEpoch, Partition.lastOffsetForLeaderEpoch.
+"""
+
+from __future__ import annotations
+
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partitions, epoch_fault
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.seam import Effect
+from steelyard.wire.kafka.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from steelyard.wire.kafka.schema import Message
+
+
+class LeaderEpochs:
+    """See the module's text."""
+
+    def __init__(self, partitions: Partitions, durability: Durability) -> None:
+        self._partitions = partitions
+        self._durability = durability
+
+    def end_offsets(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, OffsetForLeaderEpochRequest)
+        topics = [
+            OffsetForLeaderTopicResult(
+                topic.topic, [self._end(topic.topic, part) for part in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+        return OffsetForLeaderEpochResponse(0, topics)
+
+    def _end(self, topic: str, part: OffsetForLeaderPartition) -> EpochEndOffset:
+        place = self._partitions.find(topic, part.partition)
+        fault = place.read_fault or epoch_fault(part.current_leader_epoch)
+        if fault or part.leader_epoch != LEADER_EPOCH:
+            return EpochEndOffset(fault, part.partition)
+        end = 0 if place.log is None else self._durability.readable_end(place.log)
+        return EpochEndOffset(0, part.partition, LEADER_EPOCH, end)

@@ -1,0 +1,60 @@
+"""35 DescribeLogDirs (1 to 5) and 46 ListPartitionReassignments (0): what this broker's disk holds, and what moves.
+
+There is one log directory, and partitions never move. How much room the disk has is not told (-1).
+Source: core/kafka/server/ReplicaManager.scala describeLogDirs.
+"""
+
+from __future__ import annotations
+
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.seam import Effect
+from steelyard.store.store import Store
+from steelyard.wire.kafka.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from steelyard.wire.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+)
+from steelyard.wire.kafka.schema import Message
+
+FOLDER = "logs"
+"""Below the broker's data directory, which no client needs to know."""
+
+
+class LogDirs:
+    """The handlers of the keys above."""
+
+    def __init__(self, store: Store, cluster: Cluster) -> None:
+        self._store = store
+        self._cluster = cluster
+
+    def describe_log_dirs(self, call: Call, now: int, effects: list[Effect]) -> Message:
+        message = call.message
+        assert isinstance(message, DescribeLogDirsRequest)
+        wanted: dict[str, set[int]] | None = None
+        if message.topics is not None:
+            wanted = {}
+            for asked in message.topics:
+                wanted.setdefault(asked.topic, set()).update(asked.partitions)
+        topics = []
+        for name in sorted(self._cluster.names() if wanted is None else wanted):
+            partitions = [
+                DescribeLogDirsPartition(partition, self._size(name, queue_id))
+                for partition, queue_id in self._cluster.local_partitions(name)
+                if wanted is None or partition in wanted[name]
+            ]
+            if partitions:
+                topics.append(DescribeLogDirsTopic(name, partitions))
+        return DescribeLogDirsResponse(results=[DescribeLogDirsResult(0, FOLDER, topics)])
+
+    def _size(self, topic: str, queue_id: int) -> int:
+        log = self._store.log(topic, queue_id)
+        return 0 if log is None else log.size()
+
+    def list_partition_reassignments(self, call: Call, now: int, effects: list[Effect]) -> Message:
+        return ListPartitionReassignmentsResponse(error_message=None)

@@ -1,0 +1,113 @@
+"""Finds the queue behind a partition, for those who write and read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, Place
+from steelyard.nodes.broker.topics import PERM_READ, PERM_WRITE, Topics
+from steelyard.store.log import Log
+from steelyard.store.store import Store
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.schema import NO_ID
+
+LEADER_EPOCH = 0
+"""Of every partition, always: its leader never changes."""
+NO_EPOCH = -1
+
+
+class Partition(msgspec.Struct, gc=False):
+    """A partition as its clients may use it. `fault`: why it cannot be used here at all, NONE where it can."""
+
+    topic: str
+    index: int
+    queue_id: int
+    leader: int
+    fault: ErrorCode
+    readable: bool
+    writable: bool
+    log: Log | None
+    """None until somebody writes to it."""
+
+    @property
+    def read_fault(self) -> ErrorCode:
+        """Why it cannot be read here."""
+        if self.fault or self.readable:
+            return self.fault
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+class Partitions:
+    """What is known of a partition is kept until the cluster changes."""
+
+    def __init__(self, cluster: Cluster, topics: Topics, store: Store) -> None:
+        self.cluster = cluster
+        self._topics = topics
+        self._store = store
+        self._version = (-1, -1)
+        self._known: dict[tuple[str, int], Partition] = {}
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Partitions found under another version must be looked for again."""
+        return self.cluster.version, self._topics.version.counter
+
+    def find(self, topic: str, index: int) -> Partition:
+        version = self.version
+        if version != self._version:
+            self._version = version
+            self._known = {}
+        partition = self._known.get((topic, index))
+        if partition is None:
+            partition = self._find(topic, index)
+            if partition.fault != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._known[topic, index] = partition
+        elif partition.log is None:
+            self.look_again(partition)
+        return partition
+
+    def look_again(self, partition: Partition) -> None:
+        """Somebody may have written to it meanwhile."""
+        partition.log = self._store.log(partition.topic, partition.queue_id)
+
+    def _find(self, topic: str, index: int) -> Partition:
+        place = self.cluster.place(topic, index)
+        if not isinstance(place, Place):
+            return Partition(topic, index, -1, -1, place, False, False, None)
+        if not place.here:
+            fault = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return Partition(topic, index, -1, place.node_id, fault, False, False, None)
+        config = self._topics.get(topic)
+        permission = 0 if config is None else config.perm
+        return Partition(
+            topic,
+            index,
+            place.queue_id,
+            place.node_id,
+            ErrorCode.NONE,
+            bool(permission & PERM_READ),
+            bool(permission & PERM_WRITE),
+            self._store.log(topic, place.queue_id),
+        )
+
+    def topic_of(self, name: str, topic_id: bytes) -> str | None:
+        """The topic that a request names, by its id where it has one; None where no topic has the id."""
+        return name if topic_id == NO_ID else self.cluster.name_of(topic_id)
+
+    def endpoints(self, leaders: Sequence[int]) -> list[tuple[int, str, int]]:
+        """(node id, host, port) of the brokers that lead partitions which clients look for in vain here."""
+        found = []
+        for node_id in sorted(set(leaders)):
+            broker = self.cluster.live(node_id)
+            if broker is not None:
+                found.append((node_id, broker.host, broker.port))
+        return found
+
+
+def epoch_fault(epoch: int) -> ErrorCode:
+    """What is wrong with the leader epoch that a client believes in (Partition.checkCurrentLeaderEpoch)."""
+    if epoch in (NO_EPOCH, LEADER_EPOCH):
+        return ErrorCode.NONE
+    return ErrorCode.UNKNOWN_LEADER_EPOCH if epoch > LEADER_EPOCH else ErrorCode.FENCED_LEADER_EPOCH

@@ -1,0 +1,237 @@
+"""0 Produce, versions 3-13: record batches become entries of a log, as they came but for their offset.
+
+- One batch of format 2 for each partition, its base offset 0; of every partition the answer has an error or an offset.
+- Refused: a batch that is damaged or cut (CORRUPT_MESSAGE), of an older format, whose count cannot be, with control
+  records, or with a producer id but no sequence (INVALID_RECORD), larger than max.message.bytes (MESSAGE_TOO_LARGE), of an
+  unknown compression, zstd before version 7 (UNSUPPORTED_COMPRESSION_TYPE); what `producers` says of idempotent ones.
+- Internal topics are INVALID_TOPIC_EXCEPTION. A topic that RocketMQ's permissions close to writers is
+  TOPIC_AUTHORIZATION_FAILED: no client takes that for a passing fault.
+- A batch that was stored before is answered as the first time.
+- acks=all and acks=1 mean the same, for a partition has one copy. With acks=0 there is no answer; an error closes the link.
+- With flush=sync the answer waits for the disk.
+- Records are not looked into: keys, timestamps and the insides of compressed batches are their producer's business.
+Source: core/kafka/server/KafkaApis.handleProduceRequest, clients/common/requests/ProduceRequest.validateRecords,
+storage/internals/log/UnifiedLog.analyzeAndValidateRecords, LogValidator.validateBatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steelyard.errors import ProtocolError, StorageError
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
+from steelyard.nodes.broker.kafka.cluster.topic import INTERNAL
+from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partition, Partitions
+from steelyard.nodes.broker.kafka.data.producers import Producers
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.refusals import Refused
+from steelyard.nodes.broker.writer import Writer
+from steelyard.nodes.seam import Effect
+from steelyard.store.batch import COUNT_MAX
+from steelyard.store.store import Store
+from steelyard.wire.kafka.compression import Compression
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from steelyard.wire.kafka.records import MAGIC, SIZE_BEFORE, BatchHeader, crc_ok, read_header
+from steelyard.wire.kafka.schema import Message
+
+ACKS = (-1, 0, 1)
+ZSTD_SINCE = 7
+
+_COMPRESSIONS = frozenset(int(each) for each in Compression)
+
+
+class Produce:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        producers: Producers,
+        store: Store,
+        writer: Writer,
+        durability: Durability,
+        faults: Faults,
+    ) -> None:
+        self._partitions = partitions
+        self._producers = producers
+        self._store = store
+        self._writer = writer
+        self._durability = durability
+        self._faults = faults
+
+    def produce(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, ProduceRequest)
+        leaders: list[int] = []
+        answers = [
+            self._topic(request, topic, call.version, leaders, now, effects)
+            for topic in request.topic_data
+        ]
+        if request.acks == 0:
+            for topic in answers:
+                for part in topic.partition_responses:
+                    if part.error_code:
+                        name = ErrorCode(part.error_code).name
+                        raise ProtocolError(f"acks=0, and {topic.name}-{part.index}: {name}")
+            call.no_reply(effects)
+            return None
+        endpoints = [NodeEndpoint(*each) for each in self._partitions.endpoints(leaders)]
+        answer = ProduceResponse(answers, 0, endpoints)
+        return self._durability.acknowledge_call(call, answer, effects)
+
+    def _topic(
+        self,
+        request: ProduceRequest,
+        topic: TopicProduceData,
+        version: int,
+        leaders: list[int],
+        now: int,
+        effects: list[Effect],
+    ) -> TopicProduceResponse:
+        name = self._partitions.topic_of(topic.name, topic.topic_id)
+        parts: Sequence[PartitionProduceResponse]
+        if name is None:
+            parts = [
+                PartitionProduceResponse(part.index, ErrorCode.UNKNOWN_TOPIC_ID, -1)
+                for part in topic.partition_data
+            ]
+        elif request.acks not in ACKS:
+            parts = [
+                PartitionProduceResponse(part.index, ErrorCode.INVALID_REQUIRED_ACKS, -1)
+                for part in topic.partition_data
+            ]
+        else:
+            parts = [
+                self._partition(name, part, version, leaders, now, effects)
+                for part in topic.partition_data
+            ]
+        return TopicProduceResponse(topic.name, topic.topic_id, parts)
+
+    def _partition(
+        self,
+        topic: str,
+        part: PartitionProduceData,
+        version: int,
+        leaders: list[int],
+        now: int,
+        effects: list[Effect],
+    ) -> PartitionProduceResponse:
+        """Store the batch of one partition."""
+        index = part.index
+        partition = self._partitions.find(topic, index)
+        if partition.fault:
+            leader = LeaderIdAndEpoch()
+            if partition.fault == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leaders.append(partition.leader)
+                leader = LeaderIdAndEpoch(partition.leader, LEADER_EPOCH)
+            return PartitionProduceResponse(index, partition.fault, -1, current_leader=leader)
+        try:
+            return self._stored(partition, part.records or b"", version, now, effects)
+        except Refused as refused:
+            return PartitionProduceResponse(index, refused.code, -1, error_message=refused.text)
+        except StorageError as error:
+            self._faults.tell(f"{topic}-{index} was not written: {error}", now, effects)
+            code = ErrorCode.KAFKA_STORAGE_ERROR
+            return PartitionProduceResponse(index, code, -1, error_message=str(error))
+
+    def _stored(
+        self, partition: Partition, batch: bytes, version: int, now: int, effects: list[Effect]
+    ) -> PartitionProduceResponse:
+        topic = partition.topic
+        if topic in INTERNAL:
+            raise Refused(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}"
+            )
+        if not partition.writable:
+            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{topic} is closed to writers")
+        settings = self._partitions.cluster.settings_of(topic)
+        header = _checked(batch, version, settings.max_message_bytes)
+        self._writer.admit()
+        append_time = now if settings.log_append_time else None
+        log = partition.log
+        if log is None:
+            log = partition.log = self._store.create_log(topic, partition.queue_id)
+        timestamp = header.max_timestamp if append_time is None else append_time
+        producers = self._producers
+        if header.producer_id < 0:
+            offset = self._writer.write_batch(log, batch, header.count, now, append_time)
+            producers.passed(log)
+        else:
+            written = producers.duplicate(log, header, now)
+            if written is not None:
+                time = written.timestamp if settings.log_append_time else -1
+                return PartitionProduceResponse(
+                    partition.index, 0, written.first_offset, time, log.min_offset
+                )
+            fault = producers.fault(log, header, now)
+            if fault:
+                raise Refused(fault, _order_text(partition, header, fault))
+            producers.prepare(log)
+            offset = self._writer.write_batch(log, batch, header.count, now, append_time)
+            # Before readers wake: where an open transaction begins they must not go on.
+            producers.wrote(log, header, offset, timestamp, now)
+        self._writer.wrote(log, offset, now, effects)
+        time = -1 if append_time is None else append_time
+        return PartitionProduceResponse(partition.index, 0, offset, time, log.min_offset)
+
+
+def _checked(batch: bytes, version: int, bytes_max: int) -> BatchHeader:
+    """The header of the one batch that a producer sent. Raises Refused."""
+    invalid = ErrorCode.INVALID_RECORD
+    size = len(batch)
+    if not size:
+        raise Refused(invalid, "there must be one record batch per partition")
+    if size > 16 and batch[16] != MAGIC:
+        raise Refused(invalid, f"record batches must have magic version 2, not {batch[16]}")
+    try:
+        header = read_header(batch)
+    except ProtocolError as error:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+    whole = header.batch_length + SIZE_BEFORE
+    if whole > size:
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes of a batch of {whole} bytes")
+    if whole < size:
+        raise Refused(invalid, "there must be exactly one record batch per partition")
+    compression = header.attributes & 7
+    if compression and (
+        compression not in _COMPRESSIONS
+        or (compression == Compression.ZSTD and version < ZSTD_SINCE)
+    ):
+        raise Refused(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"compression type {compression} in Produce version {version}",
+        )
+    if size > bytes_max:
+        text = f"the record batch of {size} bytes is larger than max.message.bytes, {bytes_max}"
+        raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
+    if not crc_ok(batch):
+        raise Refused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
+    if header.base_offset:
+        raise Refused(invalid, f"the base offset is {header.base_offset}, not 0")
+    if not header.count_fits or header.count > COUNT_MAX:
+        text = f"{header.count} records with offsets up to {header.last_offset_delta}"
+        raise Refused(invalid, f"the count is wrong: {text}")
+    if header.is_control:
+        raise Refused(invalid, "clients must not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        text = f"invalid sequence number {header.base_sequence}"
+        raise Refused(invalid, f"{text} of producer {header.producer_id}")
+    return header
+
+
+def _order_text(partition: Partition, header: BatchHeader, fault: ErrorCode) -> str:
+    return (
+        f"{fault.name}: sequence {header.base_sequence} in epoch {header.producer_epoch}"
+        f" of producer {header.producer_id} in {partition.topic}-{partition.index}"
+    )

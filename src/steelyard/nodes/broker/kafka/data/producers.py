@@ -1,0 +1,357 @@
+"""What idempotent and transactional producers wrote last to each log: so that nothing is stored twice, nor out of order.
+
+Of each producer the last five batches of a log are known. A batch that was stored already is answered as the first time.
+One that does not follow the last is refused, and so is one of an older epoch. A producer that nobody knows may begin
+anywhere: it was silent for producer.id.expiration.ms, or what it wrote is no longer kept.
+
+A transaction is open from its producer's first transactional batch in the log to the marker that ends it. What consumers
+of committed records may read ends where the oldest open transaction begins (the last stable offset).
+
+All of it can be read off the log, so it needs no disk of its own, but for a snapshot that shortens the reading: a log is
+read from its last snapshot on, when its producers are asked for the first time. A log without a snapshot has never seen
+a producer with an id. Aborted transactions have a table of their own, for they are many and never change.
+Source: storage/internals/log/ProducerStateManager.java, ProducerAppendInfo.java, ProducerStateEntry.java,
+UnifiedLog.analyzeAndValidateProducerState.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from contextlib import suppress
+
+import msgspec
+
+from steelyard.errors import CorruptError, ProtocolError, StorageError
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.kafka.data.producer_states import (
+    BATCHES_KEPT,
+    Aborted,
+    LogProducers,
+    Producer,
+    Written,
+    sequence_after,
+)
+from steelyard.nodes.seam import Effect
+from steelyard.store.entry import BATCHES
+from steelyard.store.log import Log
+from steelyard.store.store import Store
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.records import ABORT, BatchHeader, read_headers, read_marker
+
+PRODUCERS_MAX = 100_000
+"""Most (log, producer) pairs known; above it the producer that a log has not heard of for longest is forgotten."""
+SNAPSHOT_BATCHES = 1_000
+SNAPSHOT_BYTES = 64 * 1024 * 1024
+"""A log has a new snapshot after so many batches, or bytes. Reading them takes a fraction of a second."""
+SWEEP_MS = 60_000
+_SCAN_BYTES = 1024 * 1024
+
+
+class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
+    """What is known from all batches before the offset `upto`. 0: nothing; the whole log must be read."""
+
+    topic: str
+    queue_id: int
+    upto: int
+    producers: list[Producer]
+
+
+class Producers:
+    """See the module's text. `expiration_ms`: producer.id.expiration.ms."""
+
+    def __init__(self, store: Store, durability: Durability, expiration_ms: int, now: int) -> None:
+        self._store = store
+        self._durability = durability
+        self._expiration_ms = expiration_ms
+        self._table = store.table("kafka_producers")
+        self._aborted = store.table("kafka_aborted")
+        self._logs: dict[int, LogProducers] = {}
+        self._unclaimed: dict[int, list[Aborted]] = {}
+        """Aborted transactions of logs that were not asked for yet."""
+        self._count = 0
+        self._next_at = now + SWEEP_MS
+        self._distrust()
+
+    def _distrust(self) -> None:
+        """After a power loss a snapshot may know more than the log has: then the whole log must be read."""
+        ends = {
+            str(log.log_id): log.max_offset
+            for topic in self._store.topics()
+            for log in self._store.logs(topic)
+        }
+        changes: list[tuple[str, bytes | None]] = []
+        for key, value in self._table.items():
+            snapshot = msgspec.msgpack.decode(value, type=_Snapshot)
+            if key not in ends:
+                changes.append((key, None))
+            elif snapshot.upto > ends[key]:
+                fresh = _Snapshot(snapshot.topic, snapshot.queue_id, 0, [])
+                changes.append((key, msgspec.msgpack.encode(fresh)))
+        self._table.put_many(changes)
+        gone = [
+            (key, None)
+            for key in (key for key, _ in self._aborted.items())
+            if int(key.partition(":")[2]) >= ends.get(key.partition(":")[0], 0)
+        ]
+        self._aborted.put_many(gone)
+        for key, row in self._aborted.items():
+            item = msgspec.msgpack.decode(row, type=Aborted)
+            self._unclaimed.setdefault(int(key.partition(":")[0]), []).append(item)
+
+    # -- asked by those who write ----------------------------------------------------------------
+
+    def duplicate(self, log: Log, header: BatchHeader, now: int) -> Written | None:
+        """The batch, where it was stored before."""
+        producer = self._producer(log, header.producer_id, now)
+        if producer is None or producer.epoch != header.producer_epoch:
+            return None
+        first = header.base_sequence
+        last = sequence_after(first, header.count - 1)
+        for written in producer.batches:
+            if written.first_sequence == first and written.last_sequence == last:
+                return written
+        return None
+
+    def fault(self, log: Log, header: BatchHeader, now: int) -> ErrorCode:
+        """Why a batch of data must not be stored, NONE where it may. No duplicate."""
+        producer = self._producer(log, header.producer_id, now)
+        if producer is None:
+            return ErrorCode.NONE
+        if header.producer_epoch < producer.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if header.producer_epoch > producer.epoch:
+            if header.base_sequence != 0:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        elif header.base_sequence != sequence_after(producer.last_sequence, 1):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if producer.open_from is not None and not header.is_transactional:
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
+
+    def marker_fault(
+        self, log: Log, producer_id: int, epoch: int, coordinator_epoch: int, now: int
+    ) -> ErrorCode:
+        """Why a marker must not be stored, NONE where it may."""
+        producer = self._producer(log, producer_id, now)
+        if producer is None:
+            return ErrorCode.NONE
+        if epoch < producer.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if coordinator_epoch < producer.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        return ErrorCode.NONE
+
+    def prepare(self, log: Log) -> None:
+        """Before the first batch with a producer id in a log: from now on it has a snapshot. Raises StorageError."""
+        known = self.of(log)
+        if str(log.log_id) not in self._table:
+            self._save(known)
+
+    def wrote(self, log: Log, header: BatchHeader, offset: int, timestamp: int, now: int) -> None:
+        """A batch of data was stored; the log was prepared. `timestamp`: the largest of its records."""
+        known = self.of(log)
+        before = len(known.known)
+        known.wrote(header, offset, timestamp, now)
+        self._grown(known, len(known.known) - before)
+
+    def ended(
+        self,
+        log: Log,
+        header: BatchHeader,
+        coordinator_epoch: int,
+        offset: int,
+        now: int,
+        *,
+        abort: bool,
+    ) -> None:
+        """A marker was stored; the log was prepared."""
+        known = self.of(log)
+        before = len(known.known)
+        aborted = known.ended(header, coordinator_epoch, offset, abort=abort, now=now)
+        if aborted is not None:
+            # If the disk refuses, a restart reads the marker again: it lies after the last snapshot.
+            with suppress(StorageError):
+                self._aborted.put(*_row(log, aborted))
+        self._grown(known, len(known.known) - before)
+
+    def _grown(self, known: LogProducers, more: int) -> None:
+        self._count += more
+        if self._count > PRODUCERS_MAX:
+            self._forget_one(known)
+        self._save_in_time(known)
+
+    def passed(self, log: Log) -> None:
+        """A batch without a producer id was stored."""
+        known = self._logs.get(log.log_id)
+        if known is not None and str(log.log_id) in self._table:
+            self._save_in_time(known)
+
+    # -- asked by those who read -----------------------------------------------------------------
+
+    def last_stable(self, log: Log) -> int:
+        """One past the last offset that a consumer of committed records may read."""
+        end = self._durability.readable_end(log)
+        opened = self.of(log).open
+        return min(end, next(iter(opened.values()))) if opened else end
+
+    def aborted(self, log: Log, first: int, next_offset: int) -> list[tuple[int, int, int]]:
+        """(producer id, first offset, offset of the marker) of aborted transactions that meet first .. next_offset - 1."""
+        all_of_log = self.of(log).aborted
+        found = []
+        for number in range(bisect_left(all_of_log, first, key=_marker_of), len(all_of_log)):
+            item = all_of_log[number]
+            if item.first < next_offset:
+                found.append((item.producer_id, item.first, item.last))
+            if item.stable >= next_offset:
+                break
+        return found
+
+    def of(self, log: Log) -> LogProducers:
+        """All producers of a log. May raise StorageError."""
+        known = self._logs.get(log.log_id)
+        if known is None:
+            known = self._recovered(log)
+            self._logs[log.log_id] = known
+            self._count += len(known.known)
+        return known
+
+    def active(self, log: Log, now: int) -> list[Producer]:
+        """The producers of a log that have not expired, by id."""
+        known = self.of(log)
+        self._expire(known, now)
+        return [producer for _, producer in sorted(known.known.items())]
+
+    def _producer(self, log: Log, producer_id: int, now: int) -> Producer | None:
+        producer = self.of(log).known.get(producer_id)
+        return None if producer is None or self._is_expired(producer, now) else producer
+
+    # -- forgetting ------------------------------------------------------------------------------
+
+    def _is_expired(self, producer: Producer, now: int) -> bool:
+        return producer.open_from is None and now - producer.seen_at >= self._expiration_ms
+
+    def _expire(self, known: LogProducers, now: int) -> None:
+        gone = [each for each in known.known.values() if self._is_expired(each, now)]
+        for producer in gone:
+            del known.known[producer.producer_id]
+        self._count -= len(gone)
+
+    def _forget_one(self, known: LogProducers) -> None:
+        newest = next(reversed(known.known))
+        for producer in known.known.values():
+            if producer.open_from is None and producer.producer_id != newest:
+                del known.known[producer.producer_id]
+                self._count -= 1
+                return
+
+    @property
+    def next_at(self) -> int | None:
+        return self._next_at
+
+    def due(self, now: int, effects: list[Effect]) -> None:
+        """Forget who has expired and what is no longer kept, and bring snapshots up to date."""
+        self._next_at = now + SWEEP_MS
+        for log_id, known in list(self._logs.items()):
+            log = known.log
+            if self._store.log(log.topic, log.queue_id) is not log:
+                del self._logs[log_id]
+                self._count -= len(known.known)
+                with suppress(StorageError):
+                    self._table.delete(str(log_id))
+                    self._aborted.put_many([(_row(log, each)[0], None) for each in known.aborted])
+                continue
+            self._expire(known, now)
+            kept = bisect_left(known.aborted, log.min_offset, key=_marker_of)
+            with suppress(StorageError):
+                self._aborted.put_many(
+                    [(_row(log, item)[0], None) for item in known.aborted[:kept]]
+                )
+                del known.aborted[:kept]
+                if str(log_id) in self._table and known.snapshot_upto != log.max_offset:
+                    self._save(known)
+
+    # -- snapshots -------------------------------------------------------------------------------
+
+    def _save_in_time(self, known: LogProducers) -> None:
+        grown = known.log.next_address - known.snapshot_address
+        if known.unsaved >= SNAPSHOT_BATCHES or grown >= SNAPSHOT_BYTES:
+            with suppress(StorageError):  # the old one stands, and it is tried again
+                self._save(known)
+
+    def _save(self, known: LogProducers) -> None:
+        log = known.log
+        snapshot = _Snapshot(log.topic, log.queue_id, log.max_offset, list(known.known.values()))
+        known.snapshot_address = log.next_address
+        known.unsaved = 0
+        self._table.put(str(log.log_id), msgspec.msgpack.encode(snapshot))
+        known.snapshot_upto = log.max_offset
+
+    def _recovered(self, log: Log) -> LogProducers:
+        """What the snapshot says and what was written since."""
+        known = LogProducers(log)
+        value = self._table.get(str(log.log_id))
+        if value is None:
+            known.snapshot_address = log.next_address
+            return known
+        snapshot = msgspec.msgpack.decode(value, type=_Snapshot)
+        known.known = {each.producer_id: each for each in snapshot.producers}
+        opened = [
+            (each.open_from, each.producer_id)
+            for each in snapshot.producers
+            if each.open_from is not None
+        ]
+        known.open = {producer_id: first for first, producer_id in sorted(opened)}
+        known.aborted = sorted(self._unclaimed.pop(log.log_id, ()), key=_marker_of)
+        known.snapshot_upto = snapshot.upto
+        offset = max(snapshot.upto, log.min_offset)
+        while offset < log.max_offset:
+            try:
+                run = log.read_run(offset, _SCAN_BYTES)
+            except (
+                CorruptError
+            ) as error:  # nobody gets it; what it says of its producer is lost as well
+                offset = error.next_offset
+                continue
+            assert run.next_offset > offset
+            if run.kind == BATCHES:
+                self._take(known, run.data)
+            offset = run.next_offset
+        known.snapshot_address = log.next_address
+        return known
+
+    def _take(self, known: LogProducers, data: bytes) -> None:
+        """Learn from batches that were stored before a restart."""
+        try:
+            for at, header in read_headers(data):
+                if not header.has_producer_id:
+                    continue
+                seen_at = known.log.stored_at(header.base_offset)
+                if not header.is_control:
+                    known.wrote(header, header.base_offset, header.max_timestamp, seen_at)
+                    continue
+                marker = read_marker(data, at)
+                if marker is not None:
+                    abort = marker.kind == ABORT
+                    epoch = marker.coordinator_epoch
+                    known.ended(header, epoch, header.base_offset, abort=abort, now=seen_at)
+        except ProtocolError as error:
+            raise StorageError(f"{known.log.folder}: {error}") from None
+
+    def check(self) -> None:
+        assert self._count == sum(len(known.known) for known in self._logs.values())
+        for known in self._logs.values():
+            firsts = list(known.open.values())
+            assert firsts == sorted(firsts)
+            opened = {
+                p.producer_id: p.open_from for p in known.known.values() if p.open_from is not None
+            }
+            assert opened == known.open
+            assert all(len(producer.batches) <= BATCHES_KEPT for producer in known.known.values())
+
+
+def _marker_of(aborted: Aborted) -> int:
+    return aborted.last
+
+
+def _row(log: Log, aborted: Aborted) -> tuple[str, bytes]:
+    return f"{log.log_id}:{aborted.last}", msgspec.msgpack.encode(aborted)

@@ -1,0 +1,159 @@
+"""11 JoinGroup (0 to 9), 12 Heartbeat (0 to 4), 13 LeaveGroup (0 to 5), 14 SyncGroup (0 to 5), 15 DescribeGroups (0 to 6),
+16 ListGroups (0 to 5), 42 DeleteGroups (0 to 3): the groups that this broker coordinates.
+
+The rules are those of `groups.kafka`; here is who asks, where the answer goes, and NOT_COORDINATOR for the groups of
+other brokers. JoinGroup and SyncGroup may be answered minutes later. With flush=sync a member learns of its generation and
+of its share when both are on the disk, as Kafka's members do when the record is replicated: a coordinator that forgot them
+in a power cut would give the same generation out again, with other shares. ListGroups lists the groups of this broker: clients
+ask every broker. Authorized operations are not told.
+"""
+
+from __future__ import annotations
+
+from steelyard.errors import StorageError
+from steelyard.groups.kafka.coordinator import Coordinator
+from steelyard.groups.kafka.effects import Effects, Replied, Told
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.groups.notes import Notes
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.seam import Effect, Tell
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from steelyard.wire.kafka.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from steelyard.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from steelyard.wire.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from steelyard.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from steelyard.wire.kafka.schema import Message
+
+
+class GroupRequests:
+    """The handlers of the keys above, and the coordinator's time."""
+
+    def __init__(
+        self, coordinator: Coordinator, cluster: Cluster, durability: Durability, notes: Notes
+    ) -> None:
+        self._coordinator = coordinator
+        self._cluster = cluster
+        self._durability = durability
+        self._notes = notes
+
+    def settle(self, happened: Effects, now: int, effects: list[Effect]) -> None:
+        """Make true what the coordinator has done."""
+        for event in happened:
+            if isinstance(event, Replied):
+                assert isinstance(event.handle, Call)
+                self._answer(event.handle, event.message, effects)
+            elif isinstance(event, Told):
+                effects.append(Tell(event.level, event.text))
+            else:
+                self._notes.happened(event, now)
+
+    def _answer(self, call: Call, message: Message, effects: list[Effect]) -> None:
+        assert isinstance(message, JoinGroupResponse | SyncGroupResponse)
+        if message.error_code != ErrorCode.NONE:
+            call.answer(message, effects)
+        else:
+            self._durability.answer(call, message, effects)
+
+    def refusal(self, group_id: str) -> ErrorCode:
+        """NONE for a group that this broker coordinates."""
+        return self._cluster.coordinator_fault(group_id)
+
+    # -- members ---------------------------------------------------------------------------------
+
+    def join(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, JoinGroupRequest)
+        error = self.refusal(request.group_id)
+        if error is not ErrorCode.NONE:
+            return JoinGroupResponse(error_code=error, member_id=request.member_id)
+        happened: Effects = []
+        self._coordinator.join(request, call.version, call.asker, call, now, happened)
+        self.settle(happened, now, effects)
+        return None
+
+    def sync(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, SyncGroupRequest)
+        error = self.refusal(request.group_id)
+        if error is not ErrorCode.NONE:
+            return SyncGroupResponse(error_code=error)
+        happened: Effects = []
+        self._coordinator.sync(request, call.version, call, now, happened)
+        self.settle(happened, now, effects)
+        return None
+
+    def heartbeat(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, HeartbeatRequest)
+        error = self.refusal(request.group_id) or self._coordinator.heartbeat(request, now)
+        return HeartbeatResponse(error_code=error)
+
+    def leave(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, LeaveGroupRequest)
+        error = self.refusal(request.group_id)
+        if error is not ErrorCode.NONE:
+            return LeaveGroupResponse(error_code=error)
+        happened: Effects = []
+        answer = self._coordinator.leave(request, call.version, now, happened)
+        self.settle(happened, now, effects)
+        return answer
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def describe(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, DescribeGroupsRequest)
+        described = [self._describe(group_id, call.version) for group_id in request.groups]
+        return DescribeGroupsResponse(groups=described)
+
+    def _describe(self, group_id: str, version: int) -> DescribedGroup:
+        error = self.refusal(group_id)
+        if error is not ErrorCode.NONE:
+            return DescribedGroup(error, group_id=group_id)
+        return self._coordinator.listing.describe(group_id, version)
+
+    def list_groups(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, ListGroupsRequest)
+        return ListGroupsResponse(groups=self._coordinator.listing.all(request))
+
+    def delete(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, DeleteGroupsRequest)
+        results = []
+        for group_id in request.groups_names:
+            error = self.refusal(group_id)
+            if error is ErrorCode.NONE:
+                try:
+                    error = self._coordinator.listing.delete(group_id)
+                except StorageError as fault:
+                    effects.append(Tell("ERROR", f"group {group_id} was not deleted: {fault}"))
+                    error = ErrorCode.NOT_COORDINATOR
+            results.append(DeletableGroupResult(group_id, error))
+        return self._durability.acknowledge_call(
+            call, DeleteGroupsResponse(results=results), effects
+        )
+
+    # -- time ------------------------------------------------------------------------------------
+
+    @property
+    def next_at(self) -> int | None:
+        return self._coordinator.next_at
+
+    def due(self, now: int, effects: list[Effect]) -> None:
+        happened: Effects = []
+        self._coordinator.due(now, happened)
+        self.settle(happened, now, effects)

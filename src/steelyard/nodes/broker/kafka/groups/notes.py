@@ -1,0 +1,172 @@
+"""What the rebalance ledger learns of Kafka's groups.
+
+A member's id is its client, and a partition is the queue that it is on this broker, so that both dialects of one topic line
+up. A Fetch does not say for which group it is: the reader of a partition is the member that was assigned it and has the
+client id and host of whoever fetches. Where several groups have such a member (client ids are often left at their defaults),
+each of their connections stands for another group, at first the one whose committed offset is nearest.
+
+A delivery is noted by the broker that has the partition, of groups of other coordinators too (`readers`); a commit is noted by
+the coordinator, wherever the partition is.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from steelyard.groups.kafka import effects as news
+from steelyard.groups.kafka.groups import Asker, Groups
+from steelyard.groups.kafka.offsets import Offsets
+from steelyard.ledger.events import MemberJoined, MemberLeft, RebalanceBegan, RebalanceEnded
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.groups.readers import Readers
+from steelyard.nodes.broker.ledger import Delivery, Ledger
+from steelyard.nodes.seam import Link
+from steelyard.types import TopicPartition
+
+READERS_MAX = 100_000
+"""So many (connection, partition) are remembered."""
+
+Reader = tuple[str, str]
+"""Group id and member id."""
+
+
+class Notes:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        cluster: Cluster,
+        groups: Groups,
+        offsets: Offsets,
+        others: Readers,
+    ) -> None:
+        """`groups`, `offsets`: of this coordinator; `others`: what is known of the groups of others."""
+        self._ledger = ledger
+        self._cluster = cluster
+        self._groups = groups
+        self._offsets = offsets
+        self._others = others
+        self._version = (groups.version, others.version)
+        self._readers: dict[Link, dict[TopicPartition, Reader | None]] = {}
+        self._taken: set[tuple[str, TopicPartition]] = set()
+        """Groups whose reader of a partition is known."""
+        self._count = 0
+
+    # -- members and rebalances ------------------------------------------------------------------
+
+    def happened(self, event: news.Effect, now: int) -> None:
+        """Note what the coordinator did."""
+        broker, note = self._ledger.broker, self._ledger.note
+        match event:
+            case news.Joined(group, member, cause, members, topics):
+                joined = MemberJoined(
+                    at=now,
+                    broker=broker,
+                    group=group,
+                    client=member,
+                    cause=cause,
+                    members=members,
+                    topics=topics,
+                )
+                note(joined)
+            case news.Left(group, member, cause, members):
+                left = MemberLeft(
+                    at=now,
+                    broker=broker,
+                    group=group,
+                    client=member,
+                    # Under the name that it has in RocketMQ's groups.
+                    cause="unregistered" if cause == news.LEFT else cause,
+                    members=members,
+                )
+                note(left)
+            case news.Began(group, generation, cause, members):
+                began = RebalanceBegan(
+                    at=now,
+                    broker=broker,
+                    group=group,
+                    generation=generation,
+                    trigger=cause.trigger,
+                    cause=cause.text,
+                    members=members,
+                )
+                note(began)
+            case news.Ended(group, generation, protocol, began_at, members):
+                ended = RebalanceEnded(
+                    at=now,
+                    broker=broker,
+                    group=group,
+                    generation=generation,
+                    protocol=protocol,
+                    duration_ms=now - began_at,
+                    members=members,
+                )
+                note(ended)
+            case news.Moved(group, member, offsets):
+                for topic, partition, offset in offsets:
+                    self._committed(group, member, topic, partition, offset, now)
+
+    def _committed(
+        self, group: str, member: str, topic: str, partition: int, offset: int, now: int
+    ) -> None:
+        queue = self._cluster.queue_of(TopicPartition(topic, partition))
+        if queue is not None:
+            broker, queue_id = queue
+            self._ledger.committed_by(group, topic, queue_id, offset, member, now, broker=broker)
+
+    # -- deliveries ------------------------------------------------------------------------------
+
+    def delivered(self, asker: Asker, partition: int, delivery: Delivery, now: int) -> None:
+        """A Fetch found messages of a partition. `delivery` has the queue, and no group: that is found out here."""
+        what = TopicPartition(delivery.topic, partition)
+        reader = self.reader(asker, what, delivery.asked)
+        if reader is not None:
+            group, member = reader
+            self._ledger.delivered_to(replace(delivery, group=group), member, now)
+            self._others.delivered(group, what, delivery.next)
+
+    def reader(self, asker: Asker, partition: TopicPartition, offset: int) -> Reader | None:
+        """The member that fetches, at this offset; None for a client without a group."""
+        if self._version != self._newest or self._count >= READERS_MAX:
+            self._forget()
+        known = self._readers.setdefault(asker.link, {})
+        if partition not in known:
+            known[partition] = self._find(asker, partition, offset)
+            self._count += 1
+        return known[partition]
+
+    def _find(self, asker: Asker, partition: TopicPartition, offset: int) -> Reader | None:
+        found: list[tuple[int, str, str]] = []
+        for group in self._groups:
+            member = group.member_at(asker.client_id, asker.host, partition)
+            if member is not None and (group.group_id, partition) not in self._taken:
+                committed = self._offsets.get(group.group_id, partition)
+                distance = abs(offset - (0 if committed is None else committed.offset))
+                found.append((distance, group.group_id, member))
+        for group_id, other in self._others.of(partition):
+            same = (other.client_id, other.host) == (asker.client_id, asker.host)
+            if same and (group_id, partition) not in self._taken:
+                found.append((abs(offset - other.position), group_id, other.member_id))
+        if not found:
+            return None
+        _, group_id, member = min(found)
+        self._taken.add((group_id, partition))
+        return group_id, member
+
+    def closed(self, link: Link) -> None:
+        """A connection is gone."""
+        for partition, reader in self._readers.pop(link, {}).items():
+            self._count -= 1
+            if reader is not None:
+                self._taken.discard((reader[0], partition))
+
+    @property
+    def _newest(self) -> tuple[int, int]:
+        return self._groups.version, self._others.version
+
+    def _forget(self) -> None:
+        self._version = self._newest
+        self._readers.clear()
+        self._taken.clear()
+        self._count = 0

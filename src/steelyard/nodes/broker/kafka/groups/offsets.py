@@ -1,0 +1,166 @@
+"""8 OffsetCommit (2 to 10), 9 OffsetFetch (1 to 10), 47 OffsetDelete (0): the committed offsets of the groups that this
+broker coordinates.
+
+The rules are those of `groups.kafka`. With flush=sync a commit or a deletion is answered when it is on the disk.
+NOT_COORDINATOR for the groups of other brokers, and where the disk refuses a commit.
+"""
+
+from __future__ import annotations
+
+from steelyard.errors import StorageError
+from steelyard.groups.kafka.coordinator import Coordinator
+from steelyard.groups.kafka.effects import Effects
+from steelyard.groups.kafka.groups import Asker
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
+from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
+from steelyard.nodes.broker.kafka.groups.groups import GroupRequests
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.turns import Steps
+from steelyard.nodes.seam import Effect, Tell
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from steelyard.wire.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from steelyard.wire.kafka.messages.offset_fetch import OffsetFetchRequest
+from steelyard.wire.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from steelyard.wire.kafka.schema import Message
+
+
+class GroupOffsets:
+    """The handlers of the keys above, and what transactions and deleted topics do to offsets."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        cluster: Cluster,
+        durability: Durability,
+        requests: GroupRequests,
+    ) -> None:
+        self._coordinator = coordinator
+        self._cluster = cluster
+        self._durability = durability
+        self._requests = requests
+
+    def commit(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, OffsetCommitRequest)
+        error = self._requests.refusal(request.group_id)
+        if error is not ErrorCode.NONE:
+            return _all_refused(request, error)
+        happened: Effects = []
+        try:
+            answer = self._coordinator.commits.commit(request, call.version, now, happened)
+        except StorageError as fault:
+            effects.append(Tell("ERROR", f"offsets of {request.group_id} were not stored: {fault}"))
+            return _all_refused(request, ErrorCode.NOT_COORDINATOR)
+        self._requests.settle(happened, now, effects)
+        if not happened:
+            return answer  # nothing was stored
+        return self._durability.acknowledge_call(call, answer, effects)
+
+    def fetch(self, call: Call, now: int, effects: list[Effect]) -> Steps[Message]:
+        request = call.message
+        assert isinstance(request, OffsetFetchRequest)
+        named = {request.group_id} if call.version < 8 else {g.group_id for g in request.groups}
+        refused = {group_id: self._requests.refusal(group_id) for group_id in sorted(named)}
+        return self._coordinator.fetches.fetch(request, call.version, refused)
+
+    def delete(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        request = call.message
+        assert isinstance(request, OffsetDeleteRequest)
+        error = self._requests.refusal(request.group_id)
+        if error is not ErrorCode.NONE:
+            return OffsetDeleteResponse(error)
+        try:
+            answer = self._coordinator.commits.delete(request)
+        except StorageError as fault:
+            effects.append(
+                Tell("ERROR", f"offsets of {request.group_id} were not deleted: {fault}")
+            )
+            return OffsetDeleteResponse(ErrorCode.NOT_COORDINATOR)
+        return self._durability.acknowledge_call(call, answer, effects)
+
+    # -- transactions and topics -----------------------------------------------------------------
+
+    def txn_commit(
+        self, request: TxnOffsetCommitRequest, version: int, asker: Asker, now: int
+    ) -> TxnOffsetCommitResponse:
+        """Keep offsets until the transaction ends. The caller has checked the producer's id and epoch.
+
+        Raises StorageError: nothing was stored then.
+        """
+        error = self._requests.refusal(request.group_id)
+        if error is ErrorCode.NONE:
+            return self._coordinator.commits.txn_commit(request, version, now)
+        return TxnOffsetCommitResponse(
+            topics=tuple(
+                TxnOffsetCommitResponseTopic(
+                    topic.name,
+                    tuple(
+                        TxnOffsetCommitResponsePartition(partition.partition_index, error)
+                        for partition in topic.partitions
+                    ),
+                )
+                for topic in request.topics
+            )
+        )
+
+    @property
+    def is_loading(self) -> bool:
+        """Offsets of transactions may still come from another broker: none of them can be ended now."""
+        return self._cluster.awaits_any(OFFSETS_TOPIC)
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        offsets_partition: int,
+        now: int,
+        effects: list[Effect],
+        *,
+        committed: bool,
+    ) -> None:
+        """The marker of a transaction came to a partition of __consumer_offsets: its groups' offsets count, or are gone.
+
+        Once more does nothing. Raises StorageError: nothing has changed then.
+        """
+        partitions = self._cluster.partitions(OFFSETS_TOPIC)
+
+        def concerns(group_id: str) -> bool:
+            return partitions == 0 or (
+                coordinator_partition(group_id, partitions) == offsets_partition
+            )
+
+        happened: Effects = []
+        commits = self._coordinator.commits
+        commits.end_transaction(producer_id, concerns, committed=committed, effects=happened)
+        self._requests.settle(happened, now, effects)
+
+    def topic_deleted(self, topic: str) -> None:
+        """The offsets of a topic go with it. Raises StorageError."""
+        self._coordinator.topic_deleted(topic)
+
+
+def _all_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                tuple(
+                    OffsetCommitResponsePartition(partition.partition_index, error)
+                    for partition in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )

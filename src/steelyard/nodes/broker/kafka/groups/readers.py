@@ -1,0 +1,138 @@
+"""Who reads partitions of this broker in groups that other brokers coordinate (9004).
+
+Their coordinators tell us (`announcing`). What they told is forgotten when a group has no readers here any more, when its
+coordinator tells everything anew, and when that broker is gone. We know of no committed offsets of these groups: a group is
+taken to be where the last delivery to it ended, and at 0 before the first, as a group without commits is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from steelyard.errors import ProtocolError
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.peers.requests import GroupReaders, ReaderNews, read_body
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.seam import Effect
+from steelyard.types import TopicPartition
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command
+
+KEPT_MAX = 200_000
+"""Partitions that are kept, counted once for each group that reads them; readers beyond are unknown."""
+
+
+class Reading(msgspec.Struct):
+    """A partition in one group: the member that reads it, and the offset up to which it was delivered from here."""
+
+    member_id: str
+    client_id: str
+    host: str
+    position: int = 0
+
+
+class _Group(msgspec.Struct, frozen=True):
+    """`broker`: its coordinator."""
+
+    broker: str
+    partitions: tuple[TopicPartition, ...]
+
+
+class Readers:
+    """See the module's text. `version` grows when something may have changed."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._groups: dict[str, _Group] = {}
+        self._readings: dict[TopicPartition, dict[str, Reading]] = {}
+        """By group id, of each partition."""
+        self._told: set[str] = set()
+        """Brokers that have told us everything."""
+        self._count = 0
+        self._brokers_version = cluster.brokers_version
+        self.version = 0
+
+    # -- asked by `notes` ------------------------------------------------------------------------
+
+    def of(self, partition: TopicPartition) -> Iterable[tuple[str, Reading]]:
+        """The groups that read a partition."""
+        return self._readings.get(partition, {}).items()
+
+    def delivered(self, group_id: str, partition: TopicPartition, position: int) -> None:
+        """A group was given what comes before `position`; one that is not known here may be named."""
+        reading = self._readings.get(partition, {}).get(group_id)
+        if reading is not None:
+            reading.position = position
+
+    # -- told by others --------------------------------------------------------------------------
+
+    def take(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        """9004. Raises ProtocolError."""
+        news = read_body(request.body, ReaderNews)
+        if news.broker == self._cluster.me.name:
+            raise ProtocolError("this broker does not coordinate groups for itself")
+        sender = self._cluster.brokers.get(news.broker)
+        if sender is None or not sender.live or not (news.complete or news.broker in self._told):
+            remark = f"nothing is known of the groups of {news.broker[:100]}"
+            return reply(request, ResponseCode.QUERY_NOT_FOUND, remark)
+        self._told.add(news.broker)
+        if news.complete:
+            self._forget(news.broker, but={group.group for group in news.groups})
+        for group in news.groups:
+            self._put(news.broker, group)
+        self.version += 1
+        return reply(request)
+
+    def _put(self, broker: str, told: GroupReaders) -> None:
+        positions = self._remove(told.group)
+        readings: dict[TopicPartition, Reading] = {}
+        for one in told.readers:
+            for topic, numbers in one.partitions.items():
+                for number in numbers[: KEPT_MAX - self._count - len(readings)]:
+                    partition = TopicPartition(topic, number)
+                    position = positions.get(partition, 0)
+                    readings[partition] = Reading(one.member, one.client, one.host, position)
+        if readings:
+            self._groups[told.group] = _Group(broker, tuple(readings))
+            self._count += len(readings)
+            for partition, reading in readings.items():
+                self._readings.setdefault(partition, {})[told.group] = reading
+
+    def _remove(self, group_id: str) -> dict[TopicPartition, int]:
+        """Forget a group; where it was."""
+        positions: dict[TopicPartition, int] = {}
+        group = self._groups.pop(group_id, None)
+        if group is None:
+            return positions
+        for partition in group.partitions:
+            readings = self._readings[partition]
+            positions[partition] = readings.pop(group_id).position
+            if not readings:
+                del self._readings[partition]
+        self._count -= len(positions)
+        return positions
+
+    def _forget(self, broker: str, *, but: set[str]) -> None:
+        """Forget the groups of a coordinator, except some."""
+        for group_id, group in list(self._groups.items()):
+            if group.broker == broker and group_id not in but:
+                self._remove(group_id)
+
+    def follow(self) -> None:
+        """After each event: forget what brokers told that are gone."""
+        if self._cluster.brokers_version == self._brokers_version:
+            return
+        self._brokers_version = self._cluster.brokers_version
+        gone = self._told - {broker.name for broker in self._cluster.live_brokers()}
+        for broker in gone:
+            self._forget(broker, but=set())
+            self._told.discard(broker)
+            self.version += 1
+
+    def check(self) -> None:
+        assert self._count == sum(len(group.partitions) for group in self._groups.values())
+        assert self._count == sum(map(len, self._readings.values()))
+        assert self._count <= KEPT_MAX
+        assert {group.broker for group in self._groups.values()} <= self._told

@@ -1,0 +1,107 @@
+"""9101 KAFKA_GROUPS, a request of our own at the RocketMQ door: what an operator wants to know of Kafka groups.
+
+Kafka's own requests tell neither why a group rebalances nor whom it waits for. Answered for the groups that this broker
+coordinates, so `steelyard.Admin` asks every broker.
+
+| ext field | answer, JSON |
+|---|---|
+| none | a `KafkaGroup` for each, by name |
+| group | `KafkaGroupReport` with the committed offsets; 26 where this broker coordinates no such group |
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.consumer.group import ConsumerGroup
+from steelyard.groups.kafka.consumer.groups import ConsumerGroups
+from steelyard.groups.kafka.coordinator import Coordinator
+from steelyard.groups.kafka.groups import Group, Groups
+from steelyard.groups.kafka.report import (
+    KafkaGroup,
+    KafkaGroupReport,
+    KafkaOffset,
+    line,
+    report_classic,
+    report_consumer,
+)
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.seam import Effect
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command
+
+GROUPS_MAX = 50_000
+OFFSETS_MAX = 50_000
+"""Most groups, and partitions of a group, in one answer: they must fit a frame. Those beyond are not told."""
+
+
+class Reports:
+    """The handler of the code above."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        groups: Groups,
+        coordinator: Coordinator,
+        consumer_groups: ConsumerGroups,
+    ) -> None:
+        self._cluster = cluster
+        self._groups = groups
+        self._coordinator = coordinator
+        self._consumer_groups = consumer_groups
+
+    def requested(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        name = request.ext.get("group")
+        if name is None:
+            return reply(request, body=msgspec.json.encode(self._lines()))
+        group = self._groups.get(name) if self._is_ours(name) else None
+        report = None if group is None else self._report(group)
+        if report is None:
+            remark = f"{self._cluster.me.name} coordinates no Kafka group {name}"
+            return reply(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        return reply(request, body=msgspec.json.encode(report))
+
+    def _is_ours(self, group: str) -> bool:
+        return self._cluster.coordinator_of(group) == self._cluster.node_id
+
+    def _lines(self) -> tuple[KafkaGroup, ...]:
+        ours = sorted(
+            (group for group in self._groups if self._is_ours(group.group_id)),
+            key=lambda group: group.group_id,
+        )
+        return tuple(line(group, self._cluster.me.name) for group in ours[:GROUPS_MAX])
+
+    def _report(self, group: Group) -> KafkaGroupReport | None:
+        report: KafkaGroupReport | None = None
+        name = self._cluster.me.name
+        if isinstance(group, ClassicGroup):
+            classic = self._coordinator.overview(group.group_id)
+            assert classic is not None
+            report = report_classic(group, classic, name)
+        elif isinstance(group, ConsumerGroup):
+            consumer = self._consumer_groups.overview(group.group_id)
+            assert consumer is not None
+            report = report_consumer(group, consumer, name)
+        return None if report is None else replace(report, offsets=self._offsets(report))
+
+    def _offsets(self, report: KafkaGroupReport) -> tuple[KafkaOffset, ...]:
+        """Of the partitions that are still there."""
+        committed = self._coordinator.offsets.of_group(report.group)
+        holders = {
+            partition: member.member_id
+            for member in report.members
+            for partition in member.partitions
+        }
+        rows: list[KafkaOffset] = []
+        for place in sorted(committed.keys() | holders.keys())[:OFFSETS_MAX]:
+            found = committed.get(place)
+            where = self._cluster.queue_of(place)
+            if where is not None:
+                offset = None if found is None else found.offset
+                rows.append(KafkaOffset(*place, *where, offset, holders.get(place, "")))
+        return tuple(rows)

@@ -1,0 +1,437 @@
+"""Takes the requests of Kafka clients, has them handled, and answers each link in the order of its requests.
+
+A handler gives its answer at once, or later through `Call.answer`. Other requests of the link are handled meanwhile; their
+answers wait for their turn. (Apache Kafka reads no further request of a connection before it has answered the last one.)
+
+A large request (in bytes, or one that lists many names) is read in turns, handled in parts, one a turn (`wide`), and its
+answer is written in turns. The requests that follow it on its link wait until it is handled, and are then taken in turns as
+well. What a request names again is left out (`repeats`).
+
+What breaks the protocol closes the link, as in Kafka: an unknown API or version, bytes that are no message. Everything
+else has an error code of its API, which the handler gives.
+Source: core/kafka/server/KafkaApis.scala, network/SocketServer.scala.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import partial
+
+import msgspec
+
+from steelyard.errors import ProtocolError
+from steelyard.groups.kafka.groups import Asker
+from steelyard.nodes.broker.kafka.requests.batches import (
+    is_excessive,
+    refused,
+    with_duplicates_first,
+)
+from steelyard.nodes.broker.kafka.requests.repeats import NAMING, without_repeats
+from steelyard.nodes.broker.kafka.requests.versions import versions_reply
+from steelyard.nodes.broker.kafka.requests.wide import Cut, Joined, cut_of, is_wide, parts_of
+from steelyard.nodes.broker.requests import Peer
+from steelyard.nodes.broker.turns import Steps, Turn, Turns, finish
+from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
+from steelyard.wire.kafka.apis import API_VERSIONS_KEY
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.frame import AT_ONCE_BYTES, Reply, Request
+from steelyard.wire.kafka.schema import Message, Unread, has_field, read_in_steps, written
+
+UNANSWERED_MAX = 10_000
+"""Most requests of one link that wait for their answers; a link with more is closed."""
+TAKEN_PER_TURN = 16
+"""Of the requests that came after a large one: as many as one read of a socket may bring."""
+TOO_MANY = "too many requests wait for their turn"
+
+
+class _Slot(msgspec.Struct):
+    """The place of one answer in its link."""
+
+    request: Request
+    reply: Reply | None = None
+    done: bool = False
+
+
+class Call:
+    """One request under way, and how it is answered: once."""
+
+    __slots__ = ("_door", "_slot", "peer", "request")
+
+    def __init__(self, door: KafkaDoor, slot: _Slot, peer: Peer, request: Request) -> None:
+        self._door = door
+        self._slot = slot
+        self.peer = peer
+        self.request = request
+
+    @property
+    def message(self) -> Message:
+        assert self.request.message is not None
+        return self.request.message
+
+    @property
+    def version(self) -> int:
+        return self.request.version
+
+    @property
+    def asker(self) -> Asker:
+        host = self.peer.address.rpartition(":")[0].strip("[]")
+        return Asker(self.request.client_id or "", f"/{host}", self.peer.link)
+
+    @property
+    def is_gone(self) -> bool:
+        """Its link is closed: nobody waits for the answer."""
+        return not self._door.serves(self.peer.link)
+
+    def answer(self, message: Message, effects: list[Effect]) -> None:
+        """The answer that a handler left open. Nothing happens where the link is gone."""
+        request = self.request
+        version = request.version
+        self._slot.reply = Reply(request.api, version, request.correlation_id, message)
+        self._settle(effects)
+
+    def answer_in_turns(self, message: Message, now: int, effects: list[Effect]) -> None:
+        """As `answer`, with an answer that may take long to write. A `now` that is past does no harm."""
+        self._door.write(self, message, now, effects)
+
+    def no_reply(self, effects: list[Effect]) -> None:
+        """This request has no answer at all (Produce with acks=0)."""
+        self._settle(effects)
+
+    def _settle(self, effects: list[Effect]) -> None:
+        assert not self._slot.done, f"{self.request.api.name} was answered twice"
+        self._slot.done = True
+        self._door.settled(self.peer.link, effects)
+
+
+Prompt = Callable[[Call, int, list[Effect]], Message | None]
+"""A `Handler` that takes no steps."""
+
+Handler = Callable[[Call, int, list[Effect]], Message | Steps[Message] | None]
+"""(call, now, effects to add to) -> the answer, the work that ends with it, or None where it comes later through the call."""
+
+
+class _PartCall(Call):
+    """One of the parts in which a wide request is handled."""
+
+    __slots__ = ("_wide", "found", "is_answered")
+
+    def __init__(self, wide: _Wide, whole: Call, message: Message) -> None:
+        request = msgspec.structs.replace(whole.request, message=message)
+        super().__init__(whole._door, whole._slot, whole.peer, request)
+        self._wide = wide
+        self.found: Message | None = None
+        self.is_answered = False
+
+    def answer(self, message: Message, effects: list[Effect]) -> None:
+        self.found = message
+        self._settle(effects)
+
+    def answer_in_turns(self, message: Message, now: int, effects: list[Effect]) -> None:
+        self.answer(message, effects)
+
+    def _settle(self, effects: list[Effect]) -> None:
+        assert not self.is_answered, f"a part of {self.request.api.name} was answered twice"
+        self.is_answered = True
+        self._wide.answered(effects)
+
+
+class _Wide:
+    """A request that is handled in parts, one a turn. Its answer is there when all parts have theirs."""
+
+    def __init__(self, call: Call, cut: Cut, handler: Handler) -> None:
+        self._call = call
+        message = call.message
+        if is_excessive(message):
+            handler = _refused
+        else:
+            message = with_duplicates_first(message)
+        self._handler = handler
+        self._parts = parts_of(message, cut)
+        self._next = next(self._parts, None)
+        self._steps: Steps[Message] | None = None
+        """Of the last part in `_waiting`."""
+        self._waiting: deque[_PartCall] = deque()
+        """Parts without an answer, and those after them."""
+        self._joined = Joined(cut)
+        self._is_handled = False
+        self._now = 0
+
+    def turn(self, now: int, effects: list[Effect]) -> bool:
+        """Handle another part, or go on with one that takes steps; whether that was the last. Raises ProtocolError."""
+        self._now = now
+        answer: Message | Steps[Message] | None
+        if self._steps is None:
+            assert self._next is not None
+            part = _PartCall(self, self._call, self._next)
+            self._next = next(self._parts, None)
+            self._waiting.append(part)
+            answer = self._handler(part, now, effects)
+        else:
+            part, answer = self._waiting[-1], self._steps
+        if isinstance(answer, Generator):
+            self._steps = answer
+            try:
+                next(answer)
+            except StopIteration as end:
+                self._steps = None
+                part.answer(end.value, effects)
+            else:
+                return False
+        elif answer is not None:
+            part.answer(answer, effects)
+        is_last = self._next is None
+        if is_last:
+            self._is_handled = True
+            self.answered(effects)
+        return is_last
+
+    def answered(self, effects: list[Effect]) -> None:
+        """A part is answered: take what is next; answer the whole when that is all."""
+        waiting = self._waiting
+        while waiting and waiting[0].is_answered:
+            found = waiting.popleft().found
+            if found is not None:
+                self._joined.add(found)
+        if self._is_handled and not waiting:
+            whole = self._joined.answer()
+            if whole is None:
+                self._call.no_reply(effects)
+            else:
+                self._call.answer_in_turns(whole, self._now, effects)
+
+
+def _in_steps(call: Call, steps: Steps[Message]) -> Steps[Message]:
+    """An answer that was found in several steps is written in several, too."""
+    took_turns = False
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: Message = end.value
+            break
+        took_turns = True
+        yield
+    if not took_turns:
+        return answer
+    flexible = call.request.api.is_flexible(call.version)
+    return (yield from written(answer, call.version, flexible=flexible))
+
+
+def size_of(request: Request) -> int:
+    """How many bytes a request that waits counts for."""
+    return len(request.message.data) if isinstance(request.message, Unread) else AT_ONCE_BYTES
+
+
+def _is_large(request: Request) -> bool:
+    message = request.message
+    if message is None or isinstance(message, Unread):
+        return message is not None
+    cut = cut_of(request.api.key, request.version)
+    return cut is not None and is_wide(message, cut)
+
+
+def _read(request: Request) -> Steps[Request]:
+    """A request with its message read, as far as it is not, and without what it names again."""
+    message = request.message
+    assert message is not None
+    if isinstance(message, Unread):
+        message = yield from read_in_steps(message)
+    message = yield from without_repeats(message, request.api.key, request.version)
+    return msgspec.structs.replace(request, message=message)
+
+
+def _refused(call: Call, now: int, effects: list[Effect]) -> Message:
+    return refused(call.message)
+
+
+def _answer(call: Call, answer: Message, now: int, effects: list[Effect]) -> None:
+    call.answer(answer, effects)
+
+
+class KafkaDoor:
+    """See the module's text. `handlers`: by API key."""
+
+    def __init__(self, handlers: dict[int, Handler], turns: Turns) -> None:
+        self._handlers = handlers
+        self._turns = turns
+        self._peers: dict[Link, Peer] = {}
+        self._slots: dict[Link, deque[_Slot]] = {}
+        self._waiting: dict[Link, deque[Request]] = {}
+        """By link with a large request under way: what came after it."""
+
+    def opened(self, peer: Peer) -> None:
+        self._peers[peer.link] = peer
+        self._slots[peer.link] = deque()
+
+    def closed(self, link: Link) -> bool:
+        """Forget a link; False for one that was never ours."""
+        self._slots.pop(link, None)
+        self._waiting.pop(link, None)
+        return self._peers.pop(link, None) is not None
+
+    def serves(self, link: Link) -> bool:
+        return link in self._peers
+
+    def received(self, link: Link, request: Request, now: int, effects: list[Effect]) -> None:
+        peer = self._peers.get(link)
+        if peer is None:
+            return  # its Closed was handled
+        waiting = self._waiting.get(link, ())
+        if len(self._slots[link]) + len(waiting) >= UNANSWERED_MAX:
+            self._break(peer, f"more than {UNANSWERED_MAX} requests wait for answers", effects)
+        elif not isinstance(waiting, deque):
+            self._take(peer, request, now, effects)
+        elif self._turns.hold(link, size_of(request)):
+            waiting.append(request)
+        else:
+            self._break(peer, TOO_MANY, effects)
+
+    def _take(self, peer: Peer, request: Request, now: int, effects: list[Effect]) -> bool:
+        """The next request of a link; whether it is a large one, which takes a turn."""
+        slot = _Slot(request)
+        self._slots[peer.link].append(slot)
+        call = Call(self, slot, peer, request)
+        if request.api.key == API_VERSIONS_KEY:
+            served = (*self._handlers, API_VERSIONS_KEY)
+            version, message = versions_reply(request, served)
+            slot.reply = Reply(request.api, version, request.correlation_id, message)
+            call.no_reply(effects)
+        elif request.api.key not in self._handlers:
+            self._break(peer, f"{request.api.name}: this API is not supported", effects)
+        elif _is_large(request):
+            self._waiting[peer.link] = deque()
+            turn = partial(self._guarded, call, self._large(call))
+            if not turn(now, effects):
+                self._wait(peer, turn, now, effects, size_of(request))
+            return True
+        else:
+            try:
+                if request.api.key in NAMING:
+                    call.request = finish(_read(request))
+                self._handle(call, now, effects)
+            except ProtocolError as error:
+                self._break(peer, f"{request.api.name}: {error}", effects)
+        return False
+
+    def _wait(
+        self, peer: Peer, turn: Turn, now: int, effects: list[Effect], request_bytes: int = 0
+    ) -> None:
+        if not self._turns.add(peer.link, turn, now, effects, request_bytes):
+            self._break(peer, TOO_MANY, effects)
+
+    def _handle(self, call: Call, now: int, effects: list[Effect]) -> None:
+        """Raises ProtocolError."""
+        answer = self._handlers[call.request.api.key](call, now, effects)
+        if isinstance(answer, Generator):
+            steps = _in_steps(call, answer)
+            if not self._turns.run(call.peer.link, steps, partial(_answer, call), now, effects):
+                self._break(call.peer, TOO_MANY, effects)
+        elif answer is not None:
+            call.answer(answer, effects)
+
+    # -- large requests --------------------------------------------------------------------------
+
+    def _large(self, call: Call) -> Turn:
+        """The turns of a large request: it is read, then handled."""
+        reading = _read(call.request)
+        handle: Turn | None = None
+
+        def turn(now: int, effects: list[Effect]) -> bool:
+            nonlocal handle
+            if handle is None:
+                try:
+                    next(reading)
+                except StopIteration as end:
+                    call.request = end.value
+                    handle = self._handling(call)
+                else:
+                    return False
+            return handle(now, effects) and self._go_on(call.peer, now, effects)
+
+        return turn
+
+    def _handling(self, call: Call) -> Turn:
+        """The turns that handle a large request once it is read."""
+        cut = cut_of(call.request.api.key, call.version)
+        if cut is not None:
+            return _Wide(call, cut, self._handlers[call.request.api.key]).turn
+
+        def at_once(now: int, effects: list[Effect]) -> bool:
+            self._handle(call, now, effects)
+            return True
+
+        return at_once
+
+    def _guarded(self, call: Call, turn: Turn, now: int, effects: list[Effect]) -> bool:
+        """A turn of a large request, which may break the protocol."""
+        try:
+            return turn(now, effects)
+        except ProtocolError as error:
+            self._break(call.peer, f"{call.request.api.name}: {error}", effects)
+            return True
+
+    def _go_on(self, peer: Peer, now: int, effects: list[Effect]) -> bool:
+        """A large request is handled: on with some of those that came after it, and with the others in a turn of their own."""
+        link = peer.link
+        waiting = self._waiting.pop(link, deque())
+        for _ in range(min(len(waiting), TAKEN_PER_TURN)):
+            request = waiting.popleft()
+            self._turns.let_go(link, size_of(request))
+            is_large = self._take(peer, request, now, effects)
+            if link not in self._peers:
+                return True
+            if is_large:
+                break
+        if link in self._waiting:  # for another large one
+            self._waiting[link] += waiting
+        elif waiting:
+            self._waiting[link] = waiting
+            self._wait(peer, partial(self._go_on, peer), now, effects)
+        return True
+
+    def write(self, call: Call, answer: Message, now: int, effects: list[Effect]) -> None:
+        """Give an answer when it is written, which takes turns."""
+        if call.peer.link not in self._peers:
+            return
+        steps = written(answer, call.version, flexible=call.request.api.is_flexible(call.version))
+        if not self._turns.run(call.peer.link, steps, partial(_answer, call), now, effects):
+            self._break(call.peer, TOO_MANY, effects)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def failed(self, link: Link, request: Request, effects: list[Effect]) -> None:
+        """A bug ended the handling of the last request: UNKNOWN_SERVER_ERROR, where its response has one place for it.
+
+        Else the client learns it from the end of the link, as it does where an earlier answer has not gone out yet.
+        (Apache Kafka builds an error for every topic of the request, AbstractRequest.getErrorResponse.)
+        """
+        slots = self._slots.get(link)
+        if not slots or slots[-1].request is not request or slots[-1].done:
+            return
+        api, version = request.api, request.version
+        if not has_field(api.response, "error_code", version):
+            return
+        code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
+        answer = msgspec.structs.replace(api.response(), error_code=code)
+        Call(self, slots[-1], self._peers[link], request).answer(answer, effects)
+
+    def settled(self, link: Link, effects: list[Effect]) -> None:
+        """An answer is there: send all whose turn it is."""
+        slots = self._slots.get(link)
+        while slots and slots[0].done:
+            reply = slots.popleft().reply
+            if reply is not None:
+                effects.append(Send(link, reply))
+
+    def _break(self, peer: Peer, reason: str, effects: list[Effect]) -> None:
+        effects.append(Tell("WARNING", f"{peer.address} broke the protocol: {reason}"))
+        effects.append(Hang(peer.link, reason))
+        self.closed(peer.link)
+
+    def check(self) -> None:
+        assert self._peers.keys() == self._slots.keys()
+        for slots in self._slots.values():
+            assert not slots or not slots[0].done
+            assert len(slots) <= UNANSWERED_MAX
+        assert self._waiting.keys() <= self._peers.keys()

@@ -1,0 +1,1 @@
+"""Requests about topics, their settings, and the brokers that lead their partitions."""

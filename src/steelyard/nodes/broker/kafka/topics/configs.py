@@ -1,0 +1,185 @@
+"""32 DescribeConfigs (1 to 4): the settings of topics and of this broker.
+
+Brokers' settings are read-only: they are what the process was started with. A broker that is not this one is refused, as
+in Kafka; so are resources other than topics and brokers.
+Source: core/kafka/server/ConfigHelper.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import fields
+
+from steelyard.config import LOG_SETTINGS, UNLIMITED, BrokerConfig, KafkaConfig, StoreConfig
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
+from steelyard.nodes.broker.kafka.cluster.topic_settings import BOOLEAN, INT, LONG, STRING
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.refusals import Refused
+from steelyard.nodes.broker.turns import Steps
+from steelyard.nodes.seam import Effect
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from steelyard.wire.kafka.schema import Message
+
+TOPIC = 2
+BROKER = 4
+"""Types of resources. Source: ConfigResource.Type."""
+
+TOPIC_CONFIG = 1
+STATIC_BROKER_CONFIG = 4
+DEFAULT_CONFIG = 5
+"""Where a setting comes from. Source: DescribeConfigsResponse.ConfigSource."""
+
+
+STEP_RESOURCES = 100
+"""Resources that are described in one step of some 2 ms."""
+
+
+class Configs:
+    """The handler of the key above."""
+
+    def __init__(self, config: BrokerConfig, cluster: Cluster) -> None:
+        assert config.kafka is not None
+        self._cluster = cluster
+        self._broker = _broker_settings(config, config.kafka)
+
+    def describe_configs(self, call: Call, now: int, effects: list[Effect]) -> Steps[Message]:
+        message = call.message
+        assert isinstance(message, DescribeConfigsRequest)
+        results = []
+        for number, resource in enumerate(message.resources, 1):
+            results.append(self._described(resource, message))
+            if number % STEP_RESOURCES == 0:
+                yield
+        return DescribeConfigsResponse(results=results)
+
+    def _described(
+        self, resource: DescribeConfigsResource, message: DescribeConfigsRequest
+    ) -> DescribeConfigsResult:
+        kind, name = resource.resource_type, resource.resource_name
+        try:
+            if kind == TOPIC:
+                found = self._of_topic(name, message)
+            elif kind == BROKER:
+                found = self._of_broker(name, message)
+            else:
+                text = f"Unsupported resource type: {kind}"
+                raise Refused(ErrorCode.INVALID_REQUEST, text)
+        except Refused as error:
+            return DescribeConfigsResult(error.code, error.text, kind, name)
+        wanted = frozenset(resource.configuration_keys or ())
+        return DescribeConfigsResult(
+            ErrorCode.NONE, None, kind, name, _only(found, wanted) if wanted else found
+        )
+
+    def _of_topic(
+        self, name: str, message: DescribeConfigsRequest
+    ) -> list[DescribeConfigsResourceResult]:
+        topic = self._cluster.topic(name)
+        if topic is None:
+            text = "This server does not host this topic-partition."
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        known = self._cluster.readers.known
+        return [self._topic_setting(topic, setting, message) for setting in sorted(known)]
+
+    def _topic_setting(
+        self, topic: KafkaTopic, name: str, message: DescribeConfigsRequest
+    ) -> DescribeConfigsResourceResult:
+        setting = self._cluster.readers.known[name]
+        synonyms = []
+        if name in topic.settings:
+            synonyms.append(DescribeConfigsSynonym(name, topic.settings[name], TOPIC_CONFIG))
+        if setting.broker_name:
+            synonyms.append(
+                DescribeConfigsSynonym(setting.broker_name, setting.default, DEFAULT_CONFIG)
+            )
+        return DescribeConfigsResourceResult(
+            name,
+            topic.settings.get(name, setting.default),
+            read_only=False,
+            config_source=TOPIC_CONFIG if name in topic.settings else DEFAULT_CONFIG,
+            is_sensitive=False,
+            synonyms=synonyms if message.include_synonyms else (),
+            config_type=setting.kind,
+            documentation=setting.text if message.include_documentation else None,
+        )
+
+    def _of_broker(
+        self, name: str, message: DescribeConfigsRequest
+    ) -> list[DescribeConfigsResourceResult]:
+        if not name:
+            return []  # what was set for all brokers while they run: nothing can be
+        check_broker_name(name, self._cluster.node_id)
+        found = []
+        for setting, (kind, value, source) in sorted(self._broker.items()):
+            synonym = DescribeConfigsSynonym(setting, value, source)
+            found.append(
+                DescribeConfigsResourceResult(
+                    setting,
+                    value,
+                    read_only=True,
+                    config_source=source,
+                    is_sensitive=False,
+                    synonyms=(synonym,) if message.include_synonyms else (),
+                    config_type=kind,
+                    documentation=None,
+                )
+            )
+        return found
+
+
+def check_broker_name(name: str, node_id: int) -> None:
+    """Raise Refused where the resource named is not this broker."""
+    if not name.removeprefix("-").isdecimal():
+        text = f"Node id must be an integer, but it is: {name[:100]}"
+        raise Refused(ErrorCode.INVALID_REQUEST, text)
+    if name != str(node_id):
+        text = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
+        raise Refused(ErrorCode.INVALID_REQUEST, text)
+
+
+def _only(
+    found: list[DescribeConfigsResourceResult], wanted: Collection[str]
+) -> list[DescribeConfigsResourceResult]:
+    return [each for each in found if each.name in wanted]
+
+
+def _broker_settings(config: BrokerConfig, kafka: KafkaConfig) -> dict[str, tuple[int, str, int]]:
+    """Type, value and source of each of the broker's settings, by name."""
+    settings: dict[str, tuple[int, str, int]] = {}
+    for item in fields(KafkaConfig):
+        value = getattr(kafka, item.name)
+        source = DEFAULT_CONFIG if value == item.default else STATIC_BROKER_CONFIG
+        if isinstance(value, bool):
+            settings[_dotted(item.name)] = BOOLEAN, str(value).lower(), source
+        elif isinstance(value, int):
+            settings[_dotted(item.name)] = LONG, str(value), source
+    for name, field in LOG_SETTINGS.items():
+        value = getattr(config.store, field)
+        is_default = value == getattr(StoreConfig(), field)
+        source = DEFAULT_CONFIG if is_default else STATIC_BROKER_CONFIG
+        kind = INT if name == "log.segment.bytes" else LONG
+        settings[name] = kind, str(value or UNLIMITED.get(name, 0)), source
+    listener = f"PLAINTEXT://{kafka.address}"
+    settings |= {
+        "advertised.listeners": (STRING, listener, STATIC_BROKER_CONFIG),
+        "broker.id": (INT, str(kafka.node_id), STATIC_BROKER_CONFIG),
+        "default.replication.factor": (INT, "1", DEFAULT_CONFIG),
+        "delete.topic.enable": (BOOLEAN, "true", DEFAULT_CONFIG),
+        "min.insync.replicas": (INT, "1", DEFAULT_CONFIG),
+        "offsets.topic.replication.factor": (INT, "1", DEFAULT_CONFIG),
+        "transaction.state.log.replication.factor": (INT, "1", DEFAULT_CONFIG),
+    }
+    return settings
+
+
+def _dotted(name: str) -> str:
+    return name.replace("_", ".")

@@ -1,0 +1,91 @@
+"""20 DeleteTopics (1 to 6): by name, from version 6 also by id.
+
+The topic goes on all live brokers, and with it its records, its committed offsets in both dialects, and its settings.
+Internal topics stay. `timeout_ms` is ignored.
+Source: core/kafka/server/ControllerApis.scala deleteTopics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.refusals import Refused
+from steelyard.nodes.seam import Effect
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from steelyard.wire.kafka.schema import NO_ID, Message
+
+
+class Deleting:
+    """The handler of the key above."""
+
+    def __init__(self, cluster: Cluster, changes: Changes, durability: Durability) -> None:
+        self._durability = durability
+        self._cluster = cluster
+        self._changes = changes
+
+    def delete_topics(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        message = call.message
+        assert isinstance(message, DeleteTopicsRequest)
+        states = message.topics or [DeleteTopicState(name) for name in message.topic_names]
+        times = Counter((state.name, state.topic_id) for state in states)
+        named = Counter(self._name(state) for state in states)
+        results: list[DeletableTopicResult] = []
+        planned: list[str] = []
+        for state in dict.fromkeys(states):
+            try:
+                if times[state.name, state.topic_id] > 1 or named[self._name(state)] > 1:
+                    what = "name" if state.topic_id == NO_ID else "id"
+                    raise Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+                planned.append(self._planned(state))
+            except Refused as error:
+                results.append(
+                    DeletableTopicResult(state.name, state.topic_id, error.code, error.text)
+                )
+        ids = {name: self._cluster.id_of(name) for name in planned}
+
+        def then(faults: Faults, now: int, effects: list[Effect]) -> None:
+            for name, topic_id in ids.items():
+                code, text = faults.get(name, (ErrorCode.NONE, None))
+                results.append(DeletableTopicResult(name, topic_id, code, text))
+            self._durability.answer(call, DeleteTopicsResponse(responses=results), effects)
+
+        self._changes.delete(planned, then, now, effects)
+        return None
+
+    def _name(self, state: DeleteTopicState) -> str | bytes:
+        """What a topic is called, so that one asked for twice is seen; an unknown id stands for itself."""
+        if state.name is not None:
+            return state.name
+        return self._cluster.name_of(state.topic_id) or state.topic_id
+
+    def _planned(self, state: DeleteTopicState) -> str:
+        """The name of the topic to delete. Raises Refused."""
+        name = state.name
+        if name is None:
+            if state.topic_id == NO_ID:
+                text = "Neither topic name nor id were specified."
+                raise Refused(ErrorCode.INVALID_REQUEST, text)
+            name = self._cluster.name_of(state.topic_id)
+            if name is None:
+                text = "This server does not host this topic ID."
+                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, text)
+        elif state.topic_id != NO_ID:
+            text = "You may not specify both topic name and topic id."
+            raise Refused(ErrorCode.INVALID_REQUEST, text)
+        topic = self._cluster.topic(name)
+        if topic is None:
+            text = "This server does not host this topic-partition."
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        if topic.is_internal:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' is internal.")
+        return name

@@ -1,0 +1,294 @@
+"""27 WriteTxnMarkers (1-2): ends transactions where they wrote, on this broker and on others.
+
+What a transaction coordinator has decided comes as `Marking`s. Each of their partitions gets its marker: by a call where it is
+ours, by a request to its leader otherwise, again and again until it is done; a partition that is gone is done. Markers
+for __consumer_offsets make the offsets of the transaction count, or not. A partition may get one marker twice (after
+a kill between the marker and the note of it): that ends nothing more.
+Source: coordinator/transaction/TransactionMarkerChannelManager.scala, core/kafka/server/KafkaApis.scala.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from steelyard.errors import StorageError
+from steelyard.groups.kafka.transactions import Marking, Transactions
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
+from steelyard.nodes.seam import Closed, Effect, Link, Opened, Refused
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.frame import RawReply
+from steelyard.wire.kafka.messages.write_txn_markers import (
+    WRITE_TXN_MARKERS,
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from steelyard.wire.kafka.schema import Message
+
+RETRY_MS = 200
+TIMEOUT_MS = 5_000
+COORDINATOR_EPOCH = 0
+"""A transactional id never changes its coordinator here."""
+
+LANE = "markers"
+
+UNKNOWN, GONE = -1, -2
+"""In place of a node id."""
+
+_DONE = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+"""A newer epoch means that the partition has had its end."""
+
+WriteMarker = Callable[[str, int, int, int, bool, int, int, list[Effect]], ErrorCode]
+"""(topic, queue id, producer id, epoch, commit, coordinator epoch, now, effects)."""
+
+EndOffsets = Callable[[int, int, bool, int, int, list[Effect]], ErrorCode]
+"""(producer id, epoch, commit, partition of __consumer_offsets, now, effects)."""
+
+
+class _Open(msgspec.Struct):
+    """A marking under way. `asked`: what other brokers were asked for and have not answered."""
+
+    marking: Marking
+    left: set[TopicPartition]
+    asked: set[TopicPartition]
+
+
+class _Purpose(msgspec.Struct, frozen=True):
+    serial: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class Markings:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        cluster: Cluster,
+        write_marker: WriteMarker,
+        end_offsets: EndOffsets,
+        durability: Durability,
+        faults: Faults,
+    ) -> None:
+        self._transactions = transactions
+        self._cluster = cluster
+        self._write_marker = write_marker
+        self._end_offsets = end_offsets
+        self._durability = durability
+        self._faults = faults
+        self._calls: KafkaCalls[_Purpose] = KafkaCalls("steelyard-broker", "1", TIMEOUT_MS)
+        self._open: dict[int, _Open] = {}
+        self._serial = 0
+        self._retry_at: int | None = None
+
+    # -- what this broker's coordinator has decided --------------------------------------------------
+
+    def follow_up(self, now: int, effects: list[Effect]) -> None:
+        """After each event: write the markers of what was decided in it."""
+        markings = self._transactions.markings
+        if markings:
+            self._transactions.markings = []
+            for marking in markings:
+                self._serial += 1
+                self._open[self._serial] = _Open(marking, set(marking.partitions), set())
+                self._attempt(self._serial, now, effects)
+        if self._open:
+            self._ended(self._calls.pump(effects), now, effects)
+
+    def _attempt(self, serial: int, now: int, effects: list[Effect]) -> None:
+        """Mark what is ours, ask the others."""
+        under_way = self._open[serial]
+        done: set[TopicPartition] = set()
+        elsewhere: dict[int, list[TopicPartition]] = {}
+        for partition in sorted(under_way.left - under_way.asked):
+            leader = self._leader(partition)
+            if leader == GONE:
+                done.add(partition)
+            elif leader != self._cluster.node_id:
+                elsewhere.setdefault(leader, []).append(partition)
+            elif self._mark(under_way.marking, partition, now, effects) in _DONE:
+                done.add(partition)
+        for node_id, partitions in elsewhere.items():
+            broker = self._cluster.live(node_id)
+            if broker is not None:
+                under_way.asked.update(partitions)
+                purpose = _Purpose(serial, tuple(partitions))
+                request = _request(under_way.marking, partitions)
+                lane = Lane(broker.address, LANE)
+                api = WRITE_TXN_MARKERS
+                self._calls.call(lane, api, request, purpose, now, TIMEOUT_MS, effects)
+        self._settle(serial, done, now, effects)
+
+    def _leader(self, partition: TopicPartition) -> int:
+        """The node that has a partition, GONE where there is no such partition any more, UNKNOWN for the time being."""
+        topic, number = partition
+        if topic == OFFSETS_TOPIC and self._cluster.is_alone:
+            return self._cluster.node_id
+        if self._cluster.is_ready and number >= self._cluster.partitions(topic):
+            return GONE
+        place = self._cluster.place(topic, number)
+        return UNKNOWN if isinstance(place, ErrorCode) else place.node_id
+
+    def _mark(
+        self, marking: Marking, partition: TopicPartition, now: int, effects: list[Effect]
+    ) -> ErrorCode:
+        """Write one marker here."""
+        producer_id, epoch, commit = marking.producer_id, marking.producer_epoch, marking.commit
+        if partition.topic == OFFSETS_TOPIC:
+            return self._end_offsets(producer_id, epoch, commit, partition.partition, now, effects)
+        place = self._cluster.place(*partition)
+        if isinstance(place, ErrorCode):
+            return place
+        if not place.here:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return self._write_marker(
+            partition.topic,
+            place.queue_id,
+            producer_id,
+            epoch,
+            commit,
+            COORDINATOR_EPOCH,
+            now,
+            effects,
+        )
+
+    def _settle(
+        self, serial: int, done: Iterable[TopicPartition], now: int, effects: list[Effect]
+    ) -> None:
+        """Note what is marked; what is not is tried again later."""
+        under_way = self._open[serial]
+        under_way.left.difference_update(done)
+        try:
+            self._transactions.marked(under_way.marking, done, now)
+        except StorageError as error:
+            # Marked again after a restart; meanwhile the transaction stays prepared.
+            self._faults.tell(f"a transaction was not written: {error}", now, effects)
+            under_way.left.update(done)
+        if not under_way.left and not self._is_prepared(under_way.marking):
+            del self._open[serial]
+        elif self._retry_at is None:
+            self._retry_at = now + RETRY_MS
+
+    def _is_prepared(self, marking: Marking) -> bool:
+        found = self._transactions.get(marking.transactional_id)
+        return found is not None and found.state.startswith("Prepare")
+
+    @property
+    def next_at(self) -> int | None:
+        if not self._open and self._calls.due is None:  # as nearly always
+            return self._transactions.next_at
+        times = [at for at in (self._retry_at, self._calls.due, self._transactions.next_at) if at]
+        return min(times, default=None)
+
+    def due(self, now: int, effects: list[Effect]) -> None:
+        """Try again, and look for transactions that take too long."""
+        self._ended(self._calls.expire(now, effects), now, effects)
+        if self._retry_at is not None and self._retry_at <= now:
+            self._retry_at = None
+            for serial in list(self._open):
+                self._attempt(serial, now, effects)
+        if self._transactions.next_at is not None and self._transactions.next_at <= now:
+            try:
+                self._transactions.due(now)
+            except StorageError as error:
+                self._faults.tell(f"a transaction was not written: {error}", now, effects)
+
+    # -- links to other brokers ----------------------------------------------------------------------
+
+    def opened(self, event: Opened, now: int, effects: list[Effect]) -> None:
+        self._calls.opened(event, now, effects)
+
+    def refused(self, event: Refused, now: int, effects: list[Effect]) -> None:
+        """Nobody at an address that was dialed; those of others are ignored."""
+        if self._calls.is_dialing(event.address):
+            self._ended(self._calls.refused(event, effects), now, effects)
+
+    def closed(self, event: Closed, now: int, effects: list[Effect]) -> None:
+        self._ended(self._calls.closed(event), now, effects)
+
+    def answered(self, link: Link, reply: RawReply, now: int, effects: list[Effect]) -> None:
+        self._ended(self._calls.received(link, reply, now, effects), now, effects)
+
+    def _ended(
+        self, outcomes: Iterable[Outcome[_Purpose]], now: int, effects: list[Effect]
+    ) -> None:
+        for outcome in outcomes:
+            purpose, reply = outcome.purpose, outcome.reply
+            under_way = self._open.get(purpose.serial)
+            if under_way is None:
+                continue
+            under_way.asked.difference_update(purpose.partitions)
+            done = set()
+            if isinstance(reply, WriteTxnMarkersResponse):
+                done = {
+                    TopicPartition(topic.name, part.partition_index)
+                    for marker in reply.markers
+                    for topic in marker.topics
+                    for part in topic.partitions
+                    if part.error_code in _DONE
+                }
+            self._settle(purpose.serial, done & under_way.left, now, effects)
+
+    # -- what the coordinators of other brokers have decided -------------------------------------------
+
+    def write(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        """27 WriteTxnMarkers."""
+        message = call.message
+        assert isinstance(message, WriteTxnMarkersRequest)
+        results = [self._written(marker, now, effects) for marker in message.markers]
+        return self._durability.acknowledge_call(call, WriteTxnMarkersResponse(results), effects)
+
+    def _written(
+        self, marker: WritableTxnMarker, now: int, effects: list[Effect]
+    ) -> WritableTxnMarkerResult:
+        marking = Marking(
+            "", marker.producer_id, marker.producer_epoch, marker.transaction_result, ()
+        )
+
+        def result(topic: str, index: int) -> WritableTxnMarkerPartitionResult:
+            error = self._mark(marking, TopicPartition(topic, index), now, effects)
+            return WritableTxnMarkerPartitionResult(index, error)
+
+        return WritableTxnMarkerResult(
+            marker.producer_id,
+            [
+                WritableTxnMarkerTopicResult(
+                    topic.name, [result(topic.name, index) for index in topic.partition_indexes]
+                )
+                for topic in marker.topics
+            ],
+        )
+
+    def check(self) -> None:
+        """Assert what must hold between markings and calls."""
+        self._calls.check()
+        for under_way in self._open.values():
+            assert under_way.asked <= under_way.left
+        if self._open:
+            assert self._retry_at is not None or self._calls.due is not None
+
+
+def _request(marking: Marking, partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    marker = WritableTxnMarker(
+        marking.producer_id,
+        marking.producer_epoch,
+        marking.commit,
+        [WritableTxnMarkerTopic(*each) for each in topics.items()],
+        COORDINATOR_EPOCH,
+    )
+    return WriteTxnMarkersRequest([marker])

@@ -1,0 +1,93 @@
+"""28 TxnOffsetCommit (0-4): offsets that count when their transaction commits.
+
+A producer that was replaced must not leave offsets behind: one with a lower epoch than was seen here last, in a commit or in
+the end of a transaction, gets INVALID_PRODUCER_EPOCH. (Apache Kafka finds that out when it writes to __consumer_offsets.)
+Source: core/kafka/server/KafkaApis.scala handleTxnOffsetCommitRequest, GroupCoordinatorService.commitTransactionalOffsets.
+"""
+
+from __future__ import annotations
+
+from steelyard.errors import StorageError
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
+from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.seam import Effect
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from steelyard.wire.kafka.schema import Message
+
+PRODUCERS_MAX = 100_000
+"""Most producers whose epochs are remembered; the one not heard of for longest goes first."""
+
+
+class TxnOffsets:
+    """See the module's text."""
+
+    def __init__(self, offsets: GroupOffsets, durability: Durability, faults: Faults) -> None:
+        self._offsets = offsets
+        self._durability = durability
+        self._faults = faults
+        self._epochs: dict[int, int] = {}
+
+    def commit(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        message = call.message
+        assert isinstance(message, TxnOffsetCommitRequest)
+        if not self._is_current(message.producer_id, message.producer_epoch):
+            return _refused(message, ErrorCode.INVALID_PRODUCER_EPOCH)
+        try:
+            answer = self._offsets.txn_commit(message, call.version, call.asker, now)
+        except StorageError as error:
+            self._faults.tell(f"offsets of a transaction were not written: {error}", now, effects)
+            return _refused(message, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return self._durability.acknowledge_call(call, answer, effects)
+
+    def end(
+        self,
+        producer_id: int,
+        epoch: int,
+        commit: bool,
+        offsets_partition: int,
+        now: int,
+        effects: list[Effect],
+    ) -> ErrorCode:
+        """The producer's transaction is over, as far as the groups of this partition are concerned."""
+        if not self._is_current(producer_id, epoch):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if self._offsets.is_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        try:
+            self._offsets.end_transaction(
+                producer_id, offsets_partition, now, effects, committed=commit
+            )
+        except StorageError as error:
+            self._faults.tell(f"offsets of a transaction were not written: {error}", now, effects)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    def _is_current(self, producer_id: int, epoch: int) -> bool:
+        """Whether nobody has come under this id with a higher epoch; remembers this one."""
+        known = self._epochs.pop(producer_id, epoch)
+        self._epochs[producer_id] = max(known, epoch)
+        if len(self._epochs) > PRODUCERS_MAX:
+            del self._epochs[next(iter(self._epochs))]
+        return epoch >= known
+
+
+def _refused(message: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
+    topics = [
+        TxnOffsetCommitResponseTopic(
+            topic.name,
+            [
+                TxnOffsetCommitResponsePartition(part.partition_index, error)
+                for part in topic.partitions
+            ],
+        )
+        for topic in message.topics
+    ]
+    return TxnOffsetCommitResponse(topics=topics)

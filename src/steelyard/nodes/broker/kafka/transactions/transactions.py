@@ -1,0 +1,262 @@
+"""22 InitProducerId (0-5), 24 AddPartitionsToTxn (0-3), 25 AddOffsetsToTxn (0-4), 26 EndTxn (0-4), 65 DescribeTransactions,
+66 ListTransactions.
+
+What the coordinator of a transactional id is asked; `groups.kafka.transactions` decides, `marking` makes it known. Another broker's
+ids get NOT_COORDINATOR. What the disk refuses is COORDINATOR_NOT_AVAILABLE, and the client asks again. Clients that do
+not know PRODUCER_FENCED yet are told INVALID_PRODUCER_EPOCH.
+Source: core/kafka/server/KafkaApis.scala, coordinator/transaction/TransactionCoordinator.scala.
+"""
+
+from __future__ import annotations
+
+from steelyard.errors import StorageError
+from steelyard.groups.kafka.patterns import Pattern, PatternError
+from steelyard.groups.kafka.transactions import STATES, Producer, Transaction, Transactions
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.faults import Faults
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
+from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.transactions.producer_ids import ProducerIds
+from steelyard.nodes.seam import Effect
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+from steelyard.wire.kafka.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from steelyard.wire.kafka.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+)
+from steelyard.wire.kafka.messages.describe_transactions import TransactionState as Described
+from steelyard.wire.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
+from steelyard.wire.kafka.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from steelyard.wire.kafka.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from steelyard.wire.kafka.messages.list_transactions import TransactionState as Listed
+from steelyard.wire.kafka.schema import Message
+
+FENCED_SINCE_INIT = 4
+FENCED_SINCE = 2
+"""From these versions on (of InitProducerId, and of the others) clients know PRODUCER_FENCED."""
+
+
+class TransactionRequests:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        producer_ids: ProducerIds,
+        cluster: Cluster,
+        offsets_partitions: int,
+        durability: Durability,
+        faults: Faults,
+    ) -> None:
+        self._transactions = transactions
+        self._producer_ids = producer_ids
+        self._cluster = cluster
+        self._offsets_partitions = offsets_partitions
+        self._durability = durability
+        self._faults = faults
+
+    def init_producer_id(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        message = call.message
+        assert isinstance(message, InitProducerIdRequest)
+        transactional_id = message.transactional_id
+        if transactional_id is None:
+            return self._producer_ids.init_producer_id(call, now, effects)
+        if not transactional_id:
+            return InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST)
+        fault = self._fault(transactional_id)
+        producer = Producer(fault)
+        if fault is ErrorCode.NONE:
+            try:
+                producer = self._transactions.init_producer_id(
+                    transactional_id,
+                    message.transaction_timeout_ms,
+                    message.producer_id,
+                    message.producer_epoch,
+                    now,
+                )
+            except StorageError as error:
+                producer = Producer(self._refused(error, now, effects))
+        code = _known_code(producer.error, call.version, FENCED_SINCE_INIT)
+        answer = InitProducerIdResponse(0, code, producer.producer_id, producer.epoch)
+        return self._durability.acknowledge_call(call, answer, effects)
+
+    def add_partitions(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        message = call.message
+        assert isinstance(message, AddPartitionsToTxnRequest)
+        asked = [TopicPartition(t.name, index) for t in message.topics for index in t.partitions]
+        unknown = {
+            each for each in asked if not 0 <= each.partition < self._cluster.partitions(each.topic)
+        }
+        error = ErrorCode.OPERATION_NOT_ATTEMPTED
+        if not unknown:
+            error = self._added(
+                message.transactional_id,
+                message.producer_id,
+                message.producer_epoch,
+                asked,
+                now,
+                effects,
+            )
+        code = _known_code(error, call.version, FENCED_SINCE)
+
+        def result(topic: str, index: int) -> AddPartitionsToTxnPartitionResult:
+            is_unknown = TopicPartition(topic, index) in unknown
+            own = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else code
+            return AddPartitionsToTxnPartitionResult(index, own)
+
+        results = [
+            AddPartitionsToTxnTopicResult(t.name, [result(t.name, index) for index in t.partitions])
+            for t in message.topics
+        ]
+        answer = AddPartitionsToTxnResponse(0, results)
+        return self._durability.acknowledge_call(call, answer, effects)
+
+    def add_offsets(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        message = call.message
+        assert isinstance(message, AddOffsetsToTxnRequest)
+        count = self._cluster.partitions(OFFSETS_TOPIC) or self._offsets_partitions
+        partition = TopicPartition(OFFSETS_TOPIC, coordinator_partition(message.group_id, count))
+        if message.group_id:
+            error = self._added(
+                message.transactional_id,
+                message.producer_id,
+                message.producer_epoch,
+                [partition],
+                now,
+                effects,
+            )
+        else:
+            error = ErrorCode.INVALID_GROUP_ID
+        answer = AddOffsetsToTxnResponse(0, _known_code(error, call.version, FENCED_SINCE))
+        return self._durability.acknowledge_call(call, answer, effects)
+
+    def _added(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: list[TopicPartition],
+        now: int,
+        effects: list[Effect],
+    ) -> ErrorCode:
+        fault = self._fault(transactional_id)
+        if fault is not ErrorCode.NONE:
+            return fault
+        try:
+            return self._transactions.add_partitions(
+                transactional_id, producer_id, epoch, partitions, now
+            )
+        except StorageError as error:
+            return self._refused(error, now, effects)
+
+    def end(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        message = call.message
+        assert isinstance(message, EndTxnRequest)
+        error = self._fault(message.transactional_id)
+        if error is ErrorCode.NONE:
+            try:
+                error = self._transactions.end(
+                    message.transactional_id,
+                    message.producer_id,
+                    message.producer_epoch,
+                    commit=message.committed,
+                    now=now,
+                )
+            except StorageError as fault:
+                error = self._refused(fault, now, effects)
+        answer = EndTxnResponse(0, _known_code(error, call.version, FENCED_SINCE))
+        return self._durability.acknowledge_call(call, answer, effects)
+
+    # -- operators ---------------------------------------------------------------------------------
+
+    def describe(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        message = call.message
+        assert isinstance(message, DescribeTransactionsRequest)
+        return DescribeTransactionsResponse(
+            0, [self._described(n) for n in message.transactional_ids]
+        )
+
+    def _described(self, transactional_id: str) -> Described:
+        fault = self._fault(transactional_id)
+        if fault is not ErrorCode.NONE:
+            return Described(fault, transactional_id)
+        found = self._transactions.get(transactional_id)
+        if found is None:
+            return Described(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted(found.partitions):
+            topics.setdefault(topic, []).append(partition)
+        return Described(
+            ErrorCode.NONE,
+            transactional_id,
+            found.state,
+            found.timeout_ms,
+            found.started_at,
+            found.producer_id,
+            found.producer_epoch,
+            [TopicData(*each) for each in topics.items()],
+        )
+
+    def list_all(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+        message = call.message
+        assert isinstance(message, ListTransactionsRequest)
+        text = message.transactional_id_pattern
+        try:
+            pattern = Pattern(text) if text else None
+        except PatternError:
+            return ListTransactionsResponse(0, ErrorCode.INVALID_REGULAR_EXPRESSION)
+        states = set(message.state_filters)
+
+        def is_asked_for(each: Transaction) -> bool:
+            return (
+                (not states or each.state in states)
+                and (
+                    not message.producer_id_filters
+                    or each.producer_id in message.producer_id_filters
+                )
+                and (message.duration_filter < 0 or _age(each, now) > message.duration_filter)
+                and (pattern is None or pattern.matches(each.transactional_id))
+            )
+
+        listed = [
+            Listed(each.transactional_id, each.producer_id, each.state)
+            for each in self._transactions.all()
+            if is_asked_for(each)
+        ]
+        return ListTransactionsResponse(0, ErrorCode.NONE, sorted(states - set(STATES)), listed)
+
+    def _fault(self, transactional_id: str) -> ErrorCode:
+        """NONE for a transactional id that this broker coordinates."""
+        return self._cluster.coordinator_fault(transactional_id, TRANSACTIONS_TOPIC)
+
+    def _refused(self, error: StorageError, now: int, effects: list[Effect]) -> ErrorCode:
+        self._faults.tell(f"a transaction was not written: {error}", now, effects)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _age(transaction: Transaction, now: int) -> int:
+    return now - transaction.started_at if transaction.started_at >= 0 else -1
+
+
+def _known_code(error: ErrorCode, version: int, fenced_since: int) -> ErrorCode:
+    if error == ErrorCode.PRODUCER_FENCED and version < fenced_since:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error

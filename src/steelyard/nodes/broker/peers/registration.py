@@ -1,0 +1,198 @@
+"""The broker's word to the nameservers: all its topics, at the start, when they change, and every 30 seconds.
+
+One round is under way at a time and tells every nameserver; changes that come meanwhile share the next.
+Operators' requests that change topics are answered when the nameservers know (`answer_when_known`), so
+that whoever asks for the route next finds it. A nameserver that is away is tried again after a second,
+then two, and so on up to the interval.
+Source: broker/BrokerController.registerBrokerAll, broker/out/BrokerOuterAPI.java.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+
+from steelyard.config import BrokerConfig
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.requests import Peer
+from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.calls.remoting import Calls, Outcome
+from steelyard.nodes.seam import Effect, Link, SetTimer, Tell
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import RegisterBrokerBody, TopicConfigTable
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command, is_oneway
+
+REGISTER_TIMER = "register"
+
+RETRY_MS = 1_000
+
+WAITING_MAX = 10_000
+"""Most replies that wait for a round; more are given at once."""
+
+REGISTER = "register"
+UNREGISTER = "unregister"
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """Why the broker calls somebody for another reason than registration: the root of those purposes."""
+
+
+Purpose = str | Errand
+"""Of the broker's calls to nameservers and other brokers."""
+
+
+class Registration:
+    """See the module's text. `calls` is the node's: its outcomes come back through `ended`."""
+
+    def __init__(
+        self, config: BrokerConfig, topics: Topics, calls: Calls[Purpose], durability: Durability
+    ) -> None:
+        self._config = config
+        self._durability = durability
+        self._topics = topics
+        self._calls = calls
+        self._pending = 0
+        self._again = False
+        self._failed = False
+        self._retry_ms = RETRY_MS
+        self._silent: set[str] = set()
+        self._covered: list[tuple[Link, Command]] = []
+        self._waiting: list[tuple[Link, Command]] = []
+        self._stopping = False
+        self._is_open = False
+        """This broker may register: see `joining`."""
+
+    # -- rounds ----------------------------------------------------------------------------------
+
+    def open(self, now: int, effects: list[Effect]) -> None:
+        """Nobody has what is this broker's: register, for the first time."""
+        self._is_open = True
+        self.begin(now, effects)
+
+    def begin(self, now: int, effects: list[Effect]) -> None:
+        """Tell all nameservers, or do so once more after the round under way."""
+        if self._stopping or not self._is_open or not self._config.nameservers:
+            return
+        if self._pending:
+            self._again = True
+            return
+        self._again = self._failed = False
+        self._covered, self._waiting = self._waiting, []
+        request = self._request()
+        for address in self._config.nameservers:
+            self._pending += 1
+            timeout_ms = self._config.nameserver_timeout_ms
+            effects += self._calls.call(address, request, REGISTER, now, timeout_ms)
+
+    def changed(self, now: int, effects: list[Effect]) -> None:
+        """Topics changed."""
+        self.begin(now, effects)
+
+    def answer_when_known(
+        self, request: Command, answer: Command, peer: Peer, effects: list[Effect]
+    ) -> Command | None:
+        """After `changed`: the reply to give at once, None where it waits for the nameservers, or (flush=sync) for the disk."""
+        if not self._pending or is_oneway(request) or len(self._waiting) >= WAITING_MAX:
+            return self._durability.acknowledge(request, answer, peer, effects)
+        if self._again:
+            self._waiting.append((peer.link, answer))
+        else:
+            self._covered.append((peer.link, answer))
+        return None
+
+    def _request(self) -> Command:
+        table = TopicConfigTable(self._topics.all(), self._topics.version)
+        body = fastjson.write(RegisterBrokerBody(table))
+        header = headers.RegisterBrokerRequestHeader(
+            broker_name=self._config.name,
+            broker_addr=self._config.address,
+            cluster_name=self._config.cluster,
+            ha_server_addr=self._config.address,
+            broker_id=0,
+            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
+        )
+        return Command(int(RequestCode.REGISTER_BROKER), ext=headers.write(header), body=body)
+
+    def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
+        """A nameserver answered, or did not."""
+        self._pending -= 1
+        if outcome.purpose == UNREGISTER:
+            return
+        reply = outcome.reply
+        fault = ""
+        if not isinstance(reply, Command):
+            fault = str(reply)
+        elif reply.code != ResponseCode.SUCCESS:
+            fault = f"code {reply.code}: {reply.remark}"
+        if fault:
+            self._failed = True
+            if outcome.address not in self._silent:
+                self._silent.add(outcome.address)
+                text = f"nameserver {outcome.address} did not register {self._config.name}: {fault}"
+                effects.append(Tell("WARNING", text))
+        elif outcome.address in self._silent:
+            self._silent.discard(outcome.address)
+            effects.append(Tell("INFO", f"nameserver {outcome.address} registers us again"))
+        if not self._pending:
+            self._round_over(now, effects)
+
+    def _round_over(self, now: int, effects: list[Effect]) -> None:
+        for link, answer in self._covered:
+            self._durability.send(link, answer, effects)
+        self._covered = []
+        if self._stopping:
+            return
+        interval_ms = self._config.register_interval_ms
+        if self._failed:
+            effects.append(SetTimer(REGISTER_TIMER, now + min(self._retry_ms, interval_ms)))
+            self._retry_ms = min(self._retry_ms * 2, max(interval_ms, RETRY_MS))
+        else:
+            self._retry_ms = RETRY_MS
+            effects.append(SetTimer(REGISTER_TIMER, now + interval_ms))
+        if self._again:
+            self.begin(now, effects)
+
+    def link_lost(self, address: str, now: int, effects: list[Effect]) -> None:
+        """A connection closed; if it was a nameserver's, our routes went with it: tell it soon."""
+        if address in self._config.nameservers and not self._stopping:
+            effects.append(SetTimer(REGISTER_TIMER, now + RETRY_MS))
+
+    # -- stopping --------------------------------------------------------------------------------
+
+    def stop(self, now: int, effects: list[Effect]) -> None:
+        """Leave all nameservers; `idle` tells when they have heard it."""
+        self._stopping = True
+        self._again = False
+        for link, answer in (*self._covered, *self._waiting):
+            self._durability.send(link, answer, effects)
+        self._covered, self._waiting = [], []
+        header = headers.BrokerIdentityHeader(
+            broker_name=self._config.name,
+            broker_addr=self._config.address,
+            cluster_name=self._config.cluster,
+            broker_id=0,
+        )
+        request = Command(int(RequestCode.UNREGISTER_BROKER), ext=headers.write(header))
+        for address in self._calls.linked():
+            if address not in self._config.nameservers or not self._is_open:
+                continue
+            self._pending += 1
+            effects += self._calls.call(address, request, UNREGISTER, now, STOP_TIMEOUT_MS)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is under way."""
+        return not self._pending
+
+    def check(self) -> None:
+        assert self._pending >= 0
+        if not self._pending:
+            assert not self._covered
+            assert not self._waiting
+            assert not self._again
+
+
+STOP_TIMEOUT_MS = 2_000
+"""How long a clean stop waits for the nameservers."""

@@ -1,0 +1,1 @@
+"""Requests of RocketMQ clients and tools, put together in `service`."""

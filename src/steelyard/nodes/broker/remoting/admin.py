@@ -1,0 +1,302 @@
+"""Operators' requests: topics, groups, the broker itself. `progress` has how far groups have come.
+
+| code | request | answer |
+|---|---|---|
+| 17, 18, 215 | create or change one topic, several, delete one | when the nameservers know |
+| 21, 201 | all topics, all groups that were configured | in one piece; 5.x asks by pages and takes it |
+| 351 | one topic's configuration | 17 where there is none; without 5.x's mapping of static topics |
+| 26, 28 | settings as properties, figures of the running broker | 28: what clusterList and brokerStatus print |
+| 200, 225, 207 | configure a group, several, forget one (and its offsets) | |
+| 202 | how far each queue of a topic reaches | 17 where there is none |
+| 305 | topics of the system | |
+
+Topic attributes are kept, as the Kafka door needs them (18). Ignored: those of 17, permissions of the whole broker.
+Source: broker/processor/AdminBrokerProcessor.java.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from steelyard.config import BrokerConfig
+from steelyard.nodes.broker.damage import DamageReports
+from steelyard.nodes.broker.peers.registration import Registration
+from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
+from steelyard.nodes.broker.remoting.offsets import Committed
+from steelyard.nodes.broker.remoting.pull import Pulls
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.scrubbing import Scrubbing
+from steelyard.nodes.broker.statistics import Statistics
+from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.turns import Steps
+from steelyard.nodes.seam import Effect
+from steelyard.store.store import Store
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import (
+    DataVersion,
+    GroupConfigList,
+    KVTable,
+    SubscriptionGroupConfig,
+    SubscriptionGroupTable,
+    TopicConfig,
+    TopicConfigList,
+    TopicConfigTable,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import VERSION, Command
+
+VERSION_NAME = "V4_9_8"
+"""The name of `VERSION` in MQVersion."""
+
+
+STEP_QUEUES = 500
+"""Queues that are looked at in one step of some 4 ms."""
+
+
+class Admin:
+    """The handlers of the codes above."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        topics: Topics,
+        groups: ConsumerGroups,
+        committed: Committed,
+        pulls: Pulls,
+        registration: Registration,
+        statistics: Statistics,
+        damage: DamageReports,
+        scrubbing: Scrubbing,
+    ) -> None:
+        self._config = config
+        self._damage = damage
+        self._scrubbing = scrubbing
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._committed = committed
+        self._pulls = pulls
+        self._registration = registration
+        self._statistics = statistics
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def update_topic(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        header = headers.read(headers.CreateTopicRequestHeader, request.ext)
+        config = TopicConfig(
+            header.topic,
+            header.read_queue_nums,
+            header.write_queue_nums,
+            header.perm,
+            header.topic_filter_type,
+            header.topic_sys_flag or 0,
+            header.order,
+        )
+        return self._put_topics(request, (config,), peer, now, effects)
+
+    def update_topics(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        configs = fastjson.read(TopicConfigList, request.body).topic_config_list
+        return self._put_topics(request, configs, peer, now, effects)
+
+    def _put_topics(
+        self,
+        request: Command,
+        configs: tuple[TopicConfig, ...],
+        peer: Peer,
+        now: int,
+        effects: list[Effect],
+    ) -> Command | None:
+        for config in configs:
+            if config.topic_name in self._topics.system:
+                remark = f"The topic[{config.topic_name}] is conflict with system topic."
+                return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+        configs = tuple(map(self._with_attributes, configs))
+        new = [config for config in configs if config != self._topics.get(config.topic_name)]
+        for config in new:
+            self._topics.put(config, now)
+        if new:
+            self._registration.changed(now, effects)
+        return self._registration.answer_when_known(request, reply(request), peer, effects)
+
+    def _with_attributes(self, config: TopicConfig) -> TopicConfig:
+        """Who changes a topic and names no attributes does not mean to take those of the Kafka door away."""
+        known = self._topics.get(config.topic_name)
+        if known is None or config.attributes:
+            return config
+        return replace(config, attributes=known.attributes)
+
+    def delete_topic(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        header = headers.read(headers.TopicRequestHeader, request.ext)
+        if header.topic in self._topics.system:
+            remark = f"The topic[{header.topic}] is conflict with system topic."
+            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+        if self._topics.get(header.topic) is not None:
+            self.delete(header.topic, now, effects)
+        return self._registration.answer_when_known(request, reply(request), peer, effects)
+
+    def delete(self, topic: str, now: int, effects: list[Effect]) -> None:
+        """Delete a topic with its messages and offsets, and tell the nameservers. Raises StorageError."""
+        # The settings go last: where the disk fails on the way, it can be repeated.
+        self._store.delete_topic(topic)
+        self._committed.delete_topic(topic)
+        self._topics.delete(topic, now)
+        self._pulls.topic_deleted(topic, effects)
+        self._registration.changed(now, effects)
+
+    def all_topics(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        body = TopicConfigTable(self._topics.all(), self._topics.version)
+        return reply(request, body=fastjson.write(body))
+
+    def system_topics(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        return reply(request, body=fastjson.write(TopicList(tuple(sorted(self._topics.system)))))
+
+    def one_topic(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(headers.TopicRequestHeader, request.ext)
+        config = self._topics.get(header.topic)
+        if config is None:
+            remark = f"No topic in this broker. topic: {header.topic}"
+            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+        return reply(request, body=fastjson.write(config))
+
+    def topic_stats(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Steps[Command]:
+        header = headers.read(headers.TopicRequestHeader, request.ext)
+        config = self._topics.get(header.topic)
+        if config is None:
+            remark = f"topic[{header.topic}] not exist"
+            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+        table = {}
+        for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+            queue = MessageQueue(header.topic, self._config.name, queue_id)
+            table[queue] = self._reach(header.topic, queue_id)
+            if queue_id % STEP_QUEUES == STEP_QUEUES - 1:
+                yield
+        return reply(request, body=fastjson.write(TopicStatsTable(table)))
+
+    def _reach(self, topic: str, queue_id: int) -> TopicOffset:
+        log = self._store.log(topic, queue_id)
+        if log is None:
+            return TopicOffset(0, 0, 0)
+        empty = log.min_offset == log.max_offset
+        updated = 0 if empty else log.stored_at(log.max_offset - 1)
+        return TopicOffset(log.min_offset, log.max_offset, updated)
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def update_group(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        self._groups.put(fastjson.read(SubscriptionGroupConfig, request.body), now)
+        return reply(request)
+
+    def delete_group(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        header = headers.read(headers.DeleteSubscriptionGroupRequestHeader, request.ext)
+        self._groups.delete(header.group_name, now)
+        if header.clean_offset:
+            self._committed.delete_group(header.group_name)
+        return reply(request)
+
+    def all_groups(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        body = SubscriptionGroupTable(self._groups.all(), self._groups.version)
+        return reply(request, body=fastjson.write(body))
+
+    def update_groups(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        for config in fastjson.read(GroupConfigList, request.body).group_config_list:
+            self._groups.put(config, now)
+        return reply(request)
+
+    # -- the broker itself -----------------------------------------------------------------------
+
+    def broker_config(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        config = self._config
+        settings = {
+            "autoCreateTopicEnable": str(config.auto_create_topics).lower(),
+            "brokerClusterName": config.cluster,
+            "brokerId": "0",
+            "brokerName": config.name,
+            "brokerRole": "ASYNC_MASTER",
+            "defaultTopicQueueNums": str(config.default_queues),
+            "flushDiskType": "SYNC_FLUSH" if config.flush == "sync" else "ASYNC_FLUSH",
+            "maxMessageSize": str(config.store.message_bytes_max),
+            "namesrvAddr": ";".join(config.nameservers),
+            "resetOffsetOfOneQueue": "true",  # ours: 222 takes queueId and offset, which 4.9 does not
+        }
+        text = "".join(f"{name}={value}\n" for name, value in settings.items())
+        version = _version_text(self._topics.version)
+        return reply(request, ext={"version": version}, body=text.encode())
+
+    def runtime_info(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        statistics = self._statistics
+        seconds = (now - statistics.started_at) // 1000
+        minutes, hours, days = seconds // 60 % 60, seconds // 3600 % 24, seconds // 86400
+        average = statistics.put_bytes / statistics.put_messages if statistics.put_messages else 0.0
+        table = {
+            "bootTimestamp": str(statistics.started_at),
+            "brokerActive": "true",
+            "brokerVersion": str(VERSION),
+            "brokerVersionDesc": VERSION_NAME,
+            "commitLogDiskRatio": "0.0",
+            "commitLogMaxOffset": str(statistics.put_bytes),
+            "commitLogMinOffset": "0",
+            "consumeQueueDiskRatio": "0.0",
+            "dispatchBehindBytes": "0",
+            "earliestMessageTimeStamp": str(self._earliest()),
+            "msgGetTotalTodayMorning": "0",
+            "msgGetTotalTodayNow": str(statistics.got_messages),
+            "msgGetTotalYesterdayMorning": "0",
+            "msgPutTotalTodayMorning": "0",
+            "msgPutTotalTodayNow": str(statistics.put_messages),
+            "msgPutTotalYesterdayMorning": "0",
+            "messagesPassedOver": str(self._pulls.crossing.passed.count),
+            "pageCacheLockTimeMills": "0",
+            "pullThreadPoolQueueHeadWaitTimeMills": "0",
+            "pullThreadPoolQueueSize": str(len(self._pulls.holds)),
+            "putMessageAverageSize": str(average),
+            "putMessageSizeTotal": str(statistics.put_bytes),
+            "putMessageTimesTotal": str(statistics.put_messages),
+            "runtime": (
+                f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]"
+            ),
+            "sendThreadPoolQueueHeadWaitTimeMills": "0",
+            "sendThreadPoolQueueSize": "0",
+            **statistics.rates(now),
+            **self._damage.runtime_info(),
+            **self._scrubbing.runtime_info(),
+        }
+        return reply(request, body=fastjson.write(KVTable(table)))
+
+    def _earliest(self) -> int:
+        """Store time of the oldest message of all queues, -1 without any."""
+        oldest = [
+            log.stored_at(log.min_offset)
+            for topic in self._topics.all()
+            for log in self._store.logs(topic)
+            if log.min_offset < log.max_offset
+        ]
+        return min(oldest, default=-1)
+
+
+def _version_text(version: DataVersion) -> str:
+    return f'{{"counter":{version.counter},"timestamp":{version.timestamp}}}'

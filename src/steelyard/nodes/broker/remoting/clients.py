@@ -1,0 +1,244 @@
+"""Heartbeats and what follows from them: membership, notifications, locks.
+
+| code | request | answer |
+|---|---|---|
+| 34 | heartbeat of a client with all its groups | makes `%RETRY%group`; notifies (40) groups that changed |
+| 35 | a client leaves a group | notifies the group |
+| 38 | the members of a group | 1 where there are none |
+| 41, 42 | lock, unlock queues; 42 ends the member's waiting pulls of them | 41: the queues held |
+| 203, 204 | the connections of a consumer, producer group | 206, 1 where there are none |
+
+Differences from RocketMQ: see `groups.remoting.registry`.
+Source: broker/processor/ClientManageProcessor.java, ConsumerManageProcessor.java, AdminBrokerProcessor.java,
+broker/client/net/Broker2Client.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from steelyard.config import BrokerConfig
+from steelyard.errors import ProtocolError
+from steelyard.groups.remoting.locks import QueueLocks
+from steelyard.groups.remoting.registry import Change, Client, Registry
+from steelyard.groups.remoting.subscriptions import subscribe
+from steelyard.nodes.broker.ledger import Ledger
+from steelyard.nodes.broker.peers.registration import Registration
+from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
+from steelyard.nodes.broker.remoting.pull import Pulls
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.topics import Topics, check_group, retry_topic
+from steelyard.nodes.broker.turns import Steps
+from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import (
+    Connection,
+    ConsumerConnection,
+    ConsumerData,
+    ConsumerListBody,
+    HeartbeatData,
+    LockBatchBody,
+    LockBatchResponseBody,
+    ProducerConnection,
+)
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
+
+CLIENT_ID_CHARACTERS_MAX = 255
+SUBSCRIPTIONS_MAX = 1_000
+"""Most topics of one member."""
+HEARTBEAT_SUBSCRIPTIONS_MAX = 10_000
+"""Most topics of all members in one heartbeat, some 40 ms of work."""
+
+LOCKED_AT_ONCE = 1_000
+"""A request for the locks of more queues is read, granted and answered in three steps."""
+
+
+class Clients:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        registry: Registry,
+        groups: ConsumerGroups,
+        topics: Topics,
+        registration: Registration,
+        ledger: Ledger,
+        pulls: Pulls,
+    ) -> None:
+        self._config = config
+        self._registry = registry
+        self._groups = groups
+        self._topics = topics
+        self._registration = registration
+        self._ledger = ledger
+        self._pulls = pulls
+        self._locks = QueueLocks(config.lock_expiry_ms)
+        self._opaque = 0
+
+    # -- membership ------------------------------------------------------------------------------
+
+    def heartbeat(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        body = fastjson.read(HeartbeatData, request.body)
+        _check_heartbeat(body)
+        client = Client(peer.link, peer.address, body.client_id, request.language, request.version)
+        for data in body.consumer_data_set:
+            self._ensure_retry_topic(data.group_name, now, effects)
+        for data in body.consumer_data_set:
+            heard = self._registry.heard(client, data, now)
+            self._announce(heard.changes, now, effects)
+            if heard.duplicate is not None:
+                first, second = heard.duplicate.addresses
+                text = (
+                    f"client id {client.client_id} of group {data.group_name} is used by two live"
+                    f" clients, {first} and {second}: they share one part of the queues;"
+                    " give each its own id"
+                )
+                effects.append(Tell("WARNING", text))
+        for producer in body.producer_data_set:
+            self._registry.producer_heard(client, producer.group_name, now)
+        return reply(request)
+
+    def _ensure_retry_topic(self, group: str, now: int, effects: list[Effect]) -> None:
+        queues = self._groups.get(group).retry_queue_nums
+        if queues > 0 and self._topics.ensure(retry_topic(group), queues, now)[1]:
+            self._registration.changed(now, effects)
+
+    def unregister(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(headers.UnregisterClientRequestHeader, request.ext)
+        if header.producer_group:
+            self._registry.producer_unregister(peer.link, header.client_id, header.producer_group)
+        if header.consumer_group:
+            change = self._registry.unregister(peer.link, header.client_id, header.consumer_group)
+            if change is not None:
+                # The client is gone for good. Java unlocks before this (42), other clients leave their locks behind,
+                # and nobody could read those queues for a minute. A connection that is lost frees nothing: its client
+                # may be at work still.
+                self._locks.unlock_all(header.consumer_group, header.client_id)
+                self._announce((change,), now, effects)
+        return reply(request)
+
+    def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
+        """A client's connection is gone."""
+        self._announce(self._registry.closed(link), now, effects)
+
+    def scan(self, now: int, effects: list[Effect]) -> None:
+        """Drop clients that fell silent and lapsed locks."""
+        changes, links = self._registry.expire(now - self._config.client_expiry_ms)
+        effects.extend(Hang(link, "no heartbeat for too long") for link in links)
+        self._announce(changes, now, effects)
+        self._locks.expire(now)
+
+    def _announce(self, changes: Iterable[Change], now: int, effects: list[Effect]) -> None:
+        """Note the changes in the ledger and notify the members that are left."""
+        for change in changes:
+            self._ledger.changed(change, now)
+            if not self._groups.get(change.group).notify_consumer_ids_changed_enable:
+                continue
+            ext = {"consumerGroup": change.group}
+            code = int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+            effects.extend(
+                Send(link, Command(code, self._next_opaque(), ONEWAY_FLAG, ext))
+                for link in change.links
+            )
+
+    def _next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        return self._opaque
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def members(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(headers.ConsumerGroupHeader, request.ext)
+        members = self._registry.members(header.consumer_group)
+        if not members:
+            remark = f"no consumer for this group, {header.consumer_group}"
+            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+        return reply(request, body=fastjson.write(ConsumerListBody(members)))
+
+    def consumer_connections(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        header = headers.read(headers.ConsumerGroupHeader, request.ext)
+        memberships = self._registry.memberships(header.consumer_group)
+        if not memberships:
+            remark = f"the consumer group[{header.consumer_group}] not online"
+            return reply(request, ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        subscriptions = self._registry.subscriptions(header.consumer_group)
+        newest = memberships[-1].data
+        body = ConsumerConnection(
+            tuple(_connection(member.client) for member in memberships),
+            {topic: item.data for topic, item in subscriptions.items()},
+            newest.consume_type,
+            newest.message_model,
+            newest.consume_from_where,
+        )
+        return reply(request, body=fastjson.write(body))
+
+    def producer_connections(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        header = headers.read(headers.ProducerGroupHeader, request.ext)
+        producers = self._registry.producers(header.producer_group)
+        if not producers:
+            remark = f"the producer group[{header.producer_group}] not exist"
+            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+        body = ProducerConnection(tuple(_connection(client) for client in producers))
+        return reply(request, body=fastjson.write(body))
+
+    # -- locks -----------------------------------------------------------------------------------
+
+    def lock(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Steps[Command | None]:
+        body = fastjson.read(LockBatchBody, request.body)
+        check_group(body.consumer_group)
+        is_long = len(body.mq_set) > LOCKED_AT_ONCE
+        if is_long:
+            now, _ = yield
+        held = self._locks.lock(body.consumer_group, body.client_id, body.mq_set, now)
+        if is_long:
+            yield
+        return reply(request, body=fastjson.write(LockBatchResponseBody(tuple(held))))
+
+    def unlock(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        """Whoever lets a queue go reads no more of it: its waiting pulls end, lest messages go to it for nothing."""
+        body = fastjson.read(LockBatchBody, request.body)
+        self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
+        for queue in body.mq_set:
+            place = (queue.topic, queue.queue_id)
+            self._pulls.end(peer.link, body.consumer_group, place, now, effects)
+        return reply(request)
+
+    # -- invariants ------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        self._locks.check()
+
+
+def _check_heartbeat(body: HeartbeatData) -> None:
+    """Raise ProtocolError before anything is changed."""
+    if not 0 < len(body.client_id) <= CLIENT_ID_CHARACTERS_MAX:
+        raise ProtocolError(f"a client id has 1 to {CLIENT_ID_CHARACTERS_MAX} characters")
+    total = sum(len(data.subscription_data_set) for data in body.consumer_data_set)
+    if total > HEARTBEAT_SUBSCRIPTIONS_MAX:
+        raise ProtocolError(
+            f"a heartbeat with {total} subscriptions; {HEARTBEAT_SUBSCRIPTIONS_MAX} are allowed"
+        )
+    for producer in body.producer_data_set:
+        check_group(producer.group_name)
+    for data in body.consumer_data_set:
+        _check_consumer(data)
+
+
+def _check_consumer(data: ConsumerData) -> None:
+    check_group(data.group_name)
+    if len(data.subscription_data_set) > SUBSCRIPTIONS_MAX:
+        raise ProtocolError(f"group {data.group_name}: more than {SUBSCRIPTIONS_MAX} topics")
+    for item in data.subscription_data_set:
+        subscribe(item)
+
+
+def _connection(client: Client) -> Connection:
+    return Connection(client.client_id, client.address, client.language, client.version)

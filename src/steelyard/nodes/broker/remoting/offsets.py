@@ -1,0 +1,211 @@
+"""How far groups have come, and how far queues reach.
+
+| code | request | answer |
+|---|---|---|
+| 14 | committed offset of a group | see `_query`; 22 where there is none |
+| 15 | commit an offset, mostly one-way | 17 for an unknown topic, 29 for a queue that is not there |
+| 29 | first offset stored at or after a time | |
+| 30, 31 | one past the last offset, the first offset | 0 for a queue without messages |
+| 32 | when the first message was stored | -1 for a queue without messages |
+| 33 | one message by its address | 1 where there is none |
+
+Committed offsets live in the table `offsets`, `group@topic@queue` to the offset in decimal, written
+when a commit moves one. An offset may move back: that is how operators reset a group.
+Source: broker/processor/ConsumerManageProcessor.java, broker/offset/ConsumerOffsetManager.java.
+"""
+
+from __future__ import annotations
+
+from steelyard.errors import ProtocolError
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.ledger import Ledger
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.topics import Topics, check_group
+from steelyard.nodes.seam import Effect
+from steelyard.store.log import Log
+from steelyard.store.store import Store
+from steelyard.store.tables import Table
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command
+
+OFFSETS_MAX = 1_000_000
+"""Most (group, topic, queue) with a committed offset."""
+
+YOUNG_LOG_BYTES = 1 << 30
+"""A queue whose first message is no further back than this is young: groups new to it start at its beginning.
+RocketMQ asks whether the message is in memory, by default 40 % of the machine's (checkInMemByConsumeOffset)."""
+
+Queue = tuple[str, int]
+"""Topic and queue id."""
+
+
+class Committed:
+    """The committed offsets of all groups, durable."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._groups: dict[str, dict[Queue, int]] = {}
+        self._count = 0
+        for key, value in table.items():
+            group, topic, queue_id = key.split("@")
+            self._groups.setdefault(group, {})[(topic, int(queue_id))] = int(value)
+            self._count += 1
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        offsets = self._groups.get(group)
+        return None if offsets is None else offsets.get((topic, queue_id))
+
+    def put(self, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Store an offset; whether it moved. Raises ProtocolError where there is no room, StorageError."""
+        offsets = self._groups.get(group)
+        if offsets is None:
+            check_group(group)
+            offsets = {}
+        old = offsets.get((topic, queue_id))
+        if old == offset:
+            return False
+        if old is None and self._count >= OFFSETS_MAX:
+            raise ProtocolError(f"more than {OFFSETS_MAX} committed offsets")
+        self._table.put(f"{group}@{topic}@{queue_id}", b"%d" % offset)
+        offsets[(topic, queue_id)] = offset
+        self._groups[group] = offsets
+        self._count += old is None
+        return True
+
+    def of_group(self, group: str) -> dict[Queue, int]:
+        """All offsets of a group; a copy."""
+        return dict(self._groups.get(group, {}))
+
+    def groups(self) -> list[str]:
+        """Groups that committed an offset, sorted."""
+        return sorted(self._groups)
+
+    def groups_of(self, topic: str) -> set[str]:
+        """Groups that committed an offset of the topic."""
+        return {
+            group
+            for group, offsets in self._groups.items()
+            if any(queue[0] == topic for queue in offsets)
+        }
+
+    def delete_group(self, group: str) -> None:
+        self._delete(group, list(self._groups.get(group, {})))
+
+    def delete_topic(self, topic: str) -> None:
+        for group, offsets in list(self._groups.items()):
+            self._delete(group, [queue for queue in offsets if queue[0] == topic])
+
+    def _delete(self, group: str, queues: list[Queue]) -> None:
+        for topic, queue_id in queues:
+            self._table.delete(f"{group}@{topic}@{queue_id}")
+            del self._groups[group][(topic, queue_id)]
+            self._count -= 1
+        if group in self._groups and not self._groups[group]:
+            del self._groups[group]
+
+    def check(self) -> None:
+        assert all(self._groups.values())
+        assert self._count == sum(map(len, self._groups.values())) <= OFFSETS_MAX
+        for group, offsets in self._groups.items():
+            for (topic, queue_id), offset in offsets.items():
+                assert offset >= 0
+                assert self._table.get(f"{group}@{topic}@{queue_id}") == b"%d" % offset
+
+
+class Offsets:
+    """The handlers of the codes above."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        committed: Committed,
+        store: Store,
+        durability: Durability,
+        ledger: Ledger,
+    ) -> None:
+        self._topics = topics
+        self._committed = committed
+        self._store = store
+        self._durability = durability
+        self._ledger = ledger
+
+    def query(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        """The committed offset; without one, 0 where the queue is young and the peer does not object, else 22.
+
+        An empty queue is young, as in 4.9 (5.x gives 22, and the client may then miss what is stored before it
+        asks for the end).
+        """
+        header = headers.read(headers.QueryConsumerOffsetRequestHeader, request.ext)
+        offset = self._committed.get(header.consumer_group, header.topic, header.queue_id)
+        if offset is None and header.set_zero_if_not_found is not False:
+            log = self._store.log(header.topic, header.queue_id)
+            if self._topics.get(header.topic) is not None and (log is None or _young(log)):
+                offset = 0
+        if offset is None:
+            return reply(
+                request,
+                ResponseCode.QUERY_NOT_FOUND,
+                "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
+            )
+        return reply(request, ext={"offset": str(offset)})
+
+    def commit(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(headers.UpdateConsumerOffsetRequestHeader, request.ext)
+        config = self._topics.get(header.topic)
+        if config is None:
+            remark = f"Topic {header.topic} not exist!"
+            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+        queues = max(config.read_queue_nums, config.write_queue_nums)
+        if not 0 <= header.queue_id < queues or header.commit_offset < 0:
+            remark = f"queue {header.queue_id}, offset {header.commit_offset}: out of range"
+            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+        self.store(
+            header.consumer_group, header.topic, header.queue_id, header.commit_offset, peer, now
+        )
+        return reply(request)
+
+    def store(
+        self, group: str, topic: str, queue_id: int, offset: int, peer: Peer, now: int
+    ) -> None:
+        """Commit an offset that was checked, and have the ledger note it where it moved."""
+        if self._committed.put(group, topic, queue_id, offset):
+            self._ledger.committed(group, topic, queue_id, offset, peer, now)
+
+    def max_offset(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(headers.QueueRequestHeader, request.ext)
+        log = self._store.log(header.topic, header.queue_id)
+        offset = 0 if log is None else self._durability.readable_end(log)
+        return reply(request, ext={"offset": str(offset)})
+
+    def min_offset(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(headers.QueueRequestHeader, request.ext)
+        log = self._store.log(header.topic, header.queue_id)
+        return reply(request, ext={"offset": "0" if log is None else str(log.min_offset)})
+
+    def search(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(headers.SearchOffsetRequestHeader, request.ext)
+        log = self._store.log(header.topic, header.queue_id)
+        upper = (header.boundary_type or "").upper() == "UPPER"
+        offset = 0 if log is None else log.offset_at_time(header.timestamp, upper)
+        return reply(request, ext={"offset": str(offset)})
+
+    def earliest(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(headers.QueueRequestHeader, request.ext)
+        log = self._store.log(header.topic, header.queue_id)
+        empty = log is None or log.min_offset == log.max_offset
+        stored = -1 if log is None or empty else log.stored_at(log.min_offset)
+        return reply(request, ext={"timestamp": str(stored)})
+
+    def view(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(headers.ViewMessageRequestHeader, request.ext)
+        entry = None if header.offset < 0 else self._store.at_address(header.offset)
+        if entry is None:
+            remark = f"can not find message by the offset, {header.offset}"
+            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+        return reply(request, body=entry)
+
+
+def _young(log: Log) -> bool:
+    """The queue has lost no message yet, and its first is not far behind the last."""
+    return log.min_offset == 0 and log.size() <= YOUNG_LOG_BYTES

@@ -1,0 +1,208 @@
+"""How far groups have come, and how fast.
+
+| code | request | answer |
+|---|---|---|
+| 208 | offsets of a group, in one topic or all of its own | |
+| 300 | groups that read a topic | |
+| 303 | store times of what a group consumed last, per queue of a topic | 17 where there is no such topic |
+| 315 | messages of the last minute, hour and day: TOPIC_PUT_NUMS, GROUP_GET_NUMS | 1 for all other figures |
+| 317 | 208 for every group | |
+
+A topic's 315 is read off the store times in its logs, so it costs a send nothing and outlives a restart; a group's is
+counted by `statistics`, where the rate of consumption in 208 comes from, too.
+Source: broker/processor/AdminBrokerProcessor.java, store/stats/BrokerStatsManager.java.
+"""
+
+from __future__ import annotations
+
+from steelyard.config import BrokerConfig
+from steelyard.groups.remoting.registry import Registry
+from steelyard.nodes.broker.remoting.offsets import Committed
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.statistics import Statistics
+from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.turns import Steps
+from steelyard.nodes.seam import Effect
+from steelyard.store.log import Log
+from steelyard.store.store import Store
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import (
+    BrokerStatsData,
+    BrokerStatsItem,
+    ConsumeStats,
+    ConsumeStatsList,
+    ConsumeTimeSpans,
+    GroupList,
+    OffsetWrapper,
+    QueueTimeSpan,
+)
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command
+
+MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+
+TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+GROUP_GET_NUMS = "GROUP_GET_NUMS"
+
+
+STEP_QUEUES = 500
+"""Queues that are looked at in one step of some 4 ms."""
+
+
+class _Work:
+    """Counts the queues that were looked at."""
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    def is_step(self) -> bool:
+        """One more; whether that makes a step."""
+        self._done += 1
+        return self._done % STEP_QUEUES == 0
+
+
+class Progress:
+    """The handlers of the codes above."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        topics: Topics,
+        committed: Committed,
+        registry: Registry,
+        statistics: Statistics,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._committed = committed
+        self._registry = registry
+        self._statistics = statistics
+
+    def consume_stats(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Steps[Command]:
+        header = headers.read(headers.ConsumeStatsRequestHeader, request.ext)
+        group = header.consumer_group
+        topics = [header.topic] if header.topic else self._topics_of(group)
+        stats = yield from self._stats(group, topics, now, _Work())
+        return reply(request, body=fastjson.write(stats))
+
+    def all_stats(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Steps[Command]:
+        listed = []
+        total = 0
+        work = _Work()
+        for group in self._committed.groups():
+            stats: list[ConsumeStats] = []
+            for topic in self._topics_of(group):
+                item = yield from self._stats(group, [topic], now, work)
+                if item.offset_table:
+                    stats.append(item)
+            if stats:
+                listed.append({group: tuple(stats)})
+            total += sum(
+                offsets.broker_offset - offsets.consumer_offset
+                for item in stats
+                for offsets in item.offset_table.values()
+            )
+        body = ConsumeStatsList(tuple(listed), self._config.address, total)
+        return reply(request, body=fastjson.write(body))
+
+    def _topics_of(self, group: str) -> list[str]:
+        read = {topic for topic, _ in self._committed.of_group(group)}
+        return sorted(read | self._registry.subscriptions(group).keys())
+
+    def _stats(self, group: str, topics: list[str], now: int, work: _Work) -> Steps[ConsumeStats]:
+        """Offsets of the topics that are here; of those only that members subscribe to, where there are members."""
+        offsets = self._committed.of_group(group)
+        subscribed = self._registry.subscriptions(group)
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        rate = 0.0
+        for topic in topics:
+            config = self._topics.get(topic)
+            if config is None or (subscribed and topic not in subscribed):
+                continue
+            rate += self._statistics.group_get(group, topic, now, MINUTE_MS).tps
+            for queue_id in range(config.read_queue_nums):
+                queue = MessageQueue(topic, self._config.name, queue_id)
+                table[queue] = self._offsets(topic, queue_id, offsets.get((topic, queue_id), 0))
+                if work.is_step():
+                    yield
+        return ConsumeStats(table, rate)
+
+    def _offsets(self, topic: str, queue_id: int, offset: int) -> OffsetWrapper:
+        log = self._store.log(topic, queue_id)
+        if log is None:
+            return OffsetWrapper(0, offset, 0, offset)
+        consumed = max(0, _stored_at(log, offset - 1))
+        return OffsetWrapper(log.max_offset, offset, consumed, offset)
+
+    def groups_of_topic(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command:
+        header = headers.read(headers.TopicRequestHeader, request.ext)
+        groups = self._committed.groups_of(header.topic) | set(
+            self._registry.groups_of(header.topic)
+        )
+        return reply(request, body=fastjson.write(GroupList(tuple(sorted(groups)))))
+
+    def time_spans(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Steps[Command]:
+        header = headers.read(headers.TopicGroupRequestHeader, request.ext)
+        config = self._topics.get(header.topic)
+        if config is None:
+            remark = f"topic[{header.topic}] not exist"
+            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+        spans = []
+        work = _Work()
+        for queue_id in range(config.read_queue_nums):
+            spans.append(self._span(header.group, header.topic, queue_id, now))
+            if work.is_step():
+                yield
+        return reply(request, body=fastjson.write(ConsumeTimeSpans(tuple(spans))))
+
+    def _span(self, group: str, topic: str, queue_id: int, now: int) -> QueueTimeSpan:
+        queue = MessageQueue(topic, self._config.name, queue_id)
+        log = self._store.log(topic, queue_id)
+        if log is None:
+            return QueueTimeSpan(queue, -1, -1, -1)
+        offset = self._committed.get(group, topic, queue_id) or 0
+        first = _stored_at(log, log.min_offset)
+        consumed = _stored_at(log, offset - 1) if offset else first
+        upcoming = _stored_at(log, max(offset, log.min_offset))
+        delay = now - upcoming if upcoming >= 0 else 0
+        return QueueTimeSpan(queue, first, _stored_at(log, log.max_offset - 1), consumed, delay)
+
+    def stats_data(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(headers.ViewBrokerStatsDataRequestHeader, request.ext)
+        items: list[BrokerStatsItem] = []
+        if header.stats_name == TOPIC_PUT_NUMS and self._topics.get(header.stats_key) is not None:
+            items = [
+                self._put(header.stats_key, now, span) for span in (MINUTE_MS, HOUR_MS, DAY_MS)
+            ]
+        elif header.stats_name == GROUP_GET_NUMS and "@" in header.stats_key:
+            topic, _, group = header.stats_key.partition("@")
+            items = [
+                self._statistics.group_get(group, topic, now, span)
+                for span in (MINUTE_MS, HOUR_MS, DAY_MS)
+            ]
+        if not items:
+            remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+        return reply(request, body=fastjson.write(BrokerStatsData(*items)))
+
+    def _put(self, topic: str, now: int, span_ms: int) -> BrokerStatsItem:
+        """Messages of a topic stored in the last `span_ms` and still there."""
+        logs = self._store.logs(topic)
+        count = sum(log.max_offset - log.offset_at_time(now - span_ms) for log in logs)
+        return BrokerStatsItem(count, count * 1000 / span_ms, 0.0)
+
+
+def _stored_at(log: Log, offset: int) -> int:
+    """When the message at an offset was stored, -1 where it is not there."""
+    return log.stored_at(offset) if log.min_offset <= offset < log.max_offset else -1

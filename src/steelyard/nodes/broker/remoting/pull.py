@@ -1,0 +1,421 @@
+"""11 PULL_MESSAGE, 361 LITE_PULL_MESSAGE (the same, from lite pull consumers of 5.x): messages of one queue from an offset on, at once or when there are some.
+
+Checks, in RocketMQ's order, with the code each gives: the group may consume (16) · the topic exists (17) and may be
+read (16) · the queue is there (29) · the subscription comes with the pull (`PullFlag.SUBSCRIPTION`), or else
+the group is known (24), may broadcast if it does (16), subscribes to the topic (24), and not with an older
+version than the pull has in mind (25), and with an expression that could be read (27) · the broker filters by such
+expressions (1). An expression that comes with the pull and cannot be read gets 23.
+
+Then, by the offset: messages found → 0; none that the filter lets through → 20; at the end, or an empty queue and
+offset 0 → 19, held first where the peer allows it (`PullFlag.SUSPEND`); elsewhere → 21 with a better offset.
+A held pull is looked at again with every message appended to its queue; past its time it gets 19.
+Damaged on the disk → 1, after REFUSED_MS where the pull may be held.
+What Kafka's producers wrote is converted on the way (`kafka/crossing.py`); the queue ends at the last stable offset.
+A pull that takes long waits for its turn (`turns`). A message that no frame holds is passed over (`passing`).
+Differences from RocketMQ: a member is judged by its own subscription, not by the group's latest; an offset beyond the
+end is sent to the end (as 5.x does, 4.x sends it to 0 in a young queue).
+Source: broker/processor/PullMessageProcessor.java, PullRequestHoldService.java, store/DefaultMessageStore.getMessage.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+
+import msgspec
+
+from steelyard.config import BrokerConfig
+from steelyard.errors import ProtocolError, StorageError
+from steelyard.groups.remoting.registry import BROADCASTING, Registry
+from steelyard.groups.remoting.subscriptions import Filter, is_tag, parse
+from steelyard.nodes.broker.conversion import Crossing
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.filters import not_filtering, read_matching
+from steelyard.nodes.broker.ledger import Delivery, Ledger
+from steelyard.nodes.broker.parked import Holds, Queue
+from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
+from steelyard.nodes.broker.remoting.offsets import Offsets
+from steelyard.nodes.broker.requests import FAQ, Peer, host_of, reply
+from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, too_large
+from steelyard.nodes.broker.statistics import Statistics
+from steelyard.nodes.broker.topics import PERM_READ, Topics
+from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Turns
+from steelyard.nodes.seam import Effect, Link, Send
+from steelyard.store.log import Log
+from steelyard.store.reads import Slice
+from steelyard.store.store import Store
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command, is_oneway
+from steelyard.wire.remoting.flags import PullFlag, SysFlag
+from steelyard.wire.remoting.headers import PullMessageRequestHeader
+
+COMMIT_OFFSET = int(PullFlag.COMMIT_OFFSET)
+SUSPEND = int(PullFlag.SUSPEND)
+SUBSCRIPTION = int(PullFlag.SUBSCRIPTION)
+CLASS_FILTER = int(PullFlag.CLASS_FILTER)
+BORN_HOST_V6 = int(SysFlag.BORN_HOST_V6)
+
+_SYS_FLAG = struct.Struct(">i")
+_STORED = struct.Struct(">q")
+
+SLOT_MS = 50
+"""Deadlines of held pulls are rounded up to this."""
+REFUSED_MS = 1_000
+"""How long a pull that may wait does so where messages cannot be read: the C++ client asks again as soon as it is refused."""
+AT_ONCE_ROWS = 1_024
+"""Index rows that are looked at for tags before a pull has to wait for its turn, some 150 microseconds of work."""
+
+
+class Pull(msgspec.Struct):
+    """One pull request, checked. `asked` is the offset in it, from which `offset` moves past messages
+    that the filter refuses."""
+
+    request: Command
+    peer: Peer
+    group: str
+    topic: str
+    queue_id: int
+    asked: int
+    offset: int
+    count_max: int
+    bytes_max: int
+    filter: Filter
+    hold_ms: int
+
+
+class Pulls:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        topics: Topics,
+        groups: ConsumerGroups,
+        registry: Registry,
+        offsets: Offsets,
+        ledger: Ledger,
+        durability: Durability,
+        statistics: Statistics,
+        turns: Turns,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._registry = registry
+        self._offsets = offsets
+        self._ledger = ledger
+        self._durability = durability
+        self._statistics = statistics
+        self._turns = turns
+        self.holds: Holds[Pull] = Holds(config.hold_waiting_max, SLOT_MS)
+        self.crossing = Crossing(host_of(config.address))
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def pull(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command | None:
+        header = headers.read(PullMessageRequestHeader, request.ext)
+        pull = self._checked(request, header, peer)
+        if isinstance(pull, Command):
+            return pull
+        if header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
+            self._offsets.store(
+                pull.group, pull.topic, pull.queue_id, header.commit_offset, peer, now
+            )
+        answer = self._attempt(pull, now, Effort(AT_ONCE))
+        if is_oneway(request):
+            return None
+        if answer is None:
+            self._wait_for_turn(pull, now, effects)
+            return None
+        queues: tuple[Queue, ...] = ()
+        hold_ms = pull.hold_ms
+        if answer.code == ResponseCode.PULL_NOT_FOUND:
+            queues = ((pull.topic, pull.queue_id),)
+        elif answer.code == ResponseCode.SYSTEM_ERROR:
+            hold_ms = min(hold_ms, REFUSED_MS)  # what is appended meanwhile does not help
+        else:
+            return answer
+        if hold_ms <= 0:
+            return answer
+        if not self.holds.add(pull, queues, peer.link, now + hold_ms):
+            return reply(request, ResponseCode.SYSTEM_BUSY, "too many pulls wait on this broker")
+        return None
+
+    def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
+        """Messages were appended: answer the pulls that wait for them."""
+        waiting = self.holds.of_queue((topic, queue_id))
+        if waiting is None:
+            return
+        effort = Effort(SLICE)
+        for serial, pull in list(waiting.items()):
+            answer = self._attempt(pull, now, effort)
+            if answer is None:
+                self._wait_for_turn(self.holds.remove(serial), now, effects)
+                continue
+            if answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and self._at_end(pull):
+                continue  # nothing for its filter: it waits on, past what it refused
+            self.holds.remove(serial)
+            effects.append(Send(pull.peer.link, answer))
+
+    def _at_end(self, pull: Pull) -> bool:
+        log = self._store.log(pull.topic, pull.queue_id)
+        return log is not None and pull.offset >= self._readable_end(log)
+
+    def _readable_end(self, log: Log) -> int:
+        return self.crossing.readable_end(log, self._durability.readable_end(log))
+
+    def expire(self, now: int, effects: list[Effect]) -> None:
+        """Answer the pulls that waited long enough."""
+        self._answer(self.holds.due(now), now, effects)
+
+    def end(self, link: Link, group: str, queue: Queue, now: int, effects: list[Effect]) -> None:
+        """Answer what a member still waits for on a queue (topic, id) that it has let go."""
+        ended = [
+            self.holds.remove(serial)
+            for serial, pull in list((self.holds.of_queue(queue) or {}).items())
+            if pull.peer.link == link and pull.group == group
+        ]
+        self._answer(ended, now, effects)
+
+    def _answer(self, pulls: list[Pull], now: int, effects: list[Effect]) -> None:
+        """Answer pulls that do not wait for messages any more."""
+        effort = Effort(SLICE)
+        for pull in pulls:
+            answer = self._attempt(pull, now, effort)
+            if answer is None:
+                self._wait_for_turn(pull, now, effects)
+            else:
+                effects.append(Send(pull.peer.link, answer))
+
+    def _wait_for_turn(self, pull: Pull, now: int, effects: list[Effect]) -> None:
+        """The pull takes long: go on with it in its turn."""
+        if not self._turns.add(pull.peer.link, partial(self._turn, pull), now, effects):
+            remark = "too many pulls wait for their turn on this broker"
+            busy = reply(pull.request, ResponseCode.SYSTEM_BUSY, remark)
+            effects.append(Send(pull.peer.link, busy))
+
+    def _turn(self, pull: Pull, now: int, effects: list[Effect]) -> bool:
+        answer = self._attempt(pull, now, None)
+        if answer is None:
+            return False
+        effects.append(Send(pull.peer.link, answer))
+        return True
+
+    def topic_deleted(self, topic: str, effects: list[Effect]) -> None:
+        """Tell those who wait that they wait for nothing."""
+        effects.extend(
+            Send(pull.peer.link, _no_topic(pull.request, topic))
+            for pull in self.holds.of_topic(topic)
+        )
+
+    # -- checks ----------------------------------------------------------------------------------
+
+    def _checked(
+        self, request: Command, header: PullMessageRequestHeader, peer: Peer
+    ) -> Pull | Command:
+        """The pull, or the reply that refuses it."""
+        group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+        group_config = self._groups.get(group)
+        if not group_config.consume_enable:
+            remark = f"subscription group no permission, {group}"
+            return reply(request, ResponseCode.NO_PERMISSION, remark)
+        config = self._topics.get(topic)
+        if config is None:
+            return _no_topic(request, topic)
+        if not config.perm & PERM_READ:
+            remark = f"the topic[{topic}] pulling message is forbidden"
+            return reply(request, ResponseCode.NO_PERMISSION, remark)
+        if not 0 <= queue_id < config.read_queue_nums:
+            remark = (
+                f"queueId[{queue_id}] is illegal, topic:[{topic}]"
+                f" topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{peer.address}]"
+            )
+            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+        if header.sys_flag & SUBSCRIPTION:
+            found = self._brought(request, header)
+        else:
+            found = self._subscribed(request, header, peer, group_config.consume_broadcast_enable)
+        if isinstance(found, Command):
+            return found
+        bytes_max = self._config.pull_bytes_max
+        if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
+            bytes_max = min(bytes_max, header.max_msg_bytes)
+        hold_ms = min(header.suspend_timeout_millis, self._config.hold_max_ms)
+        return Pull(
+            request,
+            peer,
+            group,
+            topic,
+            queue_id,
+            header.queue_offset,
+            header.queue_offset,
+            max(1, min(header.max_msg_nums, self._config.pull_messages_max)),
+            min(bytes_max, ANSWER_BYTES_MAX),
+            found,
+            hold_ms if header.sys_flag & SUSPEND else 0,
+        )
+
+    def _brought(self, request: Command, header: PullMessageRequestHeader) -> Filter | Command:
+        """The filter that comes with the pull, or the reply that refuses it."""
+        kind = header.expression_type
+        if not is_tag(kind) and not self._config.property_filter:
+            return not_filtering(request, kind)
+        try:
+            return parse(header.subscription, kind)
+        except ProtocolError as error:
+            remark = f"parse the consumer's subscription failed: {error}"
+            return reply(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+
+    def _subscribed(
+        self,
+        request: Command,
+        header: PullMessageRequestHeader,
+        peer: Peer,
+        broadcast_enabled: bool,
+    ) -> Filter | Command:
+        """The filter of the heartbeat's subscription, or the reply that refuses the pull."""
+        group, topic = header.consumer_group, header.topic
+        member = self._registry.member(group, peer.link) or self._registry.newest(group)
+        if member is None:
+            remark = f"the consumer's group info not exist{FAQ}"
+            return reply(request, ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if member.data.message_model == BROADCASTING and not broadcast_enabled:
+            remark = f"the consumer group[{group}] can not consume by broadcast way"
+            return reply(request, ResponseCode.NO_PERMISSION, remark)
+        subscription = self._registry.subscription(group, peer.link, topic)
+        if subscription is None:
+            remark = f"the consumer's subscription not exist{FAQ}"
+            return reply(request, ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if subscription.data.sub_version < header.sub_version:
+            remark = "the consumer's subscription not latest"
+            return reply(request, ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+        kind = subscription.data.expression_type
+        if not is_tag(kind) and not self._config.property_filter:
+            return not_filtering(request, kind)
+        if subscription.fault:
+            remark = (
+                "The broker's consumer filter data is not exist!Your expression may be wrong!"
+                f" {subscription.fault}"
+            )
+            return reply(request, ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+        return subscription.filter
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _attempt(self, pull: Pull, now: int, effort: Effort | None) -> Command | None:
+        """Look for messages; moves the pull past those its filter refuses.
+
+        None: there is more to be done than `effort` allows. `effort`: None for a turn of the pull's own, which ends with
+        what was found by then, and goes on only where that is not even the first message's place.
+        """
+        log = self._store.log(pull.topic, pull.queue_id)
+        try:
+            low, high = (0, 0) if log is None else (log.min_offset, self._readable_end(log))
+        except StorageError as error:  # the puller's bad luck, not that of a producer who woke it
+            return reply(pull.request, ResponseCode.SYSTEM_ERROR, str(error))
+        if log is None or not low <= pull.offset < high:
+            self._statistics.missed += 1
+            return _outside(pull, low, high)
+        try:
+            found = self._read(log, pull, high, effort)
+        except (StorageError, ProtocolError) as error:
+            return reply(pull.request, ResponseCode.SYSTEM_ERROR, str(error))
+        if found is None:
+            return None
+        if found.count == 0:
+            pull.offset = found.next_offset
+            if effort is not None and effort.left <= 0:
+                return None
+            self._statistics.missed += 1
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+            return _found_nothing(pull, code, "NO_MATCHED_MESSAGE", found.next_offset, low, high)
+        is_cut = effort is not None and effort.left <= 0
+        if is_cut and found.count < pull.count_max and found.next_offset < high:
+            return None
+        self._note(pull, found, high, now)
+        ext = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": str(found.next_offset),
+            "minOffset": str(low),
+            "maxOffset": str(high),
+        }
+        return reply(pull.request, ResponseCode.SUCCESS, "FOUND", ext, found.data)
+
+    def _read(self, log: Log, pull: Pull, high: int, effort: Effort | None) -> Slice | None:
+        """What passes the pull's filter; Kafka's batches are converted. None, and `effort`: see `_attempt`."""
+        offset, count_max, bytes_max = pull.offset, pull.count_max, pull.bytes_max
+        wanted = pull.filter
+        own = effort or Effort(SLICE)
+        if wanted.condition is not None:
+            found = read_matching(log, offset, count_max, bytes_max, wanted, high, own)
+        elif wanted.codes is None or effort is None:
+            found = log.read(offset, count_max, bytes_max, wanted.codes, high)
+        else:
+            near = min(high, offset + AT_ONCE_ROWS)
+            found = log.read(offset, count_max, bytes_max, wanted.codes, near)
+            if found.next_offset == near < high and found.count < count_max:
+                effort.left = 0
+        if found.count == 1 and len(found.data) > ANSWER_BYTES_MAX:
+            self.crossing.passed.note(log, found.first_offset, 1, too_large(len(found.data)))
+            return Slice(b"", 0, found.next_offset, found.next_offset)
+        if found.next_offset > offset:
+            return found
+        return self.crossing.read(log, offset, count_max, bytes_max, wanted, high, own)
+
+    def _note(self, pull: Pull, found: Slice, high: int, now: int) -> None:
+        self._statistics.found += 1
+        self._statistics.got(pull.group, pull.topic, found.count, now)
+        data = found.data
+        v6 = _SYS_FLAG.unpack_from(data, 36)[0] & BORN_HOST_V6
+        stored = _STORED.unpack_from(data, 68 if v6 else 56)[0]
+        self._ledger.delivered(
+            Delivery(
+                pull.group,
+                pull.topic,
+                pull.queue_id,
+                pull.asked,
+                found.first_offset,
+                found.next_offset,
+                found.count,
+                stored,
+                high - pull.offset,
+                high - found.next_offset,
+            ),
+            pull.peer,
+            now,
+        )
+
+
+def _outside(pull: Pull, low: int, high: int) -> Command:
+    """The answer to a pull from an offset that its queue, from `low` up to `high`, does not have."""
+    offset = pull.offset
+    moved = ResponseCode.PULL_OFFSET_MOVED
+    nothing = ResponseCode.PULL_NOT_FOUND
+    if high == 0:
+        code = nothing if offset == 0 else moved
+        return _found_nothing(pull, code, "NO_MESSAGE_IN_QUEUE", 0, low, high)
+    if offset < low:
+        return _found_nothing(pull, moved, "OFFSET_TOO_SMALL", low, low, high)
+    if offset > high:
+        return _found_nothing(pull, moved, "OFFSET_OVERFLOW_BADLY", high, low, high)
+    return _found_nothing(pull, nothing, "OFFSET_OVERFLOW_ONE", offset, low, high)
+
+
+def _found_nothing(
+    pull: Pull, code: ResponseCode, remark: str, next_offset: int, low: int, high: int
+) -> Command:
+    ext = {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": str(next_offset),
+        "minOffset": str(low),
+        "maxOffset": str(high),
+    }
+    return reply(pull.request, code, remark, ext)
+
+
+def _no_topic(request: Command, topic: str) -> Command:
+    remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
+    return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)

@@ -1,0 +1,233 @@
+"""12 QUERY_MESSAGE: messages of a topic by one of their keys, or by their unique key.
+
+There is no index of keys: it would cost every send something, and the few who ask can wait. The queues of the topic
+are searched for the key, within the times given, in steps of about STEP_BYTES or STEP_ROWS, one each millisecond;
+between them the broker serves everybody else. A step takes 1 to 2 ms, some 8 ms where every message mentions the key,
+so that 400,000 messages or 400 MB are searched in a second. A search that is not done after SEARCH_MS ends with what
+was found so far; tools wait 15 s.
+
+The newest messages are searched first; those by unique key the other way round, for tools give the time in it as the
+begin. The answer holds `maxNum` messages at most, the newest first: 22 where nothing was found, 2 where too many
+search already. Messages that came as Kafka batches are converted to be searched, which takes some 20 times as long.
+Source: broker/processor/QueryMessageProcessor.java, store/index/IndexService.java (which has an index on disk).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+
+import msgspec
+
+from steelyard.errors import ProtocolError, StorageError
+from steelyard.groups.remoting.subscriptions import ALL
+from steelyard.nodes.broker.conversion import Crossing
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX
+from steelyard.nodes.seam import Effect, Link, Send, SetTimer
+from steelyard.store.log import Log
+from steelyard.store.store import Store
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command, is_oneway
+from steelyard.wire.remoting.headers import QueryMessageRequestHeader
+from steelyard.wire.remoting.message import decode_records, record_size
+from steelyard.wire.remoting.properties import KEY_SEPARATOR, UNIQ_KEY
+
+QUERY_TIMER = "query"
+
+QUERIES_MAX = 16
+"""Most searches at once."""
+STEP_BYTES = 2 * 1024 * 1024
+STEP_ROWS = 1_024
+STEP_INTERVAL_MS = 1
+SEARCH_MS = 4_000
+STEP_WINDOWS = 32
+FOUND_MAX = 64
+"""Most messages in one answer: maxMsgsNumBatch of tools is 64."""
+FOUND_BYTES_MAX = 8 * 1024 * 1024
+"""Most bytes in one answer, but always one message."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A message with the key."""
+
+    stored_at: int
+    address: int
+    record: bytes
+
+
+class _Search(msgspec.Struct):
+    """One request that is being answered. `steps` does a bit of the work each time it is advanced."""
+
+    request: Command
+    link: Link
+    deadline: int
+    count_max: int
+    found: list[Found]
+    steps: Iterator[None]
+
+
+class Queries:
+    """See the module's text."""
+
+    def __init__(self, store: Store, durability: Durability, crossing: Crossing) -> None:
+        self._store = store
+        self._crossing = crossing
+        self._durability = durability
+        self._searches: deque[_Search] = deque()
+
+    def query(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        header = headers.read(QueryMessageRequestHeader, request.ext)
+        if is_oneway(request):
+            return None
+        if len(self._searches) >= QUERIES_MAX:
+            remark = f"more than {QUERIES_MAX} queries are under way"
+            return reply(request, ResponseCode.SYSTEM_BUSY, remark)
+        found: list[Found] = []
+        count_max = max(1, min(header.max_num, FOUND_MAX))
+        steps = self._search(header, count_max, found)
+        self._searches.append(_Search(request, peer.link, now + SEARCH_MS, count_max, found, steps))
+        self.due(now, effects)
+        return None
+
+    def due(self, now: int, effects: list[Effect]) -> None:
+        """One step of the search that waited longest."""
+        if self._searches:
+            search = self._searches.popleft()
+            answer = _step(search, now)
+            if answer is None:
+                self._searches.append(search)
+            else:
+                effects.append(Send(search.link, answer))
+        if self._searches:
+            effects.append(SetTimer(QUERY_TIMER, now + STEP_INTERVAL_MS))
+
+    def closed(self, link: Link) -> None:
+        """Nobody is left to tell."""
+        self._searches = deque(search for search in self._searches if search.link != link)
+
+    # -- searching -------------------------------------------------------------------------------
+
+    def _search(
+        self, header: QueryMessageRequestHeader, count_max: int, found: list[Found]
+    ) -> Iterator[None]:
+        """Look through the queues in rounds, a window of each per round, until a round has found enough.
+
+        A step ends at a `yield`.
+        """
+        key = header.key.encode(errors="replace")
+        queues = [
+            (log, _windows(log, self._readable_end(log), header))
+            for log in self._store.logs(header.topic)
+        ]
+        rows = size = looked = 0
+        while queues and key and len(found) < count_max:
+            for queue in list(queues):
+                looked += 1
+                if looked % STEP_WINDOWS == 0:
+                    yield
+                log, windows = queue
+                window = next(windows, None)
+                if window is None:
+                    queues.remove(queue)
+                    continue
+                offset = window.start
+                while offset < window.stop:
+                    if rows >= STEP_ROWS or size >= STEP_BYTES:
+                        rows = size = 0
+                        yield
+                    rows_left = min(window.stop - offset, STEP_ROWS - rows)
+                    part = log.read(offset, rows_left, STEP_BYTES, None, window.stop)
+                    is_batch = part.next_offset <= offset
+                    if is_batch:
+                        converted = self._crossing.read(
+                            log, offset, rows_left, STEP_BYTES, ALL, window.stop
+                        )
+                        if converted is None:  # more of the batch is unpacked in the next step
+                            yield
+                            continue
+                        part = converted
+                    if part.next_offset <= offset:
+                        break  # the topic was deleted meanwhile
+                    found += _with_key(part.data, part.count, header.key, key)
+                    _keep_newest(found, count_max)
+                    rows += part.next_offset - offset
+                    size += len(part.data)
+                    offset = part.next_offset
+                    if is_batch:
+                        rows = STEP_ROWS
+
+    def _readable_end(self, log: Log) -> int:
+        return self._crossing.readable_end(log, self._durability.readable_end(log))
+
+    def check(self) -> None:
+        assert len(self._searches) <= QUERIES_MAX
+
+
+def _windows(log: Log, end: int, header: QueryMessageRequestHeader) -> Iterator[range]:
+    """The offsets stored in the time asked for, a window at a time."""
+    low = log.offset_at_time(header.begin_timestamp)
+    high = min(end, log.offset_at_time(header.end_timestamp + 1))
+    starts = range(low, high, STEP_ROWS)
+    for start in starts if header.unique_key_query else reversed(starts):
+        yield range(start, min(start + STEP_ROWS, high))
+
+
+def _with_key(data: bytes, count: int, key: str, needle: bytes) -> list[Found]:
+    """The messages of records back to back that have the key. Looks into those only that hold its bytes at all."""
+    found: list[Found] = []
+    place = data.find(needle)
+    if place < 0:
+        return found
+    starts = [0]
+    for _ in range(count - 1):
+        starts.append(starts[-1] + record_size(data, starts[-1]))
+    while place >= 0:
+        number = bisect_right(starts, place) - 1
+        end = starts[number + 1] if number + 1 < count else len(data)
+        record = data[starts[number] : end]
+        view = decode_records(record)[0]
+        has_key = key == view.property_of(UNIQ_KEY) or key in view.keys.split(KEY_SEPARATOR)
+        if has_key and len(record) <= ANSWER_BYTES_MAX:
+            found.append(Found(view.store_timestamp, view.physical_offset, record))
+        place = data.find(needle, end)
+    return found
+
+
+def _keep_newest(found: list[Found], count_max: int) -> None:
+    """Forget those that will not be in the answer: it holds `count_max` messages and FOUND_BYTES_MAX bytes."""
+    found.sort(key=lambda item: (-item.stored_at, -item.address))
+    size = 0
+    for number, item in enumerate(found):
+        size += len(item.record)
+        if number == count_max or (number and size > FOUND_BYTES_MAX):
+            del found[number:]
+            return
+
+
+def _step(search: _Search, now: int) -> Command | None:
+    """Search on; the answer when that has come to an end."""
+    try:
+        next(search.steps)
+    except StopIteration:
+        return _answer(search, "can not find message, maybe time range not correct", now)
+    except (StorageError, ProtocolError) as error:
+        return reply(search.request, ResponseCode.SYSTEM_ERROR, str(error))
+    if now < search.deadline:
+        return None
+    return _answer(search, "the search took too long; give a smaller range of time", now)
+
+
+def _answer(search: _Search, remark: str, now: int) -> Command:
+    """What was found; `remark` says why it is nothing."""
+    header = headers.QueryMessageResponseHeader(
+        index_last_update_timestamp=now, index_last_update_phyoffset=0
+    )
+    body = b"".join([item.record for item in search.found])
+    code = ResponseCode.SUCCESS if body else ResponseCode.QUERY_NOT_FOUND
+    return reply(search.request, code, "" if body else remark, headers.write(header), body)

@@ -1,0 +1,224 @@
+"""Questions that only a client can answer: passed on to it, its answer passed back.
+
+| code | request | answer |
+|---|---|---|
+| 307 | what a client is doing | the client's own |
+| 309 | have a client consume a message, by its id, now | the client's own; the broker adds the message |
+| 223 | where the clients of a group are in a topic | gathered from the answers to 221 of all, or of one |
+
+1 where the client is not here or leaves meanwhile, 207 where it keeps silent; 223 leaves such clients out.
+Source: broker/processor/AdminBrokerProcessor.java, broker/client/net/Broker2Client.java.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from steelyard.config import BrokerConfig
+from steelyard.errors import ConfigError, ProtocolError
+from steelyard.groups.remoting.registry import Member, Registry
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.seam import Effect, Link, Send, SetTimer
+from steelyard.store.store import Store
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import ConsumerStatusBody
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command, is_oneway
+from steelyard.wire.remoting.ids import parse_offset_message_id
+
+RELAYS_TIMER = "relays"
+
+RELAYS_MAX = 1_000
+"""Most questions under way."""
+RELAY_TIMEOUT_MS = 10_000
+"""Broker2Client.callClient."""
+GATHER_TIMEOUT_MS = 4_000
+"""For all clients together, a second less than tools wait. Broker2Client.getConsumeStatus gives each 5 s in turn."""
+
+
+class _Relay(msgspec.Struct, frozen=True):
+    """A request passed on to one client, and who wants the answer."""
+
+    request: Command
+    asker: Link
+
+
+class _Gathering(msgspec.Struct):
+    """Answers of several clients that become one."""
+
+    request: Command
+    asker: Link
+    waiting: int
+    found: dict[str, dict[MessageQueue, int]] = {}
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """One question on its way to a client."""
+
+    purpose: _Relay | _Gathering
+    client_id: str
+    deadline: int
+
+
+class Relays:
+    """See the module's text."""
+
+    def __init__(self, config: BrokerConfig, registry: Registry, store: Store) -> None:
+        self._config = config
+        self._registry = registry
+        self._store = store
+        self._asked: dict[tuple[Link, int], _Asked] = {}
+        self._opaque = 0
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def running_info(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        header = headers.read(headers.ConsumerRunningInfoRequestHeader, request.ext)
+        member = self._registry.find(header.consumer_group, header.client_id)
+        return self._relay(request, request, member, peer, now, effects)
+
+    def consume_directly(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        header = headers.read(headers.ConsumeMessageDirectlyRequestHeader, request.ext)
+        try:
+            _, address = parse_offset_message_id(header.msg_id or "")
+        except ConfigError as error:
+            return reply(request, ResponseCode.SYSTEM_ERROR, str(error))
+        message = None if address < 0 else self._store.at_address(address)
+        if message is None:
+            remark = f"can not find message by the offset, {address}"
+            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+        ext = {**request.ext, "brokerName": self._config.name}
+        member = self._registry.find(header.consumer_group, header.client_id or "")
+        question = replace(request, ext=ext, body=message)
+        return self._relay(request, question, member, peer, now, effects)
+
+    def consumer_status(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        header = headers.read(headers.ConsumerStatusRequestHeader, request.ext)
+        members = {
+            member.client.client_id: member
+            for member in self._registry.memberships(header.group)
+            if not header.client_addr or member.client.client_id == header.client_addr
+        }
+        if not members:
+            remark = f"No Any Consumer online in the consumer group: [{header.group}]"
+            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+        if is_oneway(request):
+            return None
+        if len(self._asked) + len(members) > RELAYS_MAX:
+            return _too_many(request)
+        code = int(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT)
+        question = Command(code, ext={"topic": header.topic, "group": header.group})
+        gathering = _Gathering(request, peer.link, len(members))
+        for member in members.values():
+            self._ask(question, gathering, member, now + GATHER_TIMEOUT_MS, effects)
+        return None
+
+    def _relay(
+        self,
+        request: Command,
+        question: Command,
+        member: Member | None,
+        peer: Peer,
+        now: int,
+        effects: list[Effect],
+    ) -> Command | None:
+        if member is None:
+            return _not_online(request)
+        if is_oneway(request):
+            return None
+        if len(self._asked) >= RELAYS_MAX:
+            return _too_many(request)
+        self._ask(question, _Relay(request, peer.link), member, now + RELAY_TIMEOUT_MS, effects)
+        return None
+
+    def _ask(
+        self,
+        question: Command,
+        purpose: _Relay | _Gathering,
+        member: Member,
+        deadline: int,
+        effects: list[Effect],
+    ) -> None:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        link = member.client.link
+        self._asked[link, self._opaque] = _Asked(purpose, member.client.client_id, deadline)
+        effects.append(Send(link, replace(question, opaque=self._opaque)))
+        self._set_timer(effects)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def answered(self, link: Link, response: Command, effects: list[Effect]) -> None:
+        """A client answered; what nobody asked is ignored."""
+        asked = self._asked.pop((link, response.opaque), None)
+        if asked is not None:
+            self._settle(asked, response, effects)
+
+    def closed(self, link: Link, effects: list[Effect]) -> None:
+        """A connection is gone: of a client that was asked, or of somebody who asked."""
+        for key, asked in list(self._asked.items()):
+            if link == key[0]:
+                del self._asked[key]
+                self._settle(asked, _not_online(asked.purpose.request), effects)
+            elif link == asked.purpose.asker:
+                del self._asked[key]
+
+    def due(self, now: int, effects: list[Effect]) -> None:
+        """Who has not answered by now is not waited for."""
+        for key, asked in list(self._asked.items()):
+            if asked.deadline <= now:
+                del self._asked[key]
+                self._settle(asked, _silent(asked.purpose.request), effects)
+        self._set_timer(effects)
+
+    def _settle(self, asked: _Asked, response: Command, effects: list[Effect]) -> None:
+        purpose = asked.purpose
+        if isinstance(purpose, _Relay):
+            answer = replace(response, opaque=purpose.request.opaque)
+            effects.append(Send(purpose.asker, answer))
+            return
+        if response.code == ResponseCode.SUCCESS:
+            try:
+                status = fastjson.read(ConsumerStatusBody, response.body)
+                purpose.found[asked.client_id] = status.message_queue_table
+            except ProtocolError:
+                pass  # a client that speaks nonsense is one that does not answer
+        purpose.waiting -= 1
+        if purpose.waiting == 0:
+            body = fastjson.write(ConsumerStatusBody(consumer_table=purpose.found))
+            effects.append(Send(purpose.asker, reply(purpose.request, body=body)))
+
+    def _set_timer(self, effects: list[Effect]) -> None:
+        if self._asked:
+            deadline = min(asked.deadline for asked in self._asked.values())
+            effects.append(SetTimer(RELAYS_TIMER, deadline))
+
+    def check(self) -> None:
+        assert len(self._asked) <= RELAYS_MAX
+        gatherings = [a.purpose for a in self._asked.values() if isinstance(a.purpose, _Gathering)]
+        for gathering in gatherings:
+            assert gathering.waiting == sum(1 for other in gatherings if other is gathering)
+
+
+def _not_online(request: Command) -> Command:
+    group, client = request.ext.get("consumerGroup"), request.ext.get("clientId")
+    remark = f"The Consumer <{group}> <{client}> not online"
+    return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _silent(request: Command) -> Command:
+    group, client = request.ext.get("consumerGroup"), request.ext.get("clientId")
+    remark = f"consumer <{group}> <{client}> Timeout: no answer within {RELAY_TIMEOUT_MS} ms"
+    return reply(request, ResponseCode.CONSUME_MSG_TIMEOUT, remark)
+
+
+def _too_many(request: Command) -> Command:
+    remark = f"more than {RELAYS_MAX} questions to clients are under way"
+    return reply(request, ResponseCode.SYSTEM_BUSY, remark)

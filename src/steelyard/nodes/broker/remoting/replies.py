@@ -1,0 +1,224 @@
+"""324, 325 SEND_REPLY_MESSAGE: the answer of request-reply, pushed (326) to the client that asked.
+
+That client is a producer, found by the property REPLY_TO_CLIENT. The replier hears what came of it: 0 when the client took
+the reply; 1 where the property is missing, the client is not here, refuses it, leaves, or keeps silent for
+PUSH_TIMEOUT_MS. With `store_replies` the reply is kept in its topic as well, whatever came of the push, and the answer tells
+where. The checks of topic and queue are those of ordinary sends.
+Source: broker/processor/ReplyMessageProcessor.java.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from steelyard.config import BrokerConfig
+from steelyard.errors import MessageError, StorageError
+from steelyard.groups.remoting.registry import Registry
+from steelyard.nodes.broker.remoting.send import AnySend, Sends
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.writer import Draft, Place, Writer
+from steelyard.nodes.seam import Effect, Link, Send, SetTimer, Tell
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting import properties as props
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command, is_oneway
+from steelyard.wire.remoting.ids import host_address, offset_message_id
+
+REPLIES_TIMER = "replies"
+
+PUSHES_MAX = 10_000
+"""Most replies on their way to clients."""
+
+PUSH_TIMEOUT_MS = 3_000
+"""Repliers wait as long by default (sendMsgTimeout); Broker2Client.callClient waits 10 s, for nobody."""
+
+FIRST_OPAQUE = 1 << 30
+"""Far from the numbers of `relays`, whose questions go to the same connections."""
+
+
+class _Push(msgspec.Struct, frozen=True):
+    """A reply on its way, and who sent it. `stored`: where the reply is kept, None where it is not."""
+
+    request: Command
+    replier: Link
+    client_id: str
+    queue_id: int
+    stored: Place | None
+    deadline: int
+
+
+class Replies:
+    """See the module's text."""
+
+    def __init__(
+        self, config: BrokerConfig, registry: Registry, sends: Sends, writer: Writer
+    ) -> None:
+        self._config = config
+        self._registry = registry
+        self._sends = sends
+        self._writer = writer
+        self._pushes: dict[tuple[Link, int], _Push] = {}
+        """In the order of their deadlines."""
+        self._armed = False
+        self._opaque = FIRST_OPAQUE
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def send(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command | None:
+        header = headers.read(headers.SendMessageRequestHeader, request.ext)
+        return self._send(request, header, peer, now, effects)
+
+    def send_v2(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        header = headers.read(headers.SendMessageRequestHeaderV2, request.ext)
+        return self._send(request, header, peer, now, effects)
+
+    def _send(
+        self, request: Command, header: AnySend, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        bytes_max = self._config.store.message_bytes_max
+        if len(request.body) > bytes_max:
+            remark = f"a reply of {len(request.body)} bytes; {bytes_max} are allowed"
+            return reply(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        queue_id = self._sends.checked_queue(request, header, now, effects)
+        if isinstance(queue_id, Command):
+            return queue_id
+        properties = props.decode_properties(header.properties)
+        client_id = properties.get(props.REPLY_TO_CLIENT)
+        link = None if client_id is None else self._registry.producer_link(client_id)
+        stored = self._store(request, header, queue_id, properties, peer, now, effects)
+        if client_id is None:
+            return _failed(request, f"reply message properties[{props.REPLY_TO_CLIENT}] is null")
+        if link is None:
+            remark = f"push reply message fail, channel of <{client_id}> not found."
+            return _failed(request, remark)
+        if len(self._pushes) >= PUSHES_MAX:
+            remark = f"more than {PUSHES_MAX} replies are on their way"
+            return reply(request, ResponseCode.SYSTEM_BUSY, remark)
+        properties[props.PUSH_REPLY_TIME] = str(now)
+        pushed = self._pushed_header(header, properties, peer, now)
+        self._opaque = (self._opaque + 1) & (FIRST_OPAQUE - 1) | FIRST_OPAQUE
+        code = int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
+        push = Command(code, self._opaque, 0, headers.write(pushed), request.body)
+        self._pushes[link, self._opaque] = _Push(
+            request, peer.link, client_id, queue_id, stored, now + PUSH_TIMEOUT_MS
+        )
+        effects.append(Send(link, push))
+        if not self._armed:
+            self._set_timer(effects)
+        return None
+
+    def _store(
+        self,
+        request: Command,
+        header: AnySend,
+        queue_id: int,
+        properties: dict[str, str],
+        peer: Peer,
+        now: int,
+        effects: list[Effect],
+    ) -> Place | None:
+        """Keep the reply; a disk that refuses it is no reason not to push it."""
+        if not self._config.store_replies:
+            return None
+        draft = Draft(
+            request.body,
+            props.encode_properties(properties),
+            peer.host,
+            header.born_timestamp,
+            header.flag,
+            header.sys_flag,
+            header.reconsume_times,
+        )
+        try:
+            return self._writer.write(header.topic, queue_id, draft, now, effects)
+        except (StorageError, MessageError) as error:
+            effects.append(Tell("WARNING", f"a reply was not stored: {error}"))
+            return None
+
+    def _pushed_header(
+        self, header: AnySend, properties: dict[str, str], peer: Peer, now: int
+    ) -> headers.ReplyMessageRequestHeader:
+        return headers.ReplyMessageRequestHeader(
+            producer_group=header.producer_group,
+            topic=header.topic,
+            default_topic=header.default_topic,
+            default_topic_queue_nums=header.default_topic_queue_nums,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            born_timestamp=header.born_timestamp,
+            flag=header.flag,
+            properties=props.encode_properties(properties),
+            reconsume_times=header.reconsume_times,
+            unit_mode=header.unit_mode,
+            born_host=peer.address,
+            store_host=host_address(self._writer.host),
+            store_timestamp=now,
+        )
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def answered(self, link: Link, response: Command, effects: list[Effect]) -> bool:
+        """A client took or refused a reply; False where the response is to something else."""
+        push = self._pushes.pop((link, response.opaque), None)
+        if push is None:
+            return False
+        if response.code == ResponseCode.SUCCESS:
+            self._answer(push, self._delivered(push), effects)
+        else:
+            self._answer(push, _undelivered(push), effects)
+        return True
+
+    def closed(self, link: Link, effects: list[Effect]) -> None:
+        """A connection is gone: of a client that a reply went to, or of a replier."""
+        for key, push in list(self._pushes.items()):
+            if link in (key[0], push.replier):
+                del self._pushes[key]
+                if link != push.replier:
+                    self._answer(push, _undelivered(push), effects)
+
+    def due(self, now: int, effects: list[Effect]) -> None:
+        """Clients that did not answer in time."""
+        for key, push in list(self._pushes.items()):
+            if push.deadline > now:
+                break
+            del self._pushes[key]
+            self._answer(push, _undelivered(push), effects)
+        self._set_timer(effects)
+
+    def _answer(self, push: _Push, answer: Command, effects: list[Effect]) -> None:
+        if not is_oneway(push.request):
+            effects.append(Send(push.replier, answer))
+
+    def _delivered(self, push: _Push) -> Command:
+        place = push.stored
+        message_id = "0" if place is None else offset_message_id(self._writer.host, place.address)
+        header = headers.SendMessageResponseHeader(
+            msg_id=message_id,
+            queue_id=push.queue_id,
+            queue_offset=0 if place is None else place.offset,
+        )
+        return reply(push.request, ext=headers.write(header))
+
+    def _set_timer(self, effects: list[Effect]) -> None:
+        self._armed = bool(self._pushes)
+        if self._armed:
+            push = next(iter(self._pushes.values()))
+            effects.append(SetTimer(REPLIES_TIMER, push.deadline))
+
+    def check(self) -> None:
+        assert len(self._pushes) <= PUSHES_MAX
+        deadlines = [push.deadline for push in self._pushes.values()]
+        assert deadlines == sorted(deadlines)
+        assert self._armed or not deadlines
+
+
+def _undelivered(push: _Push) -> Command:
+    return _failed(push.request, f"push reply message to {push.client_id}fail.")
+
+
+def _failed(request: Command, remark: str) -> Command:
+    """The client reads region and trace from a refusal, too."""
+    ext = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+    return reply(request, ResponseCode.SYSTEM_ERROR, remark, ext)

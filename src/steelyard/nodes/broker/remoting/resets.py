@@ -1,0 +1,144 @@
+"""222 INVOKE_BROKER_TO_RESET_OFFSET: an operator sends a group to another place in a topic.
+
+Members keep their offsets to themselves, so they are told (220, one-way), each by its own connection, and they
+commit and read on from there. Per queue: the place is the first message stored at the time given, the end for -1;
+without `isForce` a group is only moved back. The answer says where each queue goes on.
+
+- Nobody online: 206; tools then commit the offsets (15) themselves.
+- A group of which the broker knows neither members nor offsets: 1. (4.9 refuses, too, where one queue has no offset.)
+- One queue only, `queueId` and `offset` (5.x): the same; a group without members is moved by the broker itself.
+- 5.x brokers tell no member, but refuse its commits until it has pulled from the new place: their members need not
+  know 220. Ours do, and say that they are 4.9.
+Source: Broker2Client.resetOffset (4.9.8), AdminBrokerProcessor.resetOffsetInner (5.x).
+"""
+
+from __future__ import annotations
+
+from steelyard.config import BrokerConfig
+from steelyard.groups.remoting.registry import Client, Registry
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.remoting.offsets import Committed, Offsets
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.seam import Effect, Send
+from steelyard.store.store import Store
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import (
+    Body,
+    QueueOffsetForC,
+    ResetOffsetBody,
+    ResetOffsetBodyForC,
+)
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
+from steelyard.wire.remoting.headers import ResetOffsetRequestHeader
+
+NO_OFFSET = -1
+
+
+class Resets:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        topics: Topics,
+        committed: Committed,
+        offsets: Offsets,
+        registry: Registry,
+        durability: Durability,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._committed = committed
+        self._offsets = offsets
+        self._registry = registry
+        self._durability = durability
+
+    def reset(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+        header = headers.read(ResetOffsetRequestHeader, request.ext)
+        table = self._places(request, header)
+        if isinstance(table, Command):
+            return table
+        clients = [m.client for m in self._registry.memberships(header.group)]
+        if not clients:
+            if header.queue_id < 0:
+                remark = (
+                    f"Consumer not online, so can not reset offset, Group: {header.group}"
+                    f" Topic: {header.topic} Timestamp: {header.timestamp}"
+                )
+                return reply(request, ResponseCode.CONSUMER_NOT_ONLINE, remark)
+            for queue, offset in table.items():
+                self._offsets.store(header.group, queue.topic, queue.queue_id, offset, peer, now)
+        effects.extend(Send(client.link, _order(header, table, client)) for client in clients)
+        return reply(request, body=fastjson.write(ResetOffsetBody(table)))
+
+    def _places(
+        self, request: Command, header: ResetOffsetRequestHeader
+    ) -> dict[MessageQueue, int] | Command:
+        """Where each queue is to go on, or the reply that refuses."""
+        topic, group = header.topic, header.group
+        config = self._topics.get(topic)
+        if config is None:
+            remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}"
+            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+        if not self._committed.of_group(group) and not self._registry.memberships(group):
+            remark = f"THe consumer group <{group}> not exist"  # sic
+            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+        queue_ids = range(config.read_queue_nums)
+        if header.queue_id >= 0:
+            if header.queue_id not in queue_ids:
+                remark = f"queue {header.queue_id} of topic {topic} is not here: 0 to {len(queue_ids) - 1} are"
+                return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+            queue_ids = range(header.queue_id, header.queue_id + 1)
+            if header.offset is not None and header.offset != NO_OFFSET:
+                return self._place_given(request, header, header.offset)
+        table: dict[MessageQueue, int] = {}
+        for queue_id in queue_ids:
+            place = self._place_at(topic, queue_id, header.timestamp)
+            committed = self._committed.get(group, topic, queue_id)
+            if committed is not None and not header.is_force and header.queue_id < 0:
+                place = min(place, committed)
+            table[MessageQueue(topic, self._config.name, queue_id)] = place
+        return table
+
+    def _place_given(
+        self, request: Command, header: ResetOffsetRequestHeader, offset: int
+    ) -> dict[MessageQueue, int] | Command:
+        low, high = self._reach(header.topic, header.queue_id)
+        if not low <= offset <= high:
+            remark = f"Target offset {offset} not in consume queue range [{low}-{high}]"
+            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+        return {MessageQueue(header.topic, self._config.name, header.queue_id): offset}
+
+    def _place_at(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """The first message stored at the time or later, the end where there is none, or for a negative time."""
+        _, high = self._reach(topic, queue_id)
+        log = self._store.log(topic, queue_id)
+        if log is None or timestamp < 0:
+            return high
+        return min(high, log.offset_at_time(timestamp))
+
+    def _reach(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """First offset of a queue, and one past the last that may be read."""
+        log = self._store.log(topic, queue_id)
+        return (0, 0) if log is None else (log.min_offset, self._durability.readable_end(log))
+
+
+def _order(
+    header: ResetOffsetRequestHeader, table: dict[MessageQueue, int], client: Client
+) -> Command:
+    """220 for one member. Those written in C++ read another body (RocketMQ: where the tool says -c)."""
+    body: Body = ResetOffsetBody(table)
+    if client.language == "CPP":
+        body = ResetOffsetBodyForC(
+            tuple(QueueOffsetForC(*queue, offset) for queue, offset in table.items())
+        )
+    ext = headers.write(
+        ResetOffsetRequestHeader(group=header.group, topic=header.topic, timestamp=header.timestamp)
+    )
+    code = int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET)
+    return Command(code, 0, ONEWAY_FLAG, ext, fastjson.write(body))

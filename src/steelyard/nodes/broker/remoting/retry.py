@@ -1,0 +1,100 @@
+"""36 CONSUMER_SEND_MSG_BACK: a consumer could not process a message and wants it again, later.
+
+The message is written anew for `%RETRY%group`, one delivery older, after a delay that grows with every
+delivery (level 3 + deliveries so far, unless the consumer names one). After the last try, or with a
+negative level, it goes to `%DLQ%group` at once.
+Source: broker/processor/AbstractSendMessageProcessor.consumerSendMsgBack.
+"""
+
+from __future__ import annotations
+
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.peers.registration import Registration
+from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
+from steelyard.nodes.broker.remoting.schedule import Schedule
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.topics import SCHEDULE_TOPIC, Topics, dlq_topic, retry_topic
+from steelyard.nodes.broker.writer import Draft, Writer
+from steelyard.nodes.seam import Effect
+from steelyard.store.store import Store
+from steelyard.types import Random
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting import properties as props
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.message import decode_records
+
+FIRST_LEVEL = 3
+"""Delay level of the first retry: 10 s."""
+
+DLQ_QUEUES = 1
+
+
+class Retries:
+    """The handler."""
+
+    def __init__(
+        self,
+        store: Store,
+        topics: Topics,
+        groups: ConsumerGroups,
+        writer: Writer,
+        schedule: Schedule,
+        registration: Registration,
+        durability: Durability,
+        rng: Random,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._writer = writer
+        self._schedule = schedule
+        self._registration = registration
+        self._durability = durability
+        self._rng = rng
+
+    def send_back(
+        self, request: Command, peer: Peer, now: int, effects: list[Effect]
+    ) -> Command | None:
+        header = headers.read(headers.ConsumerSendMsgBackRequestHeader, request.ext)
+        config = self._groups.get(header.group)
+        if config.retry_queue_nums <= 0:
+            return reply(request)
+        entry = None if header.offset < 0 else self._store.at_address(header.offset)
+        if entry is None:
+            remark = f"look message by offset failed, {header.offset}"
+            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+        view = decode_records(entry)[0]
+        properties = dict(view.properties)
+        properties.setdefault(props.RETRY_TOPIC, view.topic)
+        properties.setdefault(props.ORIGIN_MESSAGE_ID, view.offset_message_id)
+        properties.pop(props.DELAY, None)
+        tries_max = header.max_reconsume_times
+        if tries_max is None:
+            tries_max = config.retry_max_times
+        level = header.delay_level
+        if level < 0 or view.reconsume_times >= tries_max:
+            topic, queues, level = dlq_topic(header.group), DLQ_QUEUES, 0
+        else:
+            topic, queues = retry_topic(header.group), config.retry_queue_nums
+            level = level or FIRST_LEVEL + view.reconsume_times
+        topic_config, made = self._topics.ensure(topic, queues, now)
+        if made:
+            self._registration.changed(now, effects)
+        queue_id = self._rng.randrange(min(queues, topic_config.write_queue_nums))
+        if level:
+            topic, queue_id, properties = self._schedule.divert(topic, queue_id, level, properties)
+        draft = Draft(
+            view.stored_body,
+            props.encode_properties(properties),
+            view.born_host_bytes,
+            view.born_timestamp,
+            view.flag,
+            view.sys_flag,
+            view.reconsume_times + 1,
+        )
+        self._writer.admit()
+        self._writer.write(topic, queue_id, draft, now, effects)
+        if topic == SCHEDULE_TOPIC:
+            self._schedule.arm(queue_id + 1, now, effects)
+        return self._durability.acknowledge(request, reply(request), peer, effects)

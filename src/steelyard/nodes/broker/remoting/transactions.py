@@ -1,0 +1,412 @@
+"""Transactions: half messages, 37 END_TRANSACTION, and asking producers (39) what became of theirs.
+
+A message with TRAN_MSG=true is stored in the half topic, where no consumer looks, with its real topic and queue in properties.
+The producer ends the transaction: a commit writes the message to its real queue (through the schedule where it has
+a DELAY), a rollback nothing. Where it does not, one connection of its group is asked, `transaction_timeout_ms` after
+the half message came and then every `transaction_check_interval_ms`; CHECK_IMMUNITY_TIME_IN_SECONDS of the message puts
+the first question off. After `transaction_check_max` questions, sent or not, the message goes to TRANS_CHECK_MAX_TIME_TOPIC.
+
+What survives a kill between any two writes
+1. The half message: the producer is told that it is stored when it is.
+2. An operation in the op topic, which says how the transaction ends and, for what is published, where: the address that
+   the message is about to get. From here on it is decided.
+3. The message itself, with the address of its half message as `prepared_transaction_offset`.
+A restart reads the operations since the last progress (see `open_transactions`), looks at the address of each, and
+publishes what is not there. So a committed message is published once: whatever ends a transaction that has ended
+is refused. When the disk refuses step 3 it is tried again every second. (A power cut may lose an operation whose message
+the disk has; the transaction is then open again.)
+
+Differences from RocketMQ, which puts a half message that is asked after at the end of the half topic again: here it keeps its
+place, so that a late answer and the answer to a question end one and the same transaction, once. Times are counted from
+when the message was stored, not born. 5.x's refusal (604) of an end that comes later than CHECK_IMMUNITY_TIME_IN_SECONDS
+is not needed.
+Source: broker/processor/EndTransactionProcessor.java, broker/transaction/queue/TransactionalMessageServiceImpl.java,
+TransactionalMessageBridge.java, broker/transaction/AbstractTransactionalMessageCheckListener.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from steelyard.config import BrokerConfig
+from steelyard.errors import CorruptError, StorageError
+from steelyard.groups.remoting.registry import Registry
+from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.remoting.open_transactions import OpenTransactions, Row
+from steelyard.nodes.broker.remoting.operations import Operations, Outcome, Target
+from steelyard.nodes.broker.remoting.schedule import Schedule, delay_level
+from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.topics import (
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
+    SCHEDULE_TOPIC,
+    Topics,
+)
+from steelyard.nodes.broker.writer import Draft, Writer
+from steelyard.nodes.seam import Effect, Send, SetTimer, Tell
+from steelyard.store.store import Store
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting import properties as props
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
+from steelyard.wire.remoting.flags import SysFlag
+from steelyard.wire.remoting.headers import EndTransactionRequestHeader
+from steelyard.wire.remoting.message import MessageView, decode_records, encode_record
+
+TRANSACTIONS_TIMER = "transactions"
+
+ASK_BATCH_MAX = 200
+"""Most transactions asked after, or given up, per event."""
+
+DISK_RETRY_MS = 1_000
+
+_TRANSACTION_BITS = int(SysFlag.TRANSACTION_ROLLBACK)
+_COMMITTED = int(SysFlag.TRANSACTION_COMMIT)
+
+
+_OUTCOMES = {
+    int(SysFlag.TRANSACTION_COMMIT): Outcome.COMMIT,
+    int(SysFlag.TRANSACTION_ROLLBACK): Outcome.ROLLBACK,
+}
+
+
+class Transactions:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: Store,
+        topics: Topics,
+        registry: Registry,
+        writer: Writer,
+        schedule: Schedule,
+        durability: Durability,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._registry = registry
+        self._writer = writer
+        self._schedule = schedule
+        self._durability = durability
+        self._half_log = store.create_log(HALF_TOPIC, 0)
+        self._operations = Operations(store, writer)
+        self._open = OpenTransactions(store.table("transactions"), config.transactions_max)
+        self._owed: dict[int, Outcome] = {}
+        """By half offset: decided, but the message is not published yet."""
+        self._armed_at: int | None = None
+        self._questions = 0
+
+    @property
+    def full(self) -> bool:
+        """Too many are open already."""
+        return self._open.full
+
+    # -- beginning -------------------------------------------------------------------------------
+
+    def divert(
+        self, topic: str, queue_id: int, properties: Mapping[str, str]
+    ) -> tuple[str, int, dict[str, str]]:
+        """Where to store a half message, and with which properties. Call `began` when it is stored."""
+        real = {props.REAL_TOPIC: topic, props.REAL_QID: str(queue_id)}
+        return HALF_TOPIC, 0, {**properties, **real}
+
+    def began(self, offset: int, now: int, effects: list[Effect]) -> None:
+        """A half message was stored."""
+        ask_at = now + self._config.transaction_timeout_ms
+        self._open.begin(offset, ask_at, self._operations.next_offset)
+        self._arm(now, effects)
+
+    # -- ending ----------------------------------------------------------------------------------
+
+    def end(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command | None:
+        """37 END_TRANSACTION."""
+        header = headers.read(EndTransactionRequestHeader, request.ext)
+        outcome = _OUTCOMES.get(header.commit_or_rollback)
+        if outcome is None:
+            return reply(request)  # not known yet: it is asked after later
+        found = self._verified(header)
+        if isinstance(found, str):
+            return reply(request, ResponseCode.SYSTEM_ERROR, found)
+        self._settle(now, effects)
+        target = self._target(found, outcome)
+        if target is None and outcome is Outcome.COMMIT:
+            remark = f"the topic {found.property_of(props.REAL_TOPIC)!r} of the message is gone"
+            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+        self._conclude(found, outcome, target, now, effects)
+        return self._durability.acknowledge(request, reply(request), peer, effects)
+
+    def _verified(self, header: EndTransactionRequestHeader) -> MessageView | str:
+        """The half message that is meant, or what is wrong with the request."""
+        address = header.commit_log_offset
+        entry = None if address < 0 else self._store.at_address(address)
+        half = None if entry is None else decode_records(entry)[0]
+        if half is None or half.topic != HALF_TOPIC or not _is_half(half):
+            return "Find prepared transaction message failed"
+        if half.property_of(props.PGROUP) != header.producer_group:
+            return "The producer group wrong"
+        if half.queue_offset != header.tran_state_table_offset:
+            return "The transaction state table offset wrong"
+        if half.queue_offset not in self._open:
+            return "The transaction has ended before"
+        return half
+
+    def _conclude(
+        self,
+        half: MessageView,
+        outcome: Outcome,
+        target: Target | None,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
+        """Decide an open transaction, and publish. Raises StorageError before it is decided, or owes the message."""
+        offset = half.queue_offset
+        self._operations.write(offset, outcome, target, now, effects)
+        self._open.end(offset)
+        if target is not None:
+            self._owed[offset] = outcome
+            try:
+                self._publish(target, now, effects)
+            except StorageError:
+                self._arm(now, effects)
+                raise
+            del self._owed[offset]
+
+    def _publish(self, target: Target, now: int, effects: list[Effect]) -> None:
+        self._writer.write(target.topic, target.queue_id, target.draft, now, effects)
+        if target.topic == SCHEDULE_TOPIC:
+            self._schedule.arm(target.queue_id + 1, now, effects)
+
+    def _settle(self, now: int, effects: list[Effect]) -> None:
+        """Publish what is owed. Raises StorageError where the disk still refuses."""
+        for offset, outcome in list(self._owed.items()):
+            half = self._half(offset)
+            target = None if half is None else self._target(half, outcome)
+            if target is not None:  # else its topic was deleted, or its retention ended
+                self._operations.write(
+                    offset, outcome, target, now, effects
+                )  # it gets another address now
+                self._publish(target, now, effects)
+            del self._owed[offset]
+
+    def _target(self, half: MessageView, outcome: Outcome) -> Target | None:
+        """Where the message goes; None where it goes nowhere."""
+        if outcome is Outcome.ROLLBACK:
+            return None
+        properties = dict(half.properties)
+        sys_flag = half.sys_flag & ~_TRANSACTION_BITS
+        topic, queue_id = GIVEN_UP_TOPIC, 0
+        if outcome is Outcome.COMMIT:
+            sys_flag |= _COMMITTED
+            del properties[props.TRAN_MSG]
+            topic, queue_id = properties.pop(props.REAL_TOPIC), int(properties.pop(props.REAL_QID))
+            config = self._topics.get(topic)
+            if config is None:
+                return None
+            queue_id = min(queue_id, max(config.write_queue_nums, config.read_queue_nums) - 1)
+            level = delay_level(properties)
+            if level:
+                diverted = self._schedule.divert(topic, queue_id, level, properties)
+                topic, queue_id, properties = diverted
+        draft = Draft(
+            half.stored_body,
+            props.encode_properties(properties),
+            half.born_host_bytes,
+            half.born_timestamp,
+            half.flag,
+            sys_flag,
+            half.reconsume_times,
+            half.physical_offset,
+        )
+        return Target(topic, queue_id, draft)
+
+    def _half(self, offset: int) -> MessageView | None:
+        """The half message, None where its retention ended, a power cut took it, it is damaged, or a Kafka batch is there."""
+        if not self._half_log.min_offset <= offset < self._half_log.max_offset:
+            return None
+        try:
+            entry = self._half_log.record_at(offset)
+        except CorruptError:  # it cannot be published any more
+            return None
+        half = None if entry is None else decode_records(entry)[0]
+        return half if half is not None and _is_half(half) else None
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def due(self, now: int, effects: list[Effect]) -> None:
+        """The timer came: settle what is owed, ask after what is due."""
+        self._armed_at = None
+        offsets = self._open.due(now, ASK_BATCH_MAX)
+        try:
+            self._settle(now, effects)
+            rows: list[Row] = []
+            asked: list[tuple[MessageView, int]] = []
+            for offset in offsets:
+                half = self._half(offset)
+                row = self._look(offset, half, now, effects)
+                if row is not None:
+                    rows.append(row)
+                    if half is not None and row.checks > self._open.checks(offset):
+                        asked.append((half, row.checks))
+            self._open.keep(rows, self._half_log.max_offset, self._operations.next_offset)
+        except StorageError as error:
+            effects.append(Tell("ERROR", f"transactions wait: {error}"))
+            self._open.postpone(offsets, now + DISK_RETRY_MS)
+        else:
+            for half, checks in asked:
+                self._ask(half, checks, effects)
+        self._arm(now, effects)
+
+    def _look(
+        self, offset: int, half: MessageView | None, now: int, effects: list[Effect]
+    ) -> Row | None:
+        """What is to be kept of a transaction whose time has come; None where it is given up."""
+        if half is None:
+            effects.append(
+                Tell(
+                    "WARNING",
+                    "an open transaction was forgotten: its half message is past its retention, or damaged",
+                )
+            )
+            self._open.end(offset)
+            return None
+        checks = self._open.checks(offset)
+        immune_until = half.store_timestamp + self._immunity_ms(half)
+        if checks == 0 and now < immune_until:
+            return Row(offset, 0, immune_until)
+        if checks < self._config.transaction_check_max:
+            return Row(offset, checks + 1, now + self._config.transaction_check_interval_ms)
+        group = half.property_of(props.PGROUP)
+        text = f"a transaction of group {group} was given up, with no answer to {checks} questions"
+        effects.append(Tell("WARNING", text))
+        target = self._target(half, Outcome.GIVEN_UP)
+        self._conclude(half, Outcome.GIVEN_UP, target, now, effects)
+        return None
+
+    def _immunity_ms(self, half: MessageView) -> int:
+        text = half.property_of(props.CHECK_IMMUNITY_TIME_IN_SECONDS) or ""
+        return int(text) * 1000 if text.isdecimal() and len(text) < 10 else 0
+
+    def _ask(self, half: MessageView, checks: int, effects: list[Effect]) -> None:
+        """39 CHECK_TRANSACTION_STATE to one connection of the group, by turns; to nobody where none is there."""
+        producers = self._registry.producers(half.property_of(props.PGROUP) or "")
+        if not producers:
+            return
+        self._questions = (self._questions + 1) & 0x7FFFFFFF
+        producer = producers[self._questions % len(producers)]
+        unique_id = half.property_of(props.UNIQ_KEY)
+        header = headers.CheckTransactionStateRequestHeader(
+            topic=HALF_TOPIC,
+            tran_state_table_offset=half.queue_offset,
+            commit_log_offset=half.physical_offset,
+            msg_id=unique_id,
+            transaction_id=unique_id,
+            offset_msg_id=half.offset_message_id,
+            bname=self._config.name,
+        )
+        code = int(RequestCode.CHECK_TRANSACTION_STATE)
+        ext, body = headers.write(header), _asked_after(half, checks)
+        effects.append(Send(producer.link, Command(code, self._questions, ONEWAY_FLAG, ext, body)))
+
+    def _arm(self, now: int, effects: list[Effect]) -> None:
+        """See to it that the timer is set for what is next."""
+        at = self._open.next_at
+        if self._owed and (at is None or at > now + DISK_RETRY_MS):
+            at = now + DISK_RETRY_MS
+        if at is not None and (self._armed_at is None or at < self._armed_at):
+            self._armed_at = at
+            effects.append(SetTimer(TRANSACTIONS_TIMER, max(at, now)))
+
+    # -- starting --------------------------------------------------------------------------------
+
+    def start(self, now: int, effects: list[Effect]) -> None:
+        """Find what is open and what is owed. Call it once, before anything else."""
+        half_log = self._half_log
+        operations = {
+            item.half_offset: item for item in self._operations.since(self._open.op_offset)
+        }
+        if self._operations.unreadable:
+            text = (
+                f"{OP_TOPIC}: {self._operations.unreadable} damaged entries cannot be read. The transactions that they"
+                " ended count as open: their producers are asked again, and may publish them twice"
+            )
+            effects.append(Tell("ERROR", text))
+        first = max(self._open.half_offset, half_log.min_offset)
+        timeout = self._config.transaction_timeout_ms
+        rows = [
+            Row(offset, 0, half_log.stored_at(offset) + timeout)
+            for offset in range(first, half_log.max_offset)
+            if offset not in self._open and offset not in operations
+        ]
+        for offset in self._open.kept():
+            if offset in operations or offset >= half_log.max_offset:
+                self._open.end(offset)
+        for offset, operation in operations.items():
+            half = self._half(offset)
+            if half and self._operations.is_unfinished(operation, half.physical_offset):
+                self._owed[offset] = operation.outcome
+        try:
+            self._settle(now, effects)
+            # After a power cut rows, operations and the progress may speak of half messages that are lost. Their offsets
+            # are given again, so nothing of that may be read once more.
+            self._open.keep(rows, half_log.max_offset, self._operations.next_offset)
+        except StorageError as error:
+            effects.append(Tell("ERROR", f"transactions wait: {error}"))
+            for row in rows:
+                self._open.begin(row.offset, row.ask_at, self._open.op_offset)
+        self._arm(now, effects)
+
+    def stop(self) -> None:
+        """Keep what is open, so that the next start need not find it out from operations, which may be damaged by then.
+
+        Raises StorageError.
+        """
+        if not self._owed:  # these are found by their operations
+            self._open.keep_all(self._half_log.max_offset, self._operations.next_offset)
+
+    # -- invariants ------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        self._open.check(self._half_log.max_offset)
+        at = self._open.next_at
+        assert at is None or (self._armed_at is not None and self._armed_at <= at)
+        assert not self._owed or self._armed_at is not None
+        assert not any(offset in self._open for offset in self._owed)
+
+
+def _is_half(message: MessageView) -> bool:
+    """Does the message say where it is to go? Else it is damaged where nothing guards it."""
+    queue_id = message.property_of(props.REAL_QID) or ""
+    return (
+        bool(message.property_of(props.REAL_TOPIC))
+        and queue_id.isdecimal()
+        and len(queue_id) < 10
+        and message.property_of(props.TRAN_MSG) is not None
+    )
+
+
+def _asked_after(half: MessageView, checks: int) -> bytes:
+    """The half message as its producer sees it: under its real topic and queue, with the number of the question."""
+    properties = dict(half.properties)
+    properties[props.TRANSACTION_CHECK_TIMES] = str(checks)
+    encoded = props.encode_properties(properties).encode()
+    if len(encoded) > props.PROPERTIES_BYTES_MAX:
+        encoded = half.property_bytes
+    return encode_record(
+        topic=properties[props.REAL_TOPIC],
+        queue_id=int(properties[props.REAL_QID]),
+        flag=half.flag,
+        queue_offset=half.queue_offset,
+        physical_offset=half.physical_offset,
+        sys_flag=half.sys_flag,
+        born_timestamp=half.born_timestamp,
+        born_host=half.born_host_bytes,
+        store_timestamp=half.store_timestamp,
+        store_host=half.store_host_bytes,
+        reconsume_times=half.reconsume_times,
+        prepared_transaction_offset=half.prepared_transaction_offset,
+        body=half.stored_body,
+        properties=encoded,
+    )

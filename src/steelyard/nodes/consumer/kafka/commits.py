@@ -1,0 +1,233 @@
+"""Offsets on their way to the group's coordinator, one request after the other, in the order in which they were asked for.
+
+A commit that fails for a while is tried again, for at most `default_api_timeout_ms`. One that the group's generation has gone past
+fails: the partitions are, or will be, another member's. Source: ConsumerCoordinator.java (OffsetCommitResponseHandler).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Container, Mapping
+
+import msgspec
+
+from steelyard.config import KafkaConsumerConfig
+from steelyard.errors import CallTimeoutError, CommitFailedError, KafkaError, SteelyardError
+from steelyard.groups.kafka.member.answers import code_name
+from steelyard.nodes.calls.kafka import KafkaCalls
+from steelyard.nodes.consumer.kafka.contract import OffsetAndMetadata
+from steelyard.nodes.consumer.kafka.coordinator import CoordinatorSearch
+from steelyard.nodes.seam import Effect
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.offset_commit import (
+    OFFSET_COMMIT,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+
+WAITING_MAX = 10_000
+"""Commits that wait at once; more are refused."""
+
+AUTOMATIC = -1
+PREPARING = -2
+CLOSING = -3
+"""In place of an application's call id: what a commit is for."""
+
+_MOVED = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+_RETRIED = _MOVED | {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+}
+MEMBERSHIP = frozenset(
+    {
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+"""Errors that say something of the member."""
+
+
+class CommitAsked(msgspec.Struct, frozen=True):
+    """Purpose of an OffsetCommit: in which generation it was sent."""
+
+    generation: int
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """As whom offsets are committed; without a membership `generation` -1 and `member_id` ""."""
+
+    generation: int = -1
+    member_id: str = ""
+    instance: str | None = None
+
+
+class Committing(msgspec.Struct):
+    """One commit. `why`: a call id, or AUTOMATIC, PREPARING, CLOSING."""
+
+    why: int
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    deadline: int
+    generation: int
+    """Of the membership in which it was asked for."""
+
+
+class Committed(msgspec.Struct, frozen=True):
+    """A commit ended. `error` None: the coordinator has it. `code`: of a refusal that says something of the member."""
+
+    commit: Committing
+    error: SteelyardError | None
+    code: int = 0
+
+
+class Commits:
+    """See the module's text. Its methods give what ended back."""
+
+    def __init__(
+        self,
+        config: KafkaConsumerConfig,
+        calls: KafkaCalls[object],
+        coordinator: CoordinatorSearch,
+    ) -> None:
+        self._config = config
+        self._calls = calls
+        self._coordinator = coordinator
+        self._waiting: deque[Committing] = deque()
+        self._under_way = False
+        self._retry_at = 0
+
+    def add(
+        self,
+        why: int,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        generation: int,
+        now: int,
+        timeout_ms: int,
+    ) -> None:
+        """Commit these, after those that wait; ask `full` first for an application."""
+        self._waiting.append(Committing(why, offsets, now + timeout_ms, generation))
+
+    @property
+    def full(self) -> bool:
+        """Too many wait."""
+        return len(self._waiting) >= WAITING_MAX
+
+    def waits(self, why: int) -> bool:
+        return any(commit.why == why for commit in self._waiting)
+
+    @property
+    def due(self) -> int | None:
+        if not self._waiting:
+            return None
+        # The one under way ends by the time-out of its request.
+        times = [commit.deadline for commit in list(self._waiting)[self._under_way :]]
+        if self._retry_at:
+            times.append(self._retry_at)
+        return min(times, default=None)
+
+    def act(
+        self,
+        identity: Identity,
+        held: Container[TopicPartition],
+        now: int,
+        out: list[Effect],
+        *,
+        joining: bool,
+    ) -> list[Committed]:
+        """Send the next one; what cannot be sent any more has ended.
+
+        A commit of an earlier generation is sent as one of this one only where its partitions are still `held`.
+        `joining`: nothing is sent, for the coordinator would not read it before it has answered the JoinGroup.
+        """
+        ended: list[Committed] = []
+        keep: deque[Committing] = deque()
+        for position, commit in enumerate(self._waiting):
+            if position == 0 and self._under_way:
+                keep.append(commit)
+            elif commit.generation != identity.generation and (
+                identity.generation < 0 or any(part not in held for part in commit.offsets)
+            ):
+                text = "the group has gone on: the offsets were not committed"
+                ended.append(
+                    Committed(commit, CommitFailedError(ErrorCode.ILLEGAL_GENERATION, text))
+                )
+            elif now >= commit.deadline:
+                ended.append(Committed(commit, CallTimeoutError("no commit within the time-out")))
+            else:
+                keep.append(commit)
+        self._waiting = keep
+        lane = self._coordinator.lane
+        if now < self._retry_at:
+            return ended
+        self._retry_at = 0
+        if keep and lane is not None and not joining and not self._under_way:
+            self._under_way = True
+            request = _request(self._config.group_id, identity, keep[0].offsets)
+            purpose = CommitAsked(identity.generation)
+            timeout_ms = min(self._config.request_timeout_ms, keep[0].deadline - now)
+            self._calls.call(lane, OFFSET_COMMIT, request, purpose, now, timeout_ms, out)
+        return ended
+
+    def answered(
+        self, purpose: CommitAsked, reply: OffsetCommitResponse | SteelyardError, now: int
+    ) -> list[Committed]:
+        """The request under way ended."""
+        self._under_way = False
+        self._retry_at = 0
+        commit = self._waiting[0]
+        if isinstance(reply, KafkaError):
+            return [self._end(reply)]
+        if isinstance(reply, SteelyardError):
+            self._coordinator.lost(now)
+            return self._again(commit, reply, now)
+        codes = sorted(
+            {part.error_code for topic in reply.topics for part in topic.partitions} - {0}
+        )
+        if not codes:
+            return [self._end(None)]
+        fatal = [code for code in codes if code not in _RETRIED]
+        if not fatal:
+            if any(code in _MOVED for code in codes):
+                self._coordinator.lost(now)
+            text = f"the commit failed: {code_name(codes[0])}"
+            return self._again(commit, KafkaError(codes[0], text, retriable=True), now)
+        code = fatal[0]
+        if code not in MEMBERSHIP:
+            return [self._end(KafkaError(code, f"the commit failed: {code_name(code)}"))]
+        text = f"the group rebalances, or has gone on without this member: {code_name(code)}"
+        return [self._end(CommitFailedError(code, text), code)]
+
+    def _end(self, error: SteelyardError | None, code: int = 0) -> Committed:
+        return Committed(self._waiting.popleft(), error, code)
+
+    def _again(self, commit: Committing, error: SteelyardError, now: int) -> list[Committed]:
+        if now >= commit.deadline or commit.why == AUTOMATIC:  # the next automatic one has more
+            return [self._end(error)]
+        self._retry_at = now + self._config.retry_backoff_ms
+        return []
+
+
+def _request(
+    group: str, identity: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> OffsetCommitRequest:
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for partition, (offset, metadata, leader_epoch) in sorted(offsets.items()):
+        part = OffsetCommitRequestPartition(partition.partition, offset, leader_epoch, metadata)
+        topics.setdefault(partition.topic, []).append(part)
+    return OffsetCommitRequest(
+        group,
+        identity.generation,
+        identity.member_id,
+        identity.instance,
+        topics=tuple(OffsetCommitRequestTopic(topic, partitions=p) for topic, p in topics.items()),
+    )

@@ -1,0 +1,221 @@
+"""The fetches: one under way for each broker, of all partitions that it leads and that have nothing left to return.
+
+So what is kept is bounded by `fetch_max_bytes` for each broker, and a partition that is not polled, or paused, is not
+fetched. Without fetch sessions (KIP-227): every request names all its partitions.
+Source: clients/consumer/internals/AbstractFetch.java, FetchCollector.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from steelyard.config import KafkaConsumerConfig
+from steelyard.errors import KafkaError, SteelyardError
+from steelyard.groups.kafka.member.answers import code_name
+from steelyard.nodes.calls.kafka import KafkaCalls, Lane
+from steelyard.nodes.consumer.kafka.decoding import Fetched
+from steelyard.nodes.consumer.kafka.held import Held, Holdings
+from steelyard.nodes.consumer.kafka.lookups import Lookups
+from steelyard.nodes.consumer.kafka.metadata import Metadata
+from steelyard.nodes.seam import Address, Effect
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.fetch import (
+    FETCH,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+FETCH_LANE = "fetch"
+"""Fetches wait at the broker, and other requests would wait behind them."""
+
+READ_COMMITTED = 1
+
+SHORT_WAIT_MS = 20
+"""How long a fetch waits at the broker while other partitions of it have records left: when those are used up they want
+to be fetched, and only one fetch is under way. (Apache's clients wait for `fetch_max_wait_ms` then.)"""
+
+_LOOK_AGAIN = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    }
+)
+"""Errors after which the metadata says more."""
+
+
+class FetchAsked(msgspec.Struct, frozen=True):
+    """Purpose of a Fetch: the turn of each partition that was asked for. `until`: a broker with nothing waits so long."""
+
+    turns: Mapping[TopicPartition, int]
+    until: int
+
+
+class Fetching:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        config: KafkaConsumerConfig,
+        calls: KafkaCalls[object],
+        metadata: Metadata,
+        holdings: Holdings,
+        lookups: Lookups,
+    ) -> None:
+        self._config = config
+        self._calls = calls
+        self._metadata = metadata
+        self._holdings = holdings
+        self._lookups = lookups
+        self._read_committed = config.isolation_level == "read_committed"
+
+    @property
+    def due(self) -> int | None:
+        """When a partition that failed may be fetched again."""
+        times = [
+            held.retry_at
+            for held in self._holdings.by_partition.values()
+            if held.retry_at and held.wants_fetch
+        ]
+        return min(times, default=None)
+
+    def act(self, now: int, out: list[Effect]) -> None:
+        """Fetch what can be fetched."""
+        by_leader: dict[Address, list[Held]] = {}
+        for partition, held in self._holdings.by_partition.items():
+            if not held.wants_fetch or now < held.retry_at:
+                continue
+            held.retry_at = 0
+            if partition in self._holdings.waiting or held.misled_by == self._metadata.version:
+                continue
+            leader = self._metadata.leader(partition)
+            if leader is None:
+                self._metadata.refresh()
+                held.retry_at = now + self._config.retry_backoff_ms
+                continue
+            by_leader.setdefault(leader, []).append(held)
+        for leader, found in by_leader.items():
+            lane = Lane(leader, FETCH_LANE)
+            if self._calls.is_idle(lane):
+                self._fetch(lane, found, now, out)
+
+    def _fetch(self, lane: Lane, found: list[Held], now: int, out: list[Effect]) -> None:
+        config = self._config
+        topics: dict[str, list[FetchPartition]] = {}
+        for held in found:
+            assert held.position is not None
+            held.fetching_from = held.position
+            part = FetchPartition(
+                held.partition.partition,
+                self._metadata.leader_epoch(held.partition),
+                held.position,
+                partition_max_bytes=config.max_partition_fetch_bytes,
+            )
+            topics.setdefault(held.partition.topic, []).append(part)
+        wait_ms = self._wait_ms(lane.address)
+        request = FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            isolation_level=READ_COMMITTED if self._read_committed else 0,
+            topics=tuple(FetchTopic(topic, partitions=parts) for topic, parts in topics.items()),
+            rack_id=config.client_rack,
+        )
+        purpose = FetchAsked({held.partition: held.turn for held in found}, now + wait_ms)
+        timeout_ms = config.request_timeout_ms + wait_ms
+        self._calls.call(lane, FETCH, request, purpose, now, timeout_ms, out)
+
+    def _wait_ms(self, leader: Address) -> int:
+        wait_ms = self._config.fetch_max_wait_ms
+        for partition, held in self._holdings.by_partition.items():
+            if held.records and not held.paused and self._metadata.leader(partition) == leader:
+                return min(wait_ms, SHORT_WAIT_MS)
+        return wait_ms
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def answered(
+        self, purpose: FetchAsked, lane: Lane, reply: FetchResponse | SteelyardError, now: int
+    ) -> None:
+        """A fetch ended."""
+        asked = {
+            partition: held
+            for partition, turn in purpose.turns.items()
+            if (held := self._holdings.by_partition.get(partition)) is not None
+            and held.turn == turn
+            and held.fetching_from is not None
+        }
+        positions = {partition: held.fetching_from for partition, held in asked.items()}
+        for held in asked.values():
+            held.fetching_from = None
+        if isinstance(reply, SteelyardError):
+            self._failed(asked, lane, reply, now)
+            return
+        came = any(
+            part.records or part.error_code for t in reply.responses for part in t.partitions
+        )
+        if reply.error_code or (now < purpose.until and not came):
+            for held in asked.values():  # without a pause it would be asked as fast as it answers
+                held.retry_at = now + self._config.retry_backoff_ms
+        for topic in reply.responses:
+            for data in topic.partitions:
+                partition = TopicPartition(topic.topic, data.partition_index)
+                found = asked.get(partition)
+                if found is not None and found.position == positions[partition]:
+                    self._take(found, data, now)
+
+    def _failed(
+        self, asked: Mapping[TopicPartition, Held], lane: Lane, error: SteelyardError, now: int
+    ) -> None:
+        self._metadata.refresh()
+        for held in asked.values():
+            held.retry_at = now + self._config.retry_backoff_ms
+            if isinstance(error, KafkaError):
+                held.fault = error
+
+    def _take(self, held: Held, data: PartitionData, now: int) -> None:
+        assert held.position is not None
+        if data.error_code:
+            self._partition_failed(held, data.error_code, now)
+            return
+        if not data.records:
+            return
+        aborted = (data.aborted_transactions or ()) if self._read_committed else None
+        fetched = Fetched(
+            held.partition,
+            data.records,
+            held.position,
+            aborted,
+            check_crcs=self._config.check_crcs,
+        )
+        asked_from = held.position
+        held.feed(fetched)
+        if not held.records and (held.fault is not None or held.position == asked_from):
+            held.retry_at = now + self._config.retry_backoff_ms
+
+    def _partition_failed(self, held: Held, code: int, now: int) -> None:
+        held.retry_at = now + self._config.retry_backoff_ms
+        if code in _LOOK_AGAIN:
+            held.misled_by = self._metadata.version
+            self._metadata.refresh()
+        elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._lookups.out_of_range(held)
+        elif code != ErrorCode.UNKNOWN_SERVER_ERROR:
+            held.fault = KafkaError(code, f"{_name(held)}: {code_name(code)}")
+
+
+def _name(held: Held) -> str:
+    return f"{held.partition.topic}-{held.partition.partition}"

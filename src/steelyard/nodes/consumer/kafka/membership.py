@@ -1,0 +1,389 @@
+"""The consumer as a member of its group: makes what the member orders true (see `groups.kafka.member.machine`).
+
+What takes partitions away, and what the application is told by a hook, happens only while the application waits in a poll
+or a call that leaves: then it is not at work on records of a partition that goes to another member. Nothing is returned to
+that poll before it is done.
+
+    Prepare   commit, where that is automatic · on_revoked, or on_lost · let go                · Prepared
+    Adopt     commit what goes · on_revoked · let go · hold what comes · on_assigned           · Adopted
+    leaving   commit · on_revoked, or on_lost · let go                                         · LeaveGroup
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import msgspec
+
+from steelyard.config import KafkaConsumerConfig
+from steelyard.errors import KafkaError, SteelyardError
+from steelyard.groups.kafka.member import events
+from steelyard.groups.kafka.member.machine import Member
+from steelyard.groups.kafka.member.states import State
+from steelyard.nodes.calls.kafka import KafkaCalls, Lane
+from steelyard.nodes.consumer.kafka.changes import Change, Stage
+from steelyard.nodes.consumer.kafka.commits import PREPARING, Commits, Identity
+from steelyard.nodes.consumer.kafka.contract import (
+    Assigned,
+    Lost,
+    MemberState,
+    Revoked,
+)
+from steelyard.nodes.consumer.kafka.coordinator import CoordinatorSearch
+from steelyard.nodes.consumer.kafka.held import Holdings
+from steelyard.nodes.consumer.kafka.metadata import DATA, Metadata
+from steelyard.nodes.seam import Effect, Hand, Tell
+from steelyard.wire.kafka.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
+from steelyard.wire.kafka.messages.join_group import (
+    JOIN_GROUP,
+    JoinGroupRequest,
+    JoinGroupResponse,
+)
+from steelyard.wire.kafka.messages.leave_group import LEAVE_GROUP, LeaveGroupRequest
+from steelyard.wire.kafka.messages.sync_group import (
+    SYNC_GROUP,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from steelyard.wire.kafka.schema import Message
+
+_APIS = {
+    JoinGroupRequest: JOIN_GROUP,
+    SyncGroupRequest: SYNC_GROUP,
+    HeartbeatRequest: HEARTBEAT,
+    LeaveGroupRequest: LEAVE_GROUP,
+}
+
+_COMMIT_MS_MAX = 5_000
+"""How long a rebalance waits for its commit."""
+
+
+class MemberAsked(msgspec.Struct, frozen=True):
+    """Purpose of a request of the member; `turn` is its own, 0 for a LeaveGroup."""
+
+    turn: int
+
+
+class Membership:
+    """See the module's text. `make_member`: a new machine, for each time that topics are subscribed to."""
+
+    def __init__(
+        self,
+        config: KafkaConsumerConfig,
+        make_member: Callable[[], Member],
+        calls: KafkaCalls[object],
+        metadata: Metadata,
+        coordinator: CoordinatorSearch,
+        holdings: Holdings,
+        commits: Commits,
+        *,
+        hooks: bool,
+    ) -> None:
+        self.failed: KafkaError | None = None
+        """Why this consumer is not a member; the next poll raises it."""
+        self.active = False
+        """The partitions come from the group, not from `Assign`."""
+        self.member = make_member()
+        self._config = config
+        self._make_member = make_member
+        self._calls = calls
+        self._metadata = metadata
+        self._coordinator = coordinator
+        self._holdings = holdings
+        self._commits = commits
+        self._hooks = hooks
+        self._tickets = count(1)
+        self._change: Change | None = None
+        self._leave_reason: str | None = None
+        self._topics: tuple[str, ...] = ()
+        self._needed: tuple[str, ...] | None = None
+        self._seen_version = -1
+        self._polling = False
+        self._failure_heard = False
+        """The application has heard why it is not a member, and has not polled since."""
+        self._coordinator_known = False
+        self._leaves = 0
+        """LeaveGroup requests that are not answered yet."""
+
+    # -- what others may know ----------------------------------------------------------------------
+
+    @property
+    def due(self) -> int | None:
+        """When to `act` again."""
+        return self.member.due if self.active else None
+
+    @property
+    def withholds(self) -> bool:
+        """No records for the poll: what is held is about to change."""
+        change = self._change
+        if change is None or change.stage is Stage.WAITING:
+            return False
+        return self._is_felt(change)
+
+    @property
+    def leaving(self) -> bool:
+        return self._leave_reason is not None or self._leaves > 0
+
+    @property
+    def joining(self) -> bool:
+        """A JoinGroup or SyncGroup waits at the coordinator."""
+        return self.member.state in (State.JOINING, State.ASSIGNING, State.SYNCING)
+
+    @property
+    def identity(self) -> Identity:
+        """As whom offsets are committed."""
+        member = self.member
+        if not self.active or member.generation < 0:
+            return Identity()
+        return Identity(member.generation, member.member_id, self._config.group_instance_id or None)
+
+    def topics(self) -> set[str]:
+        """The topics that must be known."""
+        return {*self._topics, *(self._needed or ()), *self.member.watched}
+
+    def describe(self) -> MemberState:
+        member = self.member
+        return MemberState(
+            member.state.value,
+            member.member_id,
+            member.generation,
+            member.protocol,
+            member.leads,
+            self._coordinator.address or "",
+        )
+
+    # -- what the application wants ----------------------------------------------------------------
+
+    def subscribe(self, topics: tuple[str, ...], now: int, out: list[Effect]) -> None:
+        """Be a member that reads these topics; with a pattern they come with the metadata."""
+        self.active = True
+        self._coordinator.wanted = True
+        if self._metadata.pattern is None:
+            self._topics = tuple(sorted(set(topics)))
+            self._tell(events.Subscribed(self._topics), now, out)
+        else:
+            self._topics = ()
+            self._seen_version = -1
+
+    def leave(self, reason: str) -> None:
+        """Give everything up and leave, as soon as what is under way has ended; see `leaving`."""
+        assert self.active
+        self._leave_reason = reason
+        if self._change is not None and self._change.stage is Stage.WAITING:
+            self._change = None
+
+    def rejoin(self, reason: str, now: int, out: list[Effect]) -> None:
+        self._tell(events.RejoinWanted(reason), now, out)
+
+    def poll_began(self, now: int, out: list[Effect]) -> None:
+        self._polling = True
+        if self.active:
+            if self._failure_heard:
+                self._tell(events.Retried(), now, out)
+            self._tell(events.PollBegan(), now, out)
+        self._failure_heard = False
+
+    def poll_ended(self, now: int, out: list[Effect]) -> None:
+        self._polling = False
+        if self.active:
+            self._tell(events.PollEnded(), now, out)
+
+    def commit_refused(self, generation: int, code: int, now: int, out: list[Effect]) -> None:
+        """The coordinator refused what we committed in that generation."""
+        if self.active and generation == self.member.generation:
+            self._tell(events.CommitRefused(code), now, out)
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def act(self, now: int, out: list[Effect]) -> None:
+        """Whatever can go on now."""
+        if not self.active:
+            return
+        self._follow_coordinator(now, out)
+        self._follow_metadata(now, out)
+        due = self.member.due
+        if due is not None and now >= due:
+            self._tell(events.TimePassed(), now, out)
+        if self._change is None and self._leave_reason is not None:
+            held = self._holdings.partitions()
+            if self.member.generation < 0:
+                self._change = Change(None, (), (), held, ())
+            else:
+                self._change = Change(None, held, held, (), ())
+        while self._change is not None and self._go_on(self._change, now, out):
+            pass
+
+    def answered(
+        self, purpose: MemberAsked, reply: Message | SteelyardError, now: int, out: list[Effect]
+    ) -> None:
+        """A request of the member ended."""
+        if not purpose.turn:
+            self._leaves -= 1
+            return
+        if isinstance(reply, KafkaError):
+            self.failed = reply
+        if isinstance(reply, SteelyardError):
+            self._tell(events.Unanswered(purpose.turn, str(reply)), now, out)
+        elif isinstance(reply, JoinGroupResponse | SyncGroupResponse | HeartbeatResponse):
+            self._tell(events.Answered(purpose.turn, reply), now, out)
+
+    def take_failure(self, now: int) -> KafkaError | None:
+        """Why the member cannot go on, for the application, which hears it once; its next poll tries anew (as Java's,
+        AbstractCoordinator.joinGroupIfNeeded). What is for good it hears at every poll."""
+        error = self.failed
+        if error is None or self.member.state is State.GONE:
+            return error
+        self.failed = None
+        self._failure_heard = True
+        if error is self._coordinator.refused:
+            self._coordinator.search_again(now)
+        return error
+
+    def handled(self, ticket: int) -> None:
+        """The application is done with a hook."""
+        if self._change is not None and self._change.ticket == ticket:
+            self._change.ticket = 0
+
+    def _follow_coordinator(self, now: int, out: list[Effect]) -> None:
+        known = self._coordinator.address is not None
+        if self._coordinator.refused is not None:
+            self.failed = self._coordinator.refused
+        if known != self._coordinator_known:
+            self._coordinator_known = known
+            lost = events.CoordinatorLost("the coordinator is looked for")
+            self._tell(events.CoordinatorFound() if known else lost, now, out)
+
+    def _follow_metadata(self, now: int, out: list[Effect]) -> None:
+        metadata = self._metadata
+        if self._needed is not None and metadata.knows(self._needed):
+            needed, self._needed = self._needed, None
+            self._tell(events.TopicsKnown(metadata.counts(needed)), now, out)
+        if metadata.version == self._seen_version or metadata.version == 0:
+            return
+        if metadata.pattern is not None and not metadata.all_known:
+            return
+        self._seen_version = metadata.version
+        if metadata.pattern is not None:
+            self._topics = metadata.matching()
+            reason = "the topics that match the pattern have changed"
+            self._tell(events.Subscribed(self._topics, reason), now, out)
+        watched = self.member.watched
+        if watched and metadata.knows(watched):
+            counts = metadata.counts(watched)
+            partitions = {topic: counts.get(topic, 0) for topic in watched}
+            self._tell(events.TopicsChanged(partitions), now, out)
+
+    def _tell(self, event: events.Event, now: int, out: list[Effect]) -> None:
+        for order in self.member.handle(event, now):
+            self._obey(order, now, out)
+
+    def _obey(self, order: events.Effect, now: int, out: list[Effect]) -> None:
+        match order:
+            case events.Ask():
+                self._ask(order, now, out)
+            case events.FindCoordinator():
+                self._coordinator.lost(now)
+                self._coordinator_known = False
+                out.append(Tell("INFO", f"the coordinator is looked for: {order.reason}"))
+            case events.NeedTopics(topics=topics):
+                self._needed = topics
+            case events.Prepare() | events.Adopt() if self._leave_reason is not None:
+                pass  # all is given up anyway
+            case events.Prepare(revoked=revoked, lost=lost, commit=commit):
+                held = self._holdings.partitions() if commit else ()
+                self._change = Change(events.Prepare, held, revoked, lost, ())
+            case events.Adopt(revoked=revoked, assigned=assigned):
+                self._change = Change(events.Adopt, revoked, revoked, (), assigned)
+            case events.Fail(code=code, text=text):
+                self.failed = KafkaError(code, f"group {self._config.group_id}: {text}")
+            case events.Warn(level=level, text=text):
+                out.append(Tell(level, f"group {self._config.group_id}: {text}"))
+
+    def _ask(self, order: events.Ask, now: int, out: list[Effect]) -> None:
+        lane = self._coordinator.lane
+        if lane is None:
+            self._tell(events.Unanswered(order.turn, "no coordinator"), now, out)
+            return
+        if isinstance(order.message, LeaveGroupRequest):
+            lane = Lane(lane.address, DATA)  # a JoinGroup may wait on the other
+            self._leaves += 1
+        api = _APIS[type(order.message)]
+        purpose = MemberAsked(order.turn)
+        self._calls.call(lane, api, order.message, purpose, now, order.timeout_ms, out)
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def _go_on(self, change: Change, now: int, out: list[Effect]) -> bool:
+        """Take the next step of a change. False: it has to wait, or is done."""
+        match change.stage:
+            case Stage.WAITING:
+                return self._begin(change, now)
+            case Stage.COMMITTING:
+                if self._commits.waits(PREPARING):
+                    return False
+                change.stage = Stage.TAKING
+                if change.taken and self._hooks:
+                    handed = Revoked(change.revoked) if change.revoked else Lost(change.lost)
+                    self._hand(change, handed, out)
+            case Stage.TAKING:
+                if change.ticket:
+                    return False
+                self._holdings.drop(change.taken)
+                change.stage = Stage.GIVING
+                self._holdings.hold(change.assigned)
+                if change.assigned and self._hooks:
+                    self._holdings.waiting.update(change.assigned)
+                    self._hand(change, Assigned(change.assigned), out)
+            case Stage.GIVING:
+                if change.ticket:
+                    return False
+                self._holdings.waiting.clear()
+                change.stage = Stage.DONE
+            case Stage.DONE:
+                self._change = None
+                self._end(change, now, out)
+        return True
+
+    def _begin(self, change: Change, now: int) -> bool:
+        if change.kind is not None and self._is_felt(change) and not self._polling:
+            return False
+        if self.member.generation < 0 and change.kind is events.Prepare:
+            change.lost, change.revoked = change.taken, ()  # the membership was lost meanwhile
+            change.commit = ()
+        if self.member.generation < 0 and change.kind is events.Adopt:
+            change.revoked = change.assigned = change.commit = ()
+        change.stage = Stage.COMMITTING
+        offsets = self._holdings.consumed(change.commit)
+        if offsets and self._config.enable_auto_commit:
+            generation = self.identity.generation
+            self._commits.add(PREPARING, offsets, generation, now, _COMMIT_MS_MAX)
+        return True
+
+    def _is_felt(self, change: Change) -> bool:
+        """The application loses something, or is told something."""
+        return bool(change.taken) or (self._hooks and bool(change.assigned))
+
+    def _hand(self, change: Change, handed: object, out: list[Effect]) -> None:
+        change.ticket = next(self._tickets)
+        out.append(Hand(change.ticket, handed))
+
+    def _end(self, change: Change, now: int, out: list[Effect]) -> None:
+        if change.kind is events.Prepare:
+            self._tell(events.Prepared(change.taken), now, out)
+        elif change.kind is events.Adopt:
+            self._tell(events.Adopted(self._holdings.partitions()), now, out)
+        else:
+            assert self._leave_reason is not None
+            self._tell(events.Closing(self._leave_reason), now, out)
+            self.active = False
+            self.failed = None
+            self.member = self._make_member()
+            self._topics, self._needed, self._leave_reason = (), None, None
+            self._coordinator_known = False
+
+    def check(self) -> None:
+        """Assert that nothing is held that the member does not know of."""
+        self.member.check()
+        if self.active and self._change is None:
+            assert set(self._holdings.by_partition) == set(self.member.owned)

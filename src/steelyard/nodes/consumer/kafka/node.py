@@ -1,0 +1,264 @@
+"""The Kafka consumer node: passes events on to its parts.
+
+    part                        decides
+    desk                        what the application asks, and when it is answered
+    calls                       connections, versions, time-outs
+    metadata, coordinator       who is who in the cluster
+    membership                  the group: what the member's machine orders
+    held                        the partitions held, and where the consumer is in each
+    lookups                     where to begin; offsets that the application asks for
+    fetching, decoding          what is fetched, and what of it is for the application
+    progress, commits           when offsets are committed; those on their way to the coordinator
+
+After each event every part does what it can do now (`act`), and one timer is set for the earliest of what they wait for.
+"""
+
+from __future__ import annotations
+
+from steelyard.allocate.assignors.registry import assignor
+from steelyard.config import KafkaConsumerConfig
+from steelyard.errors import ClosedError, KafkaError, SteelyardError
+from steelyard.groups.kafka.member.machine import Member
+from steelyard.groups.kafka.member.states import Settings
+from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
+from steelyard.nodes.consumer.kafka.commits import CommitAsked, Commits
+from steelyard.nodes.consumer.kafka.coordinator import CoordinatorAsked, CoordinatorSearch
+from steelyard.nodes.consumer.kafka.dispatcher import Desk
+from steelyard.nodes.consumer.kafka.fetching import FetchAsked, Fetching
+from steelyard.nodes.consumer.kafka.held import Holdings
+from steelyard.nodes.consumer.kafka.lookups import LookupAsked, Lookups
+from steelyard.nodes.consumer.kafka.membership import MemberAsked, Membership
+from steelyard.nodes.consumer.kafka.metadata import Metadata, MetadataAsked
+from steelyard.nodes.consumer.kafka.progress import Progress
+from steelyard.nodes.seam import (
+    Answer,
+    Asked,
+    Closed,
+    Due,
+    Effect,
+    Event,
+    Handled,
+    Opened,
+    Received,
+    Refused,
+    SetTimer,
+)
+from steelyard.types import Random
+from steelyard.wire.kafka.frame import RawReply
+from steelyard.wire.kafka.messages.fetch import FetchResponse
+from steelyard.wire.kafka.messages.find_coordinator import FindCoordinatorResponse
+from steelyard.wire.kafka.messages.list_offsets import ListOffsetsResponse
+from steelyard.wire.kafka.messages.metadata import MetadataResponse
+from steelyard.wire.kafka.messages.offset_commit import OffsetCommitResponse
+from steelyard.wire.kafka.messages.offset_fetch import OffsetFetchResponse
+from steelyard.wire.kafka.schema import Message
+
+TURN_TIMER = "turn"
+
+
+def member_settings(config: KafkaConsumerConfig) -> Settings:
+    """What the member's machine is told. Raises ConfigError for an unknown assignor."""
+    return Settings(
+        config.group_id,
+        tuple(assignor(name) for name in config.assignors),
+        config.group_instance_id or None,
+        config.client_rack or None,
+        config.session_timeout_ms,
+        config.max_poll_interval_ms,
+        config.heartbeat_interval_ms,
+        config.request_timeout_ms,
+        config.retry_backoff_ms,
+    )
+
+
+class KafkaConsumerNode:
+    """See the module's text. `hooks`: tell the application of partitions that come and go. Raises ConfigError."""
+
+    def __init__(
+        self,
+        config: KafkaConsumerConfig,
+        random: Random,
+        *,
+        software_version: str = "0",
+        hooks: bool = False,
+    ) -> None:
+        self._config = config
+        settings = member_settings(config)
+        self._calls: KafkaCalls[object] = KafkaCalls(
+            config.client_id, software_version, config.request_timeout_ms
+        )
+        self._holdings = Holdings()
+        self._metadata = Metadata(config, self._calls, random)
+        self._coordinator = CoordinatorSearch(config, self._calls, self._metadata, random)
+        self._commits = Commits(config, self._calls, self._coordinator)
+        self._lookups = Lookups(
+            config, self._calls, self._metadata, self._coordinator, self._holdings
+        )
+        self._fetching = Fetching(
+            config, self._calls, self._metadata, self._holdings, self._lookups
+        )
+        self._membership = Membership(
+            config,
+            lambda: Member(settings),
+            self._calls,
+            self._metadata,
+            self._coordinator,
+            self._holdings,
+            self._commits,
+            hooks=hooks,
+        )
+        self._progress = Progress(config, self._holdings, self._commits, self._membership)
+        self._desk = Desk(
+            config,
+            self._calls,
+            self._metadata,
+            self._coordinator,
+            self._holdings,
+            self._lookups,
+            self._commits,
+            self._membership,
+            self._progress,
+        )
+        self._again = False
+        self._timer_at: int | None = None
+
+    # -- the seam ----------------------------------------------------------------------------------
+
+    def start(self, now: int) -> list[Effect]:
+        """Called once, before any event."""
+        self._progress.start(now)
+        return []
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        """Take one event in, give the effects out."""
+        out: list[Effect] = []
+        if self._desk.stopped:
+            if isinstance(event, Asked):
+                out.append(Answer(event.call_id, ClosedError("the consumer is closed")))
+            return out
+        match event:
+            case Opened():
+                self._calls.opened(event, now, out)
+            case Refused():
+                self._outcomes(self._calls.refused(event, out), now, out)
+            case Closed():
+                self._outcomes(self._calls.closed(event), now, out)
+            case Received(link=link, message=message):
+                assert isinstance(message, RawReply)
+                self._outcomes(self._calls.received(link, message, now, out), now, out)
+            case Asked(call_id=call_id, call=call):
+                self._desk.take(call_id, call, now, out)
+            case Handled(ticket=ticket):
+                self._membership.handled(ticket)
+            case Due():
+                self._timer_at = None
+                self._outcomes(self._calls.expire(now, out), now, out)
+            case _:
+                raise AssertionError(f"a Kafka consumer cannot take {event!r}")
+        self._act(now, out)
+        return out
+
+    def check(self) -> None:
+        """Assert every invariant."""
+        self._calls.check()
+        self._holdings.check()
+        self._membership.check()
+
+    # -- everything that can go on now -------------------------------------------------------------
+
+    def _act(self, now: int, out: list[Effect]) -> None:
+        self._again = False
+        self._metadata.want(self._topics())
+        self._metadata.act(now, out)
+        self._coordinator.act(now, out)
+        self._membership.act(now, out)
+        self._progress.act(now)
+        membership = self._membership
+        for ended in self._commits.act(
+            membership.identity,
+            self._holdings.by_partition,
+            now,
+            out,
+            joining=membership.joining,
+        ):
+            self._again = True
+            self._progress.committed(ended, -1, now, out)
+        self._lookups.act(now, out)
+        self._fetching.act(now, out)
+        self._outcomes(self._calls.pump(out), now, out)
+        self._desk.act(now, out)
+        if not self._desk.stopped:
+            self._set_timer(now, out)
+
+    def _topics(self) -> frozenset[str]:
+        topics = self._membership.topics()
+        topics.update(self._lookups.topics(), self._desk.topics())
+        topics.update([partition.topic for partition in self._holdings.by_partition])
+        return frozenset(topics)
+
+    def _set_timer(self, now: int, out: list[Effect]) -> None:
+        looks = self._holdings.by_partition or self._metadata.pattern or self._topics()
+        times = [
+            self._calls.due,
+            self._metadata.due if looks else None,
+            self._coordinator.due,
+            self._membership.due,
+            self._commits.due,
+            self._progress.due,
+            self._lookups.due,
+            self._fetching.due,
+            self._desk.due,
+            now if self._again else None,
+        ]
+        at = min((time for time in times if time is not None), default=None)
+        if at is not None and at != self._timer_at:
+            self._timer_at = at
+            out.append(SetTimer(TURN_TIMER, at))
+
+    # -- outcomes ----------------------------------------------------------------------------------
+
+    def _outcomes(self, outcomes: list[Outcome[object]], now: int, out: list[Effect]) -> None:
+        for outcome in outcomes:
+            self._again = True
+            reply = outcome.reply
+            if isinstance(reply, SteelyardError) and not isinstance(reply, KafkaError):
+                self._metadata.failed(outcome.lane.address)
+            self._outcome(outcome.purpose, outcome.lane, reply, now, out)
+
+    def _outcome(
+        self,
+        purpose: object,
+        lane: Lane,
+        reply: Message | SteelyardError,
+        now: int,
+        out: list[Effect],
+    ) -> None:
+        match purpose:
+            case FetchAsked():
+                assert isinstance(reply, FetchResponse | SteelyardError)
+                self._fetching.answered(purpose, lane, reply, now)
+            case MetadataAsked():
+                if isinstance(reply, MetadataResponse):
+                    self._metadata.answered(purpose, reply, now)
+                else:
+                    assert isinstance(reply, SteelyardError)
+                    self._metadata.unanswered(reply, now, out)
+            case CoordinatorAsked():
+                assert isinstance(reply, FindCoordinatorResponse | SteelyardError)
+                self._coordinator.answered(reply, now)
+            case MemberAsked():
+                self._membership.answered(purpose, reply, now, out)
+            case CommitAsked(generation=generation):
+                assert isinstance(reply, OffsetCommitResponse | SteelyardError)
+                for ended in self._commits.answered(purpose, reply, now):
+                    self._progress.committed(ended, generation, now, out)
+            case LookupAsked():
+                if isinstance(reply, OffsetFetchResponse):
+                    self._lookups.offsets_fetched(purpose, reply, now, out)
+                elif isinstance(reply, ListOffsetsResponse):
+                    self._lookups.offsets_listed(purpose, reply, now, out)
+                else:
+                    assert isinstance(reply, SteelyardError)
+                    self._lookups.unanswered(purpose, reply, now, out)
+            case _:
+                raise AssertionError(f"nobody asked for {purpose!r}")

@@ -1,0 +1,97 @@
+"""How far the application has come, and when that is committed: at its word, every `auto_commit_interval_ms`, at the end.
+
+What a rebalance commits is part of the change (`membership`); how commits reach the coordinator is in `commits`.
+Source: clients/consumer/internals/ConsumerCoordinator.java (commitOffsetsAsync, maybeAutoCommitOffsetsAsync).
+"""
+
+from __future__ import annotations
+
+from steelyard.config import KafkaConsumerConfig
+from steelyard.errors import CommitFailedError, KafkaError
+from steelyard.nodes.consumer.kafka import contract
+from steelyard.nodes.consumer.kafka.commits import (
+    AUTOMATIC,
+    MEMBERSHIP,
+    WAITING_MAX,
+    Commits,
+    Committed,
+)
+from steelyard.nodes.consumer.kafka.held import Holdings
+from steelyard.nodes.consumer.kafka.membership import Membership
+from steelyard.nodes.seam import Answer, Effect, Tell
+from steelyard.wire.kafka.errors import ErrorCode
+
+
+class Progress:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        config: KafkaConsumerConfig,
+        holdings: Holdings,
+        commits: Commits,
+        membership: Membership,
+    ) -> None:
+        self._config = config
+        self._holdings = holdings
+        self._commits = commits
+        self._membership = membership
+        self._commit_at = 0
+
+    def start(self, now: int) -> None:
+        self._commit_at = now + self._config.auto_commit_interval_ms
+
+    @property
+    def due(self) -> int | None:
+        """When to `act` again."""
+        return self._commit_at if self._is_automatic() else None
+
+    def act(self, now: int) -> None:
+        """Commit what is consumed, if it is time."""
+        if now < self._commit_at or not self._is_automatic():
+            return
+        self._commit_at = now + self._config.auto_commit_interval_ms
+        if not self._commits.waits(AUTOMATIC):
+            self.commit_consumed(AUTOMATIC, self._holdings.partitions(), now)
+
+    def commit(self, call_id: int, call: contract.Commit, now: int) -> bool:
+        """The application's commit, which `committed` answers. False: there is nothing to commit."""
+        generation = self._membership.identity.generation
+        if self._membership.active and generation < 0:
+            text = "this consumer is no member of its group at the moment; poll joins it"
+            raise CommitFailedError(ErrorCode.UNKNOWN_MEMBER_ID, text)
+        offsets = self._holdings.returned(call.unread) if call.offsets is None else call.offsets
+        if not offsets:
+            return False
+        if self._commits.full:
+            text = f"{WAITING_MAX} commits wait for the coordinator"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text, retriable=True)
+        timeout_ms = self._config.default_api_timeout_ms
+        self._commits.add(call_id, offsets, generation, now, timeout_ms)
+        return True
+
+    def commit_consumed(self, why: int, partitions: contract.Partitions, now: int) -> None:
+        """Commit how far the application has come in these, where that is automatic."""
+        membership = self._membership
+        generation = membership.identity.generation
+        if not self._is_automatic() or (membership.active and generation < 0):
+            return
+        offsets = self._holdings.consumed(partitions)
+        if offsets:
+            self._commits.add(why, offsets, generation, now, self._config.request_timeout_ms)
+
+    def committed(self, ended: Committed, generation: int, now: int, out: list[Effect]) -> None:
+        """A commit ended; it was sent in that generation."""
+        commit = ended.commit
+        if ended.error is None:
+            self._holdings.committed(commit.offsets)
+        if commit.why >= 0:
+            out.append(Answer(commit.why, ended.error))
+        elif ended.error is not None:
+            out.append(Tell("WARNING", f"an automatic commit failed: {ended.error}"))
+        if ended.code in MEMBERSHIP:
+            self._membership.commit_refused(generation, ended.code, now, out)
+
+    def _is_automatic(self) -> bool:
+        wanted = self._config.enable_auto_commit and bool(self._config.group_id)
+        return wanted and bool(self._holdings.by_partition)

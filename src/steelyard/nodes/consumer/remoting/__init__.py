@@ -1,0 +1,1 @@
+"""The RocketMQ consumers: push and lite pull (`node`), and single pulls (`puller`)."""

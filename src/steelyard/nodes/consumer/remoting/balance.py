@@ -1,0 +1,150 @@
+"""The rebalance runs of a consumer: asks who is in the group, and tells what to hold.
+
+A run asks one broker of each topic for the member list (38). Which one does not matter, for every
+member sends heartbeats to all of them. Source: client/impl/consumer/RebalanceImpl.java,
+MQClientInstance.java `findConsumerIdList`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from steelyard.allocate import contiguous, even
+from steelyard.allocate.plan import Strategy
+from steelyard.errors import ProtocolError, RemotingError
+from steelyard.groups.remoting.rebalancer import Decision, Rebalancer, View
+from steelyard.nodes.consumer.remoting.peers import MembersAsked, Peers
+from steelyard.nodes.seam import Effect, SetTimer, Tell
+from steelyard.types import MessageModel, MessageQueue, Random
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import ConsumerListBody
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+
+REBALANCE_TIMER = "rebalance"
+
+
+class Balance:
+    """One run at a time; `members` is what the last answers said, by topic. `by_quota`: decide how many
+    queues of all topics to hold, not which (`even`).
+
+    A broadcasting consumer asks nobody: it reads everything, as the only member would.
+    """
+
+    def __init__(
+        self,
+        peers: Peers,
+        topics: Sequence[str],
+        strategy: Strategy,
+        rng: Random,
+        *,
+        by_quota: bool = False,
+    ) -> None:
+        config = peers.config
+        self._alone = config.message_model is MessageModel.BROADCASTING
+        if self._alone:
+            strategy, by_quota = contiguous.allocate, False
+        self._peers = peers
+        self._topics = tuple(topics)
+        self._rng = rng
+        self._rebalancer = Rebalancer(
+            config.client_id,
+            contiguous.allocate if by_quota else strategy,
+            interval_ms=config.rebalance_interval_ms,
+            retry_ms=config.rebalance_retry_ms,
+            quotas=even.quotas if by_quota else None,
+        )
+        self._run = 0
+        self._collided = False
+        self._faults: tuple[str, ...] = ()
+        self._open: set[str] = set()
+        self._seen: dict[str, tuple[str, ...]] = {}
+        self.members: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def begun(self) -> bool:
+        """There was a first run, or it is under way."""
+        return self._run > 0
+
+    def wake(self, now: int) -> list[Effect]:
+        """Something happened that may change who holds what: a run soon."""
+        at = self._rebalancer.wake(now)
+        return [] if at is None else [SetTimer(REBALANCE_TIMER, at)]
+
+    def begin(self, now: int) -> list[Effect]:
+        """The timer was due. Asks for what is missing; `decision` follows once all has been answered."""
+        if self._rebalancer.running:
+            return []
+        self._rebalancer.begin(now)
+        self._run += 1
+        self._seen = {}
+        effects = self._peers.ask_routes(self._peers.routes.missing(), now)
+        header = headers.ConsumerGroupHeader(consumer_group=self._peers.config.group)
+        code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+        for topic in self._topics:
+            route = self._peers.routes.route(topic)
+            if self._alone:
+                self._seen[topic] = (self._peers.config.client_id,)
+            elif route is not None and route.readers:
+                self._open.add(topic)
+                address = route.readers[self._rng.choice(sorted(route.readers))]
+                effects += self._peers.ask(
+                    address, code, header, MembersAsked(topic, self._run), now
+                )
+        return effects
+
+    def answered(self, asked: MembersAsked, reply: Command | RemotingError) -> None:
+        """Take a member list in. What is none counts as missing."""
+        if asked.run != self._run:
+            return
+        self._open.discard(asked.topic)
+        if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS:
+            return
+        try:
+            listed = fastjson.read(ConsumerListBody, reply.body)
+        except ProtocolError:
+            return
+        self._seen[asked.topic] = listed.consumer_id_list
+
+    def decision(self, held: Collection[MessageQueue], now: int) -> Decision | None:
+        """What the run came to, None while answers are outstanding or no run is under way. `held`: the plan so far."""
+        if self._open or not self._rebalancer.running:
+            return None
+        views = []
+        for topic in self._topics:
+            route = self._peers.routes.route(topic)
+            optional = topic == self._peers.retry_topic
+            queues = None if route is None else route.subscribe
+            views.append(View(topic, self._seen.get(topic), queues, optional))
+        self.members.update(self._seen)
+        return self._rebalancer.decide(views, held, now)
+
+    def complaints(self, decision: Decision) -> list[Effect]:
+        """What a person should change, told once.
+
+        Apache's brokers list every connection, so a client id that is listed twice belongs to two clients.
+        """
+        config = self._peers.config
+        effects: list[Effect] = []
+        if decision.faults != self._faults:
+            self._faults = decision.faults
+            for fault in decision.faults:
+                text = f"group {config.group}: the allocation strategy failed on {fault}; its queues stay"
+                effects.append(Tell("ERROR", text))
+        twice = any(listed.count(config.client_id) > 1 for listed in self._seen.values())
+        if twice and not self._collided:
+            self._collided = True
+            text = (
+                f"group {config.group} has another client with the id {config.client_id}: both read the"
+                " same queues and leave others unread; set another client_id"
+            )
+            effects.append(Tell("WARNING", text))
+        return effects
+
+    def everybody(self) -> frozenset[str]:
+        """Whom the last run saw, or where it saw less those before it: members of any topic's list."""
+        return frozenset(member for listed in self.members.values() for member in listed)
+
+    def check(self) -> None:
+        self._rebalancer.check()
+        assert not self._open or self._rebalancer.running

@@ -1,0 +1,296 @@
+"""Messages for a concurrent listener, and what becomes of its verdicts.
+
+At most `handed_max` batches are with the listener, or on their way back, at once. They are taken
+from the held queues in turn; the others wait here, where a queue that is given up can take them back. A batch that is to be
+consumed later goes back to its broker message by message (36), which sends it again after a while;
+what the broker does not take is sent as a copy, and handed again after five seconds if nobody takes that
+either. Until then its offset is not committed. Verdicts on queues that are gone count for nothing: their next
+owner reads them again.
+
+A batch that its listener has for `consume_timeout_ms`, and that its queue waits for, goes back as well; the
+verdict, should it ever come, only frees the place at the listener.
+Source: client/impl/consumer/ConsumeMessageConcurrentlyService.java, ProcessQueue.java `cleanExpiredMsg`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from steelyard.consume.process_queue import Run
+from steelyard.consume.statistics import Statistics
+from steelyard.errors import ConnectError, RemotingError, RouteError
+from steelyard.groups.remoting.ownership import READ, State
+from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
+from steelyard.nodes.consumer.remoting.copies import send_copy
+from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
+from steelyard.nodes.consumer.remoting.holdings import Held
+from steelyard.nodes.consumer.remoting.peers import Peers, SentBack
+from steelyard.nodes.seam import Effect, Hand, Handled, SetTimer, Tell
+from steelyard.types import ConsumeStatus
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.message import MessageView
+
+RETRY_MAX = 16
+"""DefaultMQPushConsumerImpl.getMaxReconsumeTimes."""
+
+HAND_AGAIN_MS = 5_000
+"""ConsumeMessageConcurrentlyService.submitConsumeRequestLater."""
+
+OVERDUE_LEVEL = 3
+"""Delay level of a message that its listener has for too long."""
+
+DROPPED = "a broadcasting group has no retry topic"
+
+OVERDUE_LOOK_MS = 1_000
+"""Shortest time between two looks for such messages."""
+
+
+class HandAgain(DeliveryTimer, frozen=True):
+    """Timer key: messages that could not be sent back are due."""
+
+    number: int
+
+
+class LookForOverdue(DeliveryTimer, frozen=True):
+    """Timer key: the listener may have something for too long."""
+
+
+class _Batch(msgspec.Struct, gc=False):
+    """Messages of one run, all of them or those that failed, on the way to the listener or with it."""
+
+    held: Held
+    run: Run
+    messages: tuple[MessageView, ...]
+    handed_at: int = 0
+    overdue: bool = False
+    """Sent back without waiting for the verdict."""
+
+
+class _Return(msgspec.Struct):
+    """Messages on the way back to their broker, by their positions in the batch."""
+
+    batch: _Batch
+    open: int
+    ticket: int | None
+    """Of an overdue batch: the listener's. None: the listener is done, and its place is still taken."""
+    copied: set[int]
+    """Sent as a copy after the broker did not take them."""
+    failed: set[int]
+
+
+class ConcurrentDelivery:
+    """See the module's text."""
+
+    def __init__(self, peers: Peers, statistics: Statistics) -> None:
+        config = peers.config
+        self._peers = peers
+        self._statistics = statistics
+        self._batch_max = config.consume_batch
+        self._tries_max = config.retry_max if config.retry_max >= 0 else RETRY_MAX
+        self._timeout_ms = config.consume_timeout_ms if peers.retry_topic else 0
+        self._handed_max = self._free = config.handed_max
+        self._line: deque[Held] = deque()
+        self._again: deque[_Batch] = deque()
+        self._with_listener: dict[int, _Batch] = {}
+        self._returns: dict[int, _Return] = {}
+        self._looking = False
+
+    # -- to the listener ---------------------------------------------------------------------------
+
+    def offer(self, held: Held, now: int) -> list[Effect]:
+        if not held.queued and held.process.waiting:
+            held.queued = True
+            self._line.append(held)
+        return self._hand_more(now)
+
+    def _hand_more(self, now: int) -> list[Effect]:
+        """As many batches as the listener can take."""
+        effects: list[Effect] = []
+        while self._free > 0 and self._again:
+            batch = self._again.popleft()
+            if batch.held.state is State.PULLING:
+                effects.append(self._hand(batch, now))
+        line = self._line
+        while self._free > 0 and line:
+            held = line.popleft()
+            process = held.process
+            run = process.take(self._batch_max) if held.state is State.PULLING else None
+            if run is None:
+                held.queued = False
+                continue
+            effects.append(self._hand(_Batch(held, run, run.messages), now))
+            if process.waiting:
+                line.append(held)
+            else:
+                held.queued = False
+        if effects and not self._looking and self._timeout_ms:
+            self._looking = True
+            effects.append(SetTimer(LookForOverdue(), now + self._timeout_ms))
+        return effects
+
+    def _hand(self, batch: _Batch, now: int) -> Hand:
+        ticket = self._peers.ticket()
+        held = batch.held
+        self._free -= 1
+        held.handed += 1
+        held.consumed_at = batch.handed_at = now
+        self._with_listener[ticket] = batch
+        return Hand(ticket, ConsumeBatch(held.queue, batch.messages))
+
+    def handled(self, event: Handled, now: int) -> list[Effect]:
+        """The listener's verdict."""
+        batch = self._with_listener.pop(event.ticket)
+        held = batch.held
+        held.consumed_at = now
+        later = event.status is ConsumeStatus.RECONSUME_LATER
+        took_ms = now - batch.handed_at
+        count = len(batch.messages)
+        self._statistics.consumed(held.queue.topic, took_ms, count, not later, now)
+        if batch.overdue:
+            self._free += 1
+            return self._hand_more(now)
+        effects: list[Effect] = []
+        if later and held.state in READ:
+            if self._peers.retry_topic:
+                return self._send_back(batch, None, 0, now)
+            effects = [
+                Tell("WARNING", f"message {message.message_id} failed and is dropped: {DROPPED}")
+                for message in batch.messages
+            ]
+        self._free += 1
+        held.handed -= 1
+        if held.state in READ:
+            held.process.finish(batch.run)
+        return effects + self._hand_more(now)
+
+    def resize(self, handed_max: int, now: int) -> list[Effect]:
+        """So many places at the listener from now on; what is out beyond them comes back by itself."""
+        self._free += handed_max - self._handed_max
+        self._handed_max = handed_max
+        return self._hand_more(now)
+
+    # -- later -------------------------------------------------------------------------------------
+
+    def _send_back(self, batch: _Batch, ticket: int | None, level: int, now: int) -> list[Effect]:
+        number = self._peers.ticket()
+        self._returns[number] = _Return(batch, len(batch.messages), ticket, set(), set())
+        address = self._peers.address(batch.held.queue)
+        effects: list[Effect] = []
+        for position, message in enumerate(batch.messages):
+            purpose = SentBack(number, position)
+            if address is None:
+                name = batch.held.queue.broker_name
+                error = ConnectError(f"broker {name} is not in the routes")
+                effects += self.sent_back(purpose, error, now)
+                continue
+            header = headers.ConsumerSendMsgBackRequestHeader(
+                offset=message.physical_offset,
+                group=self._peers.config.group,
+                delay_level=level,
+                origin_msg_id=message.message_id,
+                origin_topic=message.topic,
+                max_reconsume_times=self._tries_max,
+            )
+            code = RequestCode.CONSUMER_SEND_MSG_BACK
+            effects += self._peers.ask(address, code, header, purpose, now)
+        return effects
+
+    def sent_back(self, sent: SentBack, reply: Command | RemotingError, now: int) -> list[Effect]:
+        back = self._returns[sent.number]
+        effects: list[Effect] = []
+        if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS:
+            message = back.batch.messages[sent.position]
+            why: object = reply
+            if isinstance(reply, Command):
+                why = f"code {reply.code}: {reply.remark}"
+            if sent.position not in back.copied:
+                back.copied.add(sent.position)
+                copy = send_copy(self._peers, message, self._tries_max, sent, now)
+                if not isinstance(copy, RouteError):
+                    return copy
+                why = f"{why}; nor as a copy: {copy}"
+            back.failed.add(sent.position)
+            effects.append(Tell("WARNING", f"message {message.message_id} not sent back: {why}"))
+        back.open -= 1
+        if not back.open:
+            effects += self._returned(sent.number, back, now)
+        return effects
+
+    def _returned(self, number: int, back: _Return, now: int) -> list[Effect]:
+        """All messages of a batch have gone back, or have not."""
+        batch = back.batch
+        held = batch.held
+        if back.failed:
+            batch.messages = tuple(batch.messages[p] for p in sorted(back.failed))
+        if back.ticket is None:
+            self._free += 1
+        elif back.failed and back.ticket in self._with_listener:
+            del self._returns[number]
+            # Its verdict counts after all, if it comes before the next look.
+            batch.overdue = False
+            return []
+        held.handed -= 1
+        effects: list[Effect] = []
+        if back.failed and held.state is State.PULLING:
+            effects.append(SetTimer(HandAgain(number), now + HAND_AGAIN_MS))
+        else:
+            del self._returns[number]
+            if not back.failed and held.state in READ:
+                held.process.finish(batch.run)
+        if back.ticket is not None:
+            effects += self._send_back_overdue(now)
+        return effects + self._hand_more(now)
+
+    def due(self, key: DeliveryTimer, now: int) -> list[Effect]:
+        if isinstance(key, LookForOverdue):
+            return self._look_for_overdue(now)
+        assert isinstance(key, HandAgain)
+        back = self._returns.pop(key.number)
+        back.batch.overdue = False
+        self._again.append(back.batch)
+        return self._hand_more(now)
+
+    # -- overdue -----------------------------------------------------------------------------------
+
+    def _look_for_overdue(self, now: int) -> list[Effect]:
+        waiting = [b.handed_at for b in self._with_listener.values() if not b.overdue]
+        self._looking = bool(waiting)
+        if not waiting:
+            return []
+        effects = self._send_back_overdue(now)
+        at = max(min(waiting) + self._timeout_ms, now + OVERDUE_LOOK_MS)
+        return [*effects, SetTimer(LookForOverdue(), at)]
+
+    def _send_back_overdue(self, now: int) -> list[Effect]:
+        """What the listener has for too long goes back where a queue waits for it."""
+        oldest = now - self._timeout_ms
+        found = [
+            (ticket, batch)
+            for ticket, batch in self._with_listener.items()
+            if batch.handed_at <= oldest
+            and not batch.overdue
+            and batch.held.state is State.PULLING
+            and batch.held.process.head is batch.run
+        ]
+        effects: list[Effect] = []
+        for ticket, batch in found:
+            batch.overdue = True
+            text = f"messages of {batch.held.queue} take their listener too long; they go back"
+            effects.append(Tell("WARNING", text))
+            effects += self._send_back(batch, ticket, OVERDUE_LEVEL, now)
+        return effects
+
+    def check(self) -> None:
+        """Assert that the places add up and that every waiting queue is in line."""
+        returning = sum(1 for back in self._returns.values() if back.open and back.ticket is None)
+        taken = len(self._with_listener) + returning
+        assert self._free + taken == self._handed_max
+        assert self._free <= 0 or not (self._again or self._line)
+        assert all(held.queued for held in self._line)
+        assert len({held.epoch for held in self._line}) == len(self._line)
+        for batch in self._with_listener.values():
+            assert batch.overdue or not batch.run.finished

@@ -1,0 +1,76 @@
+"""A message that cannot be consumed is sent to the group's retry topic as a full copy, by a plain send (310).
+
+That is how an ordered consumer lets a message go, and what remains where its broker does not take a message
+back by its address (36). The copy says how often it was tried: after a delay that grows with that number it
+comes back to the group, and with more tries than it says are allowed the broker puts it into `%DLQ%group`.
+Source: ConsumeMessageOrderlyService.sendMessageBack, DefaultMQPushConsumerImpl.sendMessageBackAsNormalMessage,
+DefaultMQProducerImpl.sendKernelImpl (numbers of tries move from the properties to the header).
+"""
+
+from __future__ import annotations
+
+from steelyard.errors import RouteError
+from steelyard.nodes.consumer.remoting.peers import Peers, SentBack
+from steelyard.nodes.seam import Effect
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting import properties as props
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.flags import SysFlag
+from steelyard.wire.remoting.message import MessageView
+
+PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+"""MixAll.CLIENT_INNER_PRODUCER_GROUP."""
+
+DEFAULT_TOPIC = "TBW102"
+DEFAULT_TOPIC_QUEUES = 4
+
+FIRST_LEVEL = 3
+"""Delay level of the first retry: 10 s."""
+
+_KEPT_FLAGS = SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK | SysFlag.MULTI_TAGS
+
+
+def send_copy(
+    peers: Peers, message: MessageView, tries_max: int, purpose: SentBack, now: int
+) -> list[Effect] | RouteError:
+    """Send the copy; its outcome comes under `purpose`. An error where there is nobody to send it to.
+
+    Each copy goes to the next queue of the retry topic, so that one that failed finds another broker.
+    """
+    route = peers.routes.route(peers.retry_topic)
+    if route is None or not route.publish:
+        return RouteError(f"no route for topic {peers.retry_topic}")
+    queue = route.publish[(purpose.number + purpose.position) % len(route.publish)]
+    address = route.masters.get(queue.broker_name)
+    if address is None:
+        return RouteError(f"broker {queue.broker_name} has no master")
+    return peers.call(address, copy_of(message, queue, tries_max, now), purpose, now)
+
+
+def copy_of(message: MessageView, queue: MessageQueue, tries_max: int, now: int) -> Command:
+    """The request that stores the copy in `queue` of the retry topic."""
+    properties = dict(message.properties)
+    for name in (props.TRAN_MSG, props.RECONSUME_TIME, props.MAX_RECONSUME_TIMES):
+        properties.pop(name, None)
+    properties[props.RETRY_TOPIC] = message.topic
+    properties.setdefault(props.ORIGIN_MESSAGE_ID, message.message_id)
+    properties[props.DELAY] = str(FIRST_LEVEL + message.reconsume_times)
+    header = headers.SendMessageRequestHeaderV2(
+        producer_group=PRODUCER_GROUP,
+        topic=queue.topic,
+        default_topic=DEFAULT_TOPIC,
+        default_topic_queue_nums=DEFAULT_TOPIC_QUEUES,
+        queue_id=queue.queue_id,
+        sys_flag=message.sys_flag & _KEPT_FLAGS,
+        born_timestamp=now,
+        flag=message.flag,
+        properties=props.encode_properties(properties),
+        reconsume_times=message.reconsume_times + 1,
+        max_reconsume_times=tries_max,
+        broker_name=queue.broker_name,
+    )
+    return Command(
+        code=RequestCode.SEND_MESSAGE_V2, ext=headers.write(header), body=message.stored_body
+    )

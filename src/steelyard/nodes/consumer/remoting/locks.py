@@ -1,0 +1,575 @@
+"""The brokers' locks of queues (41, 42): one member holds a queue's lock, the next one waits for it.
+
+RocketMQ has them for ordered consumption only. Here every clustering consumer with `clean_handover` takes
+them, because they tell the new owner of a queue when the old one is done: that works on any broker and
+between any members that do the same. Others never lock and do not mind.
+
+- **One request at a time** goes to a broker, for all queues there: a broker with several threads may take
+  in two the wrong way round, and a renewal that comes in after the unlock would lock for nobody.
+- **Waiting**: a refused lock is asked for again after `POLL_MS`, then twice as long, up to `POLL_MAX_MS`.
+- **Renewal** of everything every `lock_renew_ms`, and at once when a broker did not know this member any
+  more: it has forgotten its locks as well.
+- **Unlocking** waits, for `drain_timeout_ms` at most, while the application is at work on the queue for an earlier
+  holding (its broker was lost and came back): whoever gets the lock next would work on the same messages beside it.
+- **Without a lock** a consumer that is `patient` (an ordered one) never starts. Any other starts without it
+  after `takeover_timeout_ms`, unless the broker then knows members that this one has not heard of, or the topic's
+  route has changed recently and others may still plan with the old one; or at once where the broker knows no locks,
+  or no other member of the group. It goes on when it loses one. It keeps asking, so that the next owner waits for it.
+- **The dead** do not unlock; their locks live a minute. Where a lock is refused and members have departed
+  of late, the refusing broker is asked whom it knows (38), and what it does not know is unlocked in the
+  name of the departed, which brokers believe. Never for ordered consumers: somebody who is only cut off
+  from the broker may still be at work.
+
+Source: client/impl/consumer/RebalanceImpl.java `lockAll`, `unlock`; broker/client/rebalance/RebalanceLockManager.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from steelyard.errors import ProtocolError, RemotingError
+from steelyard.groups.remoting.ownership import State
+from steelyard.nodes.consumer.remoting.departed import Departed
+from steelyard.nodes.consumer.remoting.holdings import Held, Holdings
+from steelyard.nodes.consumer.remoting.peers import LocksAsked, LocksLetGo, Peers, PresentAsked
+from steelyard.nodes.seam import Address, Effect, SetTimer, Tell
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import ConsumerListBody, LockBatchBody, LockBatchResponseBody
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+
+LOCK_TIMEOUT_MS = 1_000
+"""MQClientAPIImpl.lockBatchMQ and unlockBatchMQ are called with this."""
+
+POLL_MS = 10
+POLL_MAX_MS = 500
+
+RETRY_MS = 1_000
+"""After a broker did not answer, or not with locks."""
+
+BARE_POLL_MS = 2_000
+"""How often the lock of a queue is asked for that is read without it."""
+
+EXPIRY_MS = 60_000
+"""A lock that is not renewed for so long belongs to nobody (rocketmq.broker.rebalance.lockMaxLiveTime)."""
+
+
+class LockTimer(msgspec.Struct, frozen=True):
+    """Timer key: time to say something to this broker."""
+
+    address: Address
+
+
+class LockNews(msgspec.Struct):
+    """What an answer came to.
+
+    `free`: holdings that need not wait any longer. `lost`: holdings that somebody else has locked; they
+    must not go on. `won`, `missed`: queues sought without a holding.
+    """
+
+    free: list[Held] = []
+    lost: list[Held] = []
+    won: list[MessageQueue] = []
+    missed: list[MessageQueue] = []
+    effects: list[Effect] = []
+
+
+class _Claim(msgspec.Struct):
+    """A lock that this member wants."""
+
+    since: int
+    sought: bool
+    """Without a holding, to see whether the queue is free."""
+    address: Address | None = None
+    """Where it was asked for last; None: nowhere, so it cannot be ours."""
+    granted_at: int = 0
+    """When the request was sent that got or renewed it; 0: it is not ours."""
+
+
+class _Desk(msgspec.Struct):
+    """What goes on with one broker."""
+
+    busy: bool = False
+    ask_at: int | None = None
+    """When to ask for what is missing."""
+    wait_ms: int = POLL_MS
+    renew_at: int | None = None
+    timer_at: int | None = None
+    unlocks: dict[str, dict[MessageQueue, None]] = {}
+    """To unlock, by client id."""
+    refused: dict[MessageQueue, None] = {}
+    """Queues whose locks somebody departed may have: ask who is present."""
+    lockless: bool = False
+    """The broker does not know locks."""
+    alone: bool = False
+    """The broker knows no other member of the group, whoever has the locks."""
+
+
+class Locks:
+    """See the module's text. `needed`: False where no queue is locked. `patient`: never without a lock.
+    `strict`: a holding ends when somebody else alive has its lock."""
+
+    def __init__(
+        self, peers: Peers, holdings: Holdings, *, needed: bool, patient: bool, strict: bool
+    ) -> None:
+        self._peers = peers
+        self._holdings = holdings
+        self.needed = needed
+        self._patient = patient
+        self._strict = strict
+        self._me = peers.config.client_id
+        self._claims: dict[MessageQueue, _Claim] = {}
+        self._desks: dict[Address, _Desk] = {}
+        self._departed = Departed(self._me)
+        config = peers.config
+        # The old owner may need all of its time, and more where the application is told of everything.
+        drain_ms = config.drain_timeout_ms * (2 if config.hooks else 1) + config.call_timeout_ms
+        self._takeover_ms = max(config.takeover_timeout_ms, drain_ms)
+        self._rerouted_ms = config.route_poll_ms + config.call_timeout_ms
+        self._rerouted_at: dict[str, int] = {}
+        """By topic: when its route changed; 0 while it has its first one."""
+
+    # -- asking ------------------------------------------------------------------------------------
+
+    def holds(self, held: Held, now: int) -> bool:
+        """Whether the queue is surely locked for this member; always where locks are not needed."""
+        if not self.needed:
+            return True
+        claim = self._claims.get(held.queue)
+        if claim is None or not claim.granted_at:
+            return False
+        return now < claim.granted_at + self._peers.config.lock_life_ms
+
+    def granted_at(self, queue: MessageQueue) -> int:
+        """When the lock was asked for that was granted last; 0: it is not ours."""
+        claim = self._claims.get(queue)
+        return 0 if claim is None else claim.granted_at
+
+    def renew(self, held: Held, now: int) -> list[Effect]:
+        """Ask for this queue's lock soon."""
+        address = self._peers.master(held.queue)
+        claim = self._claims.get(held.queue)
+        if address is None or claim is None:
+            return []
+        desk = self._desk(address)
+        if claim.granted_at:
+            desk.renew_at = now
+        else:
+            desk.ask_at = now
+        return self._talk(address, now)
+
+    def want(self, queue: MessageQueue, now: int, *, sought: bool = False) -> None:
+        """This member wants the lock from now on; `ask` once all are named."""
+        assert queue not in self._claims
+        claim = self._claims[queue] = _Claim(now, sought)
+        for address, desk in self._desks.items():
+            unlocks = desk.unlocks.get(self._me)
+            if unlocks and unlocks.pop(queue, False) is None:  # not said yet: it may still be ours
+                claim.address = address
+                if not unlocks:
+                    del desk.unlocks[self._me]
+
+    def ask(self, now: int) -> LockNews:
+        """Ask for everything that is waited for, now. Some need no lock."""
+        news = LockNews()
+        addresses: dict[Address, None] = {}
+        for queue, claim in self._claims.items():
+            if claim.granted_at or not self._waits(queue, claim):
+                continue
+            address = self._peers.master(queue)
+            if address is None or self._desk(address).lockless:
+                if claim.sought:
+                    news.missed.append(queue)
+                else:
+                    self._do_without(queue, claim, news)
+            else:
+                addresses[address] = None
+        for address in addresses:
+            desk = self._desk(address)
+            desk.ask_at = now
+            desk.wait_ms = POLL_MS
+            news.effects += self._talk(address, now)
+        return news
+
+    def keep(self, queue: MessageQueue) -> None:
+        """A queue that was sought has a holding now."""
+        self._claims[queue].sought = False
+
+    def let_go(self, queue: MessageQueue, now: int) -> tuple[bool, list[Effect]]:
+        """This member does not want the lock any longer. True: done; else `LocksLetGo` tells when it is."""
+        claim = self._claims.pop(queue, None)
+        if claim is None or claim.address is None:
+            return True, []
+        self._unlock(claim.address, self._me, [queue])
+        return False, self._talk(claim.address, now)
+
+    def forget(self, queue: MessageQueue) -> None:
+        """This member does not want the lock any longer, and nobody is there to be told."""
+        self._claims.pop(queue, None)
+
+    def abandon(self, now: int) -> list[Effect]:
+        """The end: unlock everything without waiting for anybody."""
+        effects: list[Effect] = []
+        for queue in list(self._claims):
+            claim = self._claims.pop(queue)
+            if claim.address is not None:
+                self._unlock(claim.address, self._me, [queue])
+        for address, desk in self._desks.items():
+            mine = desk.unlocks.get(self._me)
+            if mine:
+                command = self._command(RequestCode.UNLOCK_BATCH_MQ, self._me, tuple(mine))
+                effects += self._peers.calls.tell(address, command)
+            desk.unlocks = {}
+        return effects
+
+    def due(self, timer: LockTimer, now: int) -> list[Effect]:
+        self._desk(timer.address).timer_at = None
+        return self._talk(timer.address, now)
+
+    def greeted(self, address: Address, now: int) -> list[Effect]:
+        """The broker did not know this member: it may have been restarted, and has forgotten its locks."""
+        if address not in self._desks and not self._claims_at(address):
+            return []
+        desk = self._desk(address)
+        desk.lockless = False
+        desk.renew_at = now
+        return self._talk(address, now)
+
+    def heard(self, members: Collection[str], now: int) -> None:
+        """The members that brokers told of in one rebalance."""
+        self._departed.heard(members, now)
+        if not self._departed.alone:
+            for desk in self._desks.values():
+                desk.alone = False
+
+    def rerouted(self, topic: str, now: int) -> None:
+        """The topic's route is new. Other members may not hear of that before they ask again."""
+        self._rerouted_at[topic] = now if topic in self._rerouted_at else 0
+
+    # -- the conversation with one broker ----------------------------------------------------------
+
+    def _desk(self, address: Address) -> _Desk:
+        return self._desks.setdefault(address, _Desk())
+
+    def _talk(self, address: Address, now: int) -> list[Effect]:
+        """The next request, unless one is under way or it is not time."""
+        desk = self._desk(address)
+        if desk.busy:
+            return []
+        for client_id in list(desk.unlocks):
+            queues = self._take_unlocks(desk, client_id, now)
+            if queues:
+                command = self._command(RequestCode.UNLOCK_BATCH_MQ, client_id, queues)
+                return self._send(address, command, LocksLetGo(address, client_id, queues), now)
+        if desk.refused:
+            header = headers.ConsumerGroupHeader(consumer_group=self._peers.config.group)
+            code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+            command = Command(code=code, ext=headers.write(header))
+            return self._send(address, command, PresentAsked(address), now)
+        asked = self._due_at(address, desk, now)
+        if asked:
+            for queue in asked:
+                self._claims[queue].address = address
+            command = self._command(RequestCode.LOCK_BATCH_MQ, self._me, asked)
+            return self._send(address, command, LocksAsked(address, asked, now), now)
+        return self._timer(address, desk, now)
+
+    def _take_unlocks(self, desk: _Desk, client_id: str, now: int) -> tuple[MessageQueue, ...]:
+        """What is to be unlocked in this name by now; it is not to be any longer."""
+        unlocks = desk.unlocks[client_id]
+        mine = client_id == self._me
+        queues = tuple(q for q in unlocks if not (mine and self._holdings.at_work_until(q, now)))
+        for queue in queues:
+            del unlocks[queue]
+        if not unlocks:
+            del desk.unlocks[client_id]
+        return queues
+
+    def heard_out(self, now: int) -> list[Effect]:
+        """The application gave a verdict: perhaps a lock need not be kept any longer."""
+        effects: list[Effect] = []
+        for address, desk in self._desks.items():
+            if desk.unlocks:
+                effects += self._talk(address, now)
+        return effects
+
+    def _due_at(self, address: Address, desk: _Desk, now: int) -> tuple[MessageQueue, ...]:
+        """What to ask the broker for now: everything, or what is missing."""
+        renew = desk.renew_at is not None and now >= desk.renew_at
+        if not renew and (desk.ask_at is None or now < desk.ask_at):
+            return ()
+        desk.ask_at = None
+        if renew:
+            desk.renew_at = None
+        here = self._claims_at(address)
+        return tuple(queue for queue in here if renew or not self._claims[queue].granted_at)
+
+    def _claims_at(self, address: Address) -> list[MessageQueue]:
+        """The queues whose locks are this broker's: it gave them, or is their master, or was asked last while no route
+        names a master."""
+        here = []
+        for queue, claim in self._claims.items():
+            master = self._peers.master(queue)
+            asked = claim.granted_at or master is None
+            if address == master or (asked and address == claim.address):
+                here.append(queue)
+        return here
+
+    def _timer(self, address: Address, desk: _Desk, now: int) -> list[Effect]:
+        times = [at for at in (desk.ask_at, desk.renew_at) if at is not None]
+        # Only our own are left: those that wait for the application.
+        times += [self._holdings.at_work_until(q, now) for q in desk.unlocks.get(self._me, ())]
+        at = min(times, default=None)
+        if at is None or (desk.timer_at is not None and desk.timer_at <= at):
+            return []
+        desk.timer_at = at
+        return [SetTimer(LockTimer(address), at)]
+
+    def _send(
+        self,
+        address: Address,
+        command: Command,
+        purpose: LocksAsked | LocksLetGo | PresentAsked,
+        now: int,
+    ) -> list[Effect]:
+        self._desk(address).busy = True
+        return self._peers.call(address, command, purpose, now, LOCK_TIMEOUT_MS)
+
+    def _command(
+        self, code: RequestCode, client_id: str, queues: tuple[MessageQueue, ...]
+    ) -> Command:
+        body = LockBatchBody(self._peers.config.group, client_id, queues)
+        return Command(code=code, body=fastjson.write(body))
+
+    def _unlock(self, address: Address, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        unlocks = self._desk(address).unlocks.setdefault(client_id, {})
+        unlocks.update(dict.fromkeys(queues))
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def answered(self, asked: LocksAsked, reply: Command | RemotingError, now: int) -> LockNews:
+        """The outcome of a 41."""
+        desk = self._desk(asked.address)
+        desk.busy = False
+        news = LockNews()
+        granted = self._granted(asked, reply, news)
+        for queue in asked.queues:
+            claim = self._claims.get(queue)
+            if claim is None:
+                if granted is None or queue in granted:  # nobody wants it any more
+                    self._unlock(asked.address, self._me, [queue])
+            elif granted is not None and queue in granted:
+                held = self._holdings.get(queue)
+                lapsed = claim.granted_at and asked.at - claim.granted_at > EXPIRY_MS
+                claim.granted_at = asked.at
+                claim.address = asked.address
+                if lapsed and self._strict and held is not None:
+                    news.lost.append(
+                        held
+                    )  # somebody may have had it meanwhile: where is its offset now?
+                else:
+                    self._release_waiting(queue, claim, news)
+            else:
+                self._refused(queue, claim, asked, answered=granted is not None, news=news, now=now)
+        self._plan(asked.address, desk, answered=granted is not None, now=now)
+        news.effects += self._talk(asked.address, now)
+        if granted is None:
+            news.effects += self._turn_to_masters(asked, now)
+        return news
+
+    def _turn_to_masters(self, asked: LocksAsked, now: int) -> list[Effect]:
+        """Who was asked does not say. The routes may name another master by now: its locks are renewed at once."""
+        masters = {
+            self._peers.master(queue): None for queue in asked.queues if queue in self._claims
+        }
+        effects: list[Effect] = []
+        for address in masters:
+            if (
+                address is not None
+                and address != asked.address
+                and not self._desk(address).lockless
+            ):
+                self._desk(address).renew_at = now
+                effects += self._talk(address, now)
+        return effects
+
+    def _granted(
+        self, asked: LocksAsked, reply: Command | RemotingError, news: LockNews
+    ) -> frozenset[MessageQueue] | None:
+        """The queues that are locked for this member, None where the broker does not say."""
+        if isinstance(reply, RemotingError):
+            return None
+        if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and not self._patient:
+            self._desk(asked.address).lockless = True
+            return None
+        if reply.code != ResponseCode.SUCCESS:
+            text = f"locks refused by {asked.address}: code {reply.code}: {reply.remark}"
+            news.effects.append(Tell("WARNING", text))
+            return None
+        try:
+            body = fastjson.read(LockBatchResponseBody, reply.body)
+        except ProtocolError as error:
+            news.effects.append(Tell("WARNING", f"lock reply of {asked.address}: {error}"))
+            return None
+        return frozenset(body.lock_ok_mq_set)
+
+    def _refused(
+        self,
+        queue: MessageQueue,
+        claim: _Claim,
+        asked: LocksAsked,
+        *,
+        answered: bool,
+        news: LockNews,
+        now: int,
+    ) -> None:
+        """The queue is not locked for this member. `answered`: the broker said so, somebody else has it."""
+        held = self._holdings.get(queue)
+        waits = self._waits(queue, claim)
+        if answered:
+            # Read without it: by now the lock of whoever was dead when that began belongs to somebody else.
+            lapsed = claim.granted_at or now - claim.since > EXPIRY_MS
+            claim.granted_at = 0
+            if self._strict and held is not None and lapsed and not waits:
+                news.lost.append(held)
+        if not waits:
+            return
+        desk = self._desk(asked.address)
+        suspects = self._departed.suspects(queue) or (self._departed.alone and not desk.alone)
+        if answered and suspects and not self._patient:
+            desk.refused[queue] = None
+        if desk.alone:
+            self._do_without(queue, claim, news)
+        elif claim.sought:
+            news.missed.append(queue)
+            if not answered:  # it may be ours without our knowing
+                self._unlock(asked.address, self._me, [queue])
+        elif desk.lockless:
+            self._do_without(queue, claim, news)
+        elif not self._patient and self._overdue(queue, claim, now):
+            desk.refused[queue] = None
+
+    def _overdue(self, queue: MessageQueue, claim: _Claim, now: int) -> bool:
+        rerouted_at = self._rerouted_at.get(queue.topic, 0)
+        return now - claim.since >= self._takeover_ms and now - rerouted_at >= self._rerouted_ms
+
+    def present_answered(
+        self, asked: PresentAsked, reply: Command | RemotingError, now: int
+    ) -> LockNews:
+        """Whom the broker that refuses a lock knows. What the dead have is unlocked."""
+        desk = self._desk(asked.address)
+        desk.busy = False
+        news = LockNews()
+        refused, desk.refused = tuple(desk.refused), {}
+        known = _members_in(reply)
+        desk.alone = known is not None and self._departed.is_alone(known)
+        for queue in refused:
+            claim = self._claims.get(queue)
+            if claim is None or claim.granted_at or not self._waits(queue, claim):
+                continue
+            if desk.alone:
+                self._do_without(queue, claim, news)
+            elif self._overdue(queue, claim, now):
+                self._take_over(queue, claim, known, news, now)
+        if known is not None and not desk.alone:
+            for client_id in self._departed.dead(known):
+                self._unlock(asked.address, client_id, refused)
+                self._departed.tried(client_id, refused)
+                desk.ask_at = now
+        news.effects += self._talk(asked.address, now)
+        return news
+
+    def _take_over(
+        self,
+        queue: MessageQueue,
+        claim: _Claim,
+        known: frozenset[str] | None,
+        news: LockNews,
+        now: int,
+    ) -> None:
+        """The wait was long enough. But if the broker knows members that this one has not heard of, the plan
+        was made without them, and one of them may well read the queue."""
+        waited_ms = now - claim.since
+        if known is not None and self._departed.unheard_of(known):
+            claim.since = now
+            return
+        text = f"{queue} was not to be locked for {waited_ms} ms; it is read without a lock"
+        news.effects.append(Tell("WARNING", text))
+        self._do_without(queue, claim, news)
+
+    def let_go_answered(
+        self, asked: LocksLetGo, now: int
+    ) -> tuple[tuple[MessageQueue, ...], list[Effect]]:
+        """The outcome of a 42, whatever it is. Returns the queues that others may have now."""
+        self._desk(asked.address).busy = False
+        mine = asked.queues if asked.client_id == self._me else ()
+        return mine, self._talk(asked.address, now)
+
+    def _waits(self, queue: MessageQueue, claim: _Claim) -> bool:
+        """Nothing is read before the lock is there."""
+        held = self._holdings.get(queue)
+        return claim.sought or (held is not None and held.state is State.LOCKING)
+
+    def _do_without(self, queue: MessageQueue, claim: _Claim, news: LockNews) -> None:
+        if not self._patient:
+            self._release_waiting(queue, claim, news)
+
+    def _release_waiting(self, queue: MessageQueue, claim: _Claim, news: LockNews) -> None:
+        if claim.sought:
+            news.won.append(queue)
+        elif self._waits(queue, claim):
+            held = self._holdings.get(queue)
+            assert held is not None
+            news.free.append(held)
+
+    def _plan(self, address: Address, desk: _Desk, *, answered: bool, now: int) -> None:
+        """When to speak next, after a 41 was answered or was not."""
+        here = self._claims_at(address)
+        if desk.lockless or not here:
+            desk.renew_at = desk.ask_at = None
+            return
+        if desk.renew_at is None:
+            desk.renew_at = now + (self._peers.config.lock_renew_ms if answered else RETRY_MS)
+        missing = [q for q in here if not self._claims[q].granted_at]
+        if not missing or desk.ask_at is not None:
+            return
+        if not answered:
+            desk.ask_at = now + RETRY_MS
+        elif self._patient or any(self._waits(q, self._claims[q]) for q in missing):
+            desk.ask_at = now + desk.wait_ms
+            desk.wait_ms = min(2 * desk.wait_ms, POLL_MAX_MS)
+        else:
+            desk.ask_at = now + BARE_POLL_MS
+
+    def check(self) -> None:
+        """Assert that every holding on its way has a claim, and that what is missing is asked for and what is ours renewed."""
+        for queue, claim in self._claims.items():
+            assert claim.sought == (self._holdings.get(queue) is None)
+            assert claim.address is not None or not claim.granted_at
+            assert all(queue not in desk.unlocks.get(self._me, ()) for desk in self._desks.values())
+        if not self.needed:
+            assert not self._claims
+            return
+        for held in self._holdings.all():
+            if held.state is not State.RELEASING:
+                assert held.queue in self._claims
+            address = self._peers.master(held.queue)
+            if held.state is State.LOCKING and address is not None:
+                desk = self._desk(address)
+                assert desk.busy or desk.ask_at is not None
+        for claim in self._claims.values():
+            if claim.granted_at and claim.address is not None:
+                desk = self._desk(claim.address)
+                assert desk.busy or desk.lockless or desk.renew_at is not None
+
+
+def _members_in(reply: Command | RemotingError) -> frozenset[str] | None:
+    if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS:
+        return None
+    try:
+        return frozenset(fastjson.read(ConsumerListBody, reply.body).consumer_id_list)
+    except ProtocolError:
+        return None

@@ -1,0 +1,524 @@
+"""A push consumer (concurrent): joins a group, holds its share of the queues, feeds the listener.
+
+From the start: routes of all topics and of the group's retry topic (105) → heartbeats to every broker
+in them (34) → the first rebalance (38) → locks (41) → per queue: where to start (14, 30 or 29) → pulls (11).
+The parts and what they decide: `membership` (who knows us), `balance` (what to hold), `handover` (taking
+and giving up, with `locks` and `hooks`), `holdings` (where to start, commits), `pulling` (the pull loops),
+`delivery` (the listener). This module only passes events on.
+
+A rebalance runs at the start, on a notification (40), when a route changed, when a broker knows this
+member again, and every `rebalance_interval_ms`, lest a notification was lost.
+
+`Stop`: no more pulling and handing; wait, at most `stop_timeout_ms`, for what the listener has; commit
+(15) and unlock (42); unregister from every broker (35); answer. After that nothing is sent any more.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from steelyard.allocate import even, registry
+from steelyard.allocate.plan import Strategy
+from steelyard.config import ConsumerConfig, LitePullConfig
+from steelyard.consume.statistics import Statistics
+from steelyard.errors import ClosedError, ConfigError, ProtocolError, RemotingError
+from steelyard.groups.remoting.ownership import READ, State
+from steelyard.groups.remoting.rebalancer import Decision
+from steelyard.nodes.calls.remoting import CALLS_TIMER, Outcome
+from steelyard.nodes.consumer.remoting.balance import REBALANCE_TIMER, Balance
+from steelyard.nodes.consumer.remoting.concurrent import ConcurrentDelivery
+from steelyard.nodes.consumer.remoting.contract import (
+    Assign,
+    Commit,
+    ConsumeBatch,
+    ConsumerState,
+    Describe,
+    Pause,
+    Polling,
+    Resize,
+    Resume,
+    Stop,
+)
+from steelyard.nodes.consumer.remoting.delivery import Delivery, DeliveryTimer
+from steelyard.nodes.consumer.remoting.handover import GATHER_TIMER, SEEK_TIMER, Handover
+from steelyard.nodes.consumer.remoting.holdings import Holdings, LookAgain
+from steelyard.nodes.consumer.remoting.hooks import Hooks, HookTimer
+from steelyard.nodes.consumer.remoting.lite_pull import LitePull
+from steelyard.nodes.consumer.remoting.locks import Locks, LockTimer
+from steelyard.nodes.consumer.remoting.membership import (
+    CONSUME_ACTIVELY,
+    CONSUME_PASSIVELY,
+    Membership,
+    subscriptions_of,
+)
+from steelyard.nodes.consumer.remoting.offsets import BrokerOffsets, LocalOffsets
+from steelyard.nodes.consumer.remoting.ordered import OrderedDelivery
+from steelyard.nodes.consumer.remoting.peers import (
+    ConditionAsked,
+    HeartbeatSent,
+    LastCommitSent,
+    LocksAsked,
+    LocksLetGo,
+    MembersAsked,
+    OffsetAsked,
+    OffsetTold,
+    Peers,
+    PresentAsked,
+    PullSent,
+    Purpose,
+    QuestionSent,
+    RangeAsked,
+    SentBack,
+    StartAsked,
+    Unregistered,
+)
+from steelyard.nodes.consumer.remoting.pulling import Pulling
+from steelyard.nodes.consumer.remoting.questions import Question
+from steelyard.nodes.consumer.remoting.reporting import Reporting
+from steelyard.nodes.consumer.remoting.shares import Shares
+from steelyard.nodes.route_cache import RouteAsked, RoutePace
+from steelyard.nodes.seam import (
+    Address,
+    Answer,
+    Asked,
+    Closed,
+    Due,
+    Effect,
+    Event,
+    Flushed,
+    Hand,
+    Handled,
+    Link,
+    Opened,
+    Received,
+    Refused,
+    Send,
+    SetTimer,
+    Tell,
+)
+from steelyard.types import MessageModel, Random
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
+
+__all__ = ["ConsumeBatch", "ConsumerNode", "ConsumerState", "Describe", "Stop"]
+
+ROUTE_TIMER = "routes"
+HEARTBEAT_TIMER = "heartbeats"
+COMMIT_TIMER = "commits"
+STOP_TIMER = "stop"
+
+
+class ConsumerNode:
+    """See the module's text. `allocate`: a strategy in place of the one that `config.strategy` names.
+    `kept`: what the driver was told to `Keep` last, of a broadcasting consumer."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        rng: Random,
+        allocate: Strategy | None = None,
+        kept: bytes = b"",
+    ) -> None:
+        if not config.subscriptions and not isinstance(config, LitePullConfig):
+            raise ConfigError("a consumer needs a subscription")
+        self._config = config
+        self._peers = Peers(config, rng)
+        self._topics = [wanted.topic for wanted in config.subscriptions]
+        if self._peers.retry_topic:
+            self._topics.append(self._peers.retry_topic)
+        subscriptions_of(config, self._peers.retry_topic, version=0)  # a wrong one is told at once
+        self._pace = RoutePace(config.route_poll_ms)
+        self._membership = Membership(self._peers)
+        strategy = registry.strategy(config.strategy) if allocate is None else allocate
+        clustering = config.message_model is MessageModel.CLUSTERING
+        shares = clustering and bool(config.subscriptions)
+        by_quota = shares and strategy is even.allocate
+        self._balance = Balance(self._peers, self._topics, strategy, rng, by_quota=by_quota)
+        self._offsets = BrokerOffsets(self._peers) if clustering else LocalOffsets(kept)
+        self._holdings = Holdings(self._peers, self._offsets)
+        self._shares = Shares(self._peers)
+        self._statistics = Statistics()
+        self._pulling = Pulling(self._peers, self._holdings, self._membership, self._statistics)
+        drains = shares and (config.clean_handover or config.orderly)
+        self._locks = Locks(
+            self._peers,
+            self._holdings,
+            needed=drains or by_quota,
+            patient=config.orderly,
+            strict=config.orderly or by_quota,
+        )
+        hooks = Hooks(wanted=config.hooks, timeout_ms=config.drain_timeout_ms)
+        self._handover = Handover(
+            self._peers, self._holdings, self._locks, self._pulling, hooks, drains=drains
+        )
+        self._lite: LitePull | None = None
+        self._delivery: Delivery
+        if isinstance(config, LitePullConfig):
+            self._lite = LitePull(
+                self._peers, config, self._holdings, self._offsets, self._handover, self._pulling
+            )
+            self._delivery = self._lite.polled
+        elif config.orderly:
+            self._delivery = OrderedDelivery(self._peers, self._locks, self._statistics)
+        else:
+            self._delivery = ConcurrentDelivery(self._peers, self._statistics)
+        self._reporting = Reporting(
+            self._peers, self._holdings, self._locks, self._pulling, self._statistics
+        )
+        self._stop: int | None = None
+        self._left = False
+        self._stopped = False
+
+    def start(self, now: int) -> list[Effect]:
+        subscriptions = subscriptions_of(self._config, self._peers.retry_topic, now)
+        consume_type = CONSUME_PASSIVELY if self._lite is None else CONSUME_ACTIVELY
+        self._membership.begin(subscriptions.values(), consume_type)
+        self._pulling.begin(subscriptions)
+        self._statistics.begin(now)
+        self._reporting.begin(subscriptions.values(), now)
+        effects: list[Effect] = [
+            SetTimer(ROUTE_TIMER, self._pace.next(now)),
+            SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms),
+            SetTimer(COMMIT_TIMER, now + self._config.commit_interval_ms),
+        ]
+        for topic in self._topics:
+            effects += self._peers.ask_routes(self._peers.routes.want(topic), now)
+        return effects
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        match event:  # the most frequent first: a class that does not match costs as much as a call
+            case Received(link=link, message=Command() as command):
+                if is_response(command):
+                    outcome = self._peers.calls.replied(command)
+                    return [] if outcome is None else self._settle(outcome, now)
+                return self._requested(link, command, now)
+            case Due(key=key):
+                return self._due(key, now)
+            case Handled(ticket=ticket) if ticket < 0:
+                return self._handover.told(ticket, now) + self._leave_if_done(now)
+            case Handled():
+                reported = self._reporting.handled(event, now)
+                if reported is not None:
+                    return reported
+                return self._delivery.handled(event, now) + self._heard_out(now)
+            case Asked():
+                return self._asked(event, now)
+            case Opened(dialed=True):
+                return self._opened(event, now)
+            case Refused(address=address):
+                effects = self._settle_all(self._peers.calls.refused(event), now)
+                return effects + self._doubt(address, now)
+            case Closed():
+                return self._closed(event, now)
+            case Opened() | Received() | Flushed():
+                return []
+            case _:
+                assert_never(event)
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def _settle_all(self, outcomes: list[Outcome[Purpose]], now: int) -> list[Effect]:
+        return [effect for outcome in outcomes for effect in self._settle(outcome, now)]
+
+    def _settle(self, outcome: Outcome[Purpose], now: int) -> list[Effect]:
+        purpose, reply = outcome.purpose, outcome.reply
+        match purpose:
+            case PullSent():
+                return self._pulled(purpose, outcome.address, reply, now)
+            case RouteAsked():
+                return self._route_answered(purpose, reply, now)
+            case HeartbeatSent(address=address):
+                fresh, effects = self._membership.greeted(address, reply)
+                if fresh:
+                    effects += self._locks.greeted(address, now)
+                retry_topic = self._peers.retry_topic
+                if fresh and retry_topic and self._peers.routes.route(retry_topic) is None:
+                    # A broker makes the retry topic of a new group at its first heartbeat.
+                    effects += self._poll_soon(now)
+                return effects + self._ready(now, fresh)
+            case ConditionAsked():
+                return self._membership.condition_answered(purpose, reply)
+            case MembersAsked():
+                self._balance.answered(purpose, reply)
+                return self._rebalance(now)
+            case OffsetAsked():
+                return self._handover.offset_answered(purpose, reply, now)
+            case StartAsked():
+                return self._handover.start_answered(purpose, reply, now)
+            case LastCommitSent():
+                effects = self._commit_ended(purpose, outcome.address, now)
+                effects += self._handover.last_commit_answered(purpose, reply, now)
+                return effects + self._leave_if_done(now)
+            case LocksAsked():
+                return self._handover.locks_answered(purpose, reply, now) + self._tell_shares()
+            case LocksLetGo():
+                effects = self._handover.let_go_answered(purpose, now)
+                return effects + self._leave_if_done(now)
+            case PresentAsked():
+                return self._handover.present_answered(purpose, reply, now)
+            case SentBack():
+                return self._delivery.sent_back(purpose, reply, now) + self._heard_out(now)
+            case OffsetTold() | RangeAsked() | QuestionSent():
+                assert self._lite is not None
+                effects = []
+                if isinstance(purpose, OffsetTold):
+                    effects = self._commit_ended(purpose, outcome.address, now)
+                effects += self._lite.answered(purpose, outcome.address, reply, now)
+                return effects + self._heard_out(now)
+            case Unregistered(address=address):
+                self._membership.left(address)
+                return self._finish()
+            case _:
+                assert_never(purpose)
+
+    def _commit_ended(
+        self, told: LastCommitSent | OffsetTold, address: Address, now: int
+    ) -> list[Effect]:
+        return [] if self._left else self._offsets.answered(told.queue, address, now)
+
+    def _pulled(
+        self, sent: PullSent, address: Address, reply: Command | RemotingError, now: int
+    ) -> list[Effect]:
+        held, effects = self._pulling.answered(sent, address, reply, now)
+        if held is None:
+            return effects
+        if held.state is State.PULLING:
+            return self._delivery.offer(held, now) + effects
+        return effects + self._handover.go_on(held, now) + self._leave_if_done(now)
+
+    def _heard_out(self, now: int) -> list[Effect]:
+        """The application said something: what is given up may be done, and with it the consumer."""
+        return self._handover.heard_out(now) + self._leave_if_done(now)
+
+    def _route_answered(
+        self, asked: RouteAsked, reply: Command | RemotingError, now: int
+    ) -> list[Effect]:
+        news = self._peers.routes.answered(asked, reply, now)
+        effects: list[Effect] = [*news.tell]
+        effects += self._peers.ask_routes(news.again, now)
+        if self._stop is not None or not news.done:
+            return effects
+        effects += self._membership.ask_condition(news.done, now)
+        strangers = self._membership.strangers(self._peers.routes.readers())
+        effects += self._membership.greet(strangers, now)
+        if news.changed:
+            self._locks.rerouted(news.done, now)
+            effects += self._handover.routed(now)
+        if self._lite is not None:
+            effects += self._lite.routed(news, now)
+            if not self._topics:
+                effects += self._tell_shares()
+        return effects + self._ready(now, news.changed)
+
+    def _ready(self, now: int, news: bool) -> list[Effect]:
+        """A route or a heartbeat was answered. The first rebalance waits until all have been."""
+        if self._stop is not None or not self._topics:
+            return []
+        if self._balance.begun:
+            return self._balance.wake(now) if news else []
+        if self._peers.routes.asking or self._membership.pending:
+            return []
+        return self._balance.wake(now)
+
+    # -- rebalance ---------------------------------------------------------------------------------
+
+    def _rebalance(self, now: int) -> list[Effect]:
+        """Once all member lists are in: decide, give up, take."""
+        if self._stop is not None:
+            return []
+        decision = self._balance.decision(self._handover.wanted, now)
+        if decision is None:
+            return []
+        self._locks.heard(self._balance.everybody(), now)
+        if decision.quota is None:
+            change, effects = self._handover.want(decision.target, now)
+        else:
+            change, effects = self._handover.want_quota(
+                decision.target, decision.quota, decision.pool, now
+            )
+        self._pulling.share_out()
+        effects.append(SetTimer(REBALANCE_TIMER, decision.next_at))
+        effects += self._balance.complaints(decision)
+        if change.release or change.acquire:
+            text = (
+                f"group {self._config.group}: {self._config.client_id} holds"
+                f" {len(decision.target)} queues, gave up {len(change.release)},"
+                f" took {len(change.acquire)}"
+            )
+            effects.append(Tell("INFO", text))
+        return effects + self._tell_shares() + self._introduce(decision, now)
+
+    def _tell_shares(self) -> list[Effect]:
+        """Tell the application of other queues of its topics, and of other shares of them."""
+        if not self._config.queue_changes or self._stop is not None:
+            return []
+        plan = self._handover.wanted
+        topics = self._topics or sorted({queue.topic for queue in plan})
+        return [Hand(self._peers.ticket(), share) for share in self._shares.changed(topics, plan)]
+
+    def _introduce(self, decision: Decision, now: int) -> list[Effect]:
+        """A broker that does not list this member has forgotten it: say again who is here."""
+        if not decision.absent:
+            return []
+        return self._membership.greet(self._peers.routes.readers(), now)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def _requested(self, link: Link, command: Command, now: int) -> list[Effect]:
+        """A broker asks or tells."""
+        if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+            try:
+                header = headers.read(headers.ConsumerGroupHeader, command.ext)
+            except ProtocolError as error:
+                return [Tell("WARNING", f"notification without a group: {error}")]
+            if header.consumer_group != self._config.group:
+                return []
+            return self._ready(now, news=True)
+        reported = self._reporting.requested(link, command, now)
+        if reported is not None:
+            return reported
+        if is_oneway(command):
+            return []
+        remark = f" request type {command.code} not supported"
+        code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        reply = Command(code=code, opaque=command.opaque, flag=RESPONSE_FLAG, remark=remark)
+        return [Send(link, reply)]
+
+    def _opened(self, event: Opened, now: int) -> list[Effect]:
+        """The heartbeat goes first, so that the broker knows who asks."""
+        waiting = self._peers.calls.opened(event)
+        if self._stop is not None or event.address not in self._peers.routes.readers():
+            return waiting
+        strangers = self._membership.strangers([event.address])
+        return self._membership.greet(strangers, now) + waiting
+
+    def _closed(self, event: Closed, now: int) -> list[Effect]:
+        address = self._peers.calls.address_of(event.link)
+        if address is None:
+            return []
+        self._membership.lost(address)
+        effects = self._settle_all(self._peers.calls.closed(event), now)
+        return effects + self._doubt(address, now)
+
+    def _doubt(self, address: Address, now: int) -> list[Effect]:
+        """A broker may have stopped: learn soon whether it is still in the routes."""
+        if self._stop is not None or address not in self._peers.routes.readers():
+            return []
+        return self._poll_soon(now)
+
+    def _poll_soon(self, now: int) -> list[Effect]:
+        soon = self._pace.hurry(now)
+        return [] if soon is None else [SetTimer(ROUTE_TIMER, soon)]
+
+    def _due(self, key: object, now: int) -> list[Effect]:
+        if key == CALLS_TIMER:
+            outcomes, effects = self._peers.calls.expire(now)
+            return effects + self._settle_all(outcomes, now)
+        if self._left:
+            return []
+        match key:
+            case LookAgain():
+                held = self._holdings.find(key.queue, key.epoch)
+                if held is None:
+                    return []
+                return self._handover.go_on(held, now) + self._leave_if_done(now)
+            case LockTimer():
+                return self._locks.due(key, now)
+            case HookTimer(ticket=ticket):
+                return self._handover.told(ticket, now) + self._leave_if_done(now)
+            case DeliveryTimer():
+                return self._delivery.due(key, now) + self._heard_out(now)
+            case _ if key == GATHER_TIMER:
+                return self._handover.gathered(now)
+            case _ if key == SEEK_TIMER:
+                return self._handover.seek_again(now)
+            case _ if key == STOP_TIMER:
+                return self._handover.abandon(now) + self._leave_if_done(now)
+            case _ if key == REBALANCE_TIMER:
+                if self._stop is not None:
+                    return []
+                return self._balance.begin(now) + self._rebalance(now)
+            case _ if key == ROUTE_TIMER:
+                again = SetTimer(ROUTE_TIMER, self._pace.next(now))
+                return [again, *self._peers.ask_routes(self._peers.routes.refresh(), now)]
+            case _ if key == HEARTBEAT_TIMER:
+                again = SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms)
+                return [again, *self._membership.greet(self._peers.routes.readers(), now)]
+            case _:
+                assert key == COMMIT_TIMER, f"timer {key!r} is not ours"
+                again = SetTimer(COMMIT_TIMER, now + self._config.commit_interval_ms)
+                return [again, *self._holdings.commit_all(now), *self._offsets.keep()]
+
+    # -- calls of the application ------------------------------------------------------------------
+
+    def _asked(self, event: Asked, now: int) -> list[Effect]:
+        match event.call:
+            case Describe():
+                return [Answer(event.call_id, self._describe(now))]
+            case Pause():
+                self._pulling.pause()
+                return [Answer(event.call_id, None)]
+            case Resume():
+                return [Answer(event.call_id, None), *self._pulling.resume(now)]
+            case Resize(consume_threads=consume_threads, handed_max=handed_max):
+                self._reporting.resize(consume_threads)
+                effects = self._delivery.resize(handed_max, now)
+                return [Answer(event.call_id, None), *effects]
+            case _ if self._stop is not None and (self._left or not isinstance(event.call, Commit)):
+                return [Answer(event.call_id, ClosedError("the consumer was closed"))]
+            case Stop():
+                self._stop = event.call_id
+                effects = [] if self._lite is None else self._lite.stop()
+                until = now + self._config.stop_timeout_ms
+                effects += self._handover.stop(until, now)
+                return [SetTimer(STOP_TIMER, until), *effects, *self._leave_if_done(now)]
+            case call if self._lite is not None and isinstance(call, Polling | Question):
+                effects = self._lite.asked(event.call_id, call, now)
+                if isinstance(call, Assign):
+                    effects += self._tell_shares()
+                return effects + self._heard_out(now)
+            case call:
+                raise AssertionError(f"a consumer does not know the call {call!r}")
+
+    def _describe(self, now: int) -> ConsumerState:
+        held = self._holdings.all()
+        return ConsumerState(
+            client_id=self._config.client_id,
+            members=dict(self._balance.members),
+            held=tuple(sorted(h.queue for h in held if h.state is not State.LOCKING)),
+            offsets={
+                h.queue: h.committable for h in held if h.state in READ and h.committable >= 0
+            },
+            paused=self._pulling.paused,
+            statistics={topic: self._statistics.of(topic, now) for topic in self._topics},
+        )
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _leave_if_done(self, now: int) -> list[Effect]:
+        """While stopping: leave once nothing is held any more."""
+        if self._stop is None or self._left or self._holdings.queues():
+            return []
+        self._left = True
+        return self._offsets.keep() + self._membership.leave(now) + self._finish()
+
+    def _finish(self) -> list[Effect]:
+        if self._stop is None or self._stopped or not self._left or self._membership.leaving:
+            return []
+        self._stopped = True
+        return [Answer(self._stop, None)]
+
+    def check(self) -> None:
+        """Assert what must hold of all parts after each event."""
+        self._peers.calls.check()
+        self._peers.routes.check()
+        self._balance.check()
+        self._holdings.check()
+        self._handover.check()
+        self._locks.check()
+        self._delivery.check()
+        if self._lite is not None:
+            self._lite.check()
+        assert not self._left or not self._holdings.queues()
+        assert not self._stopped or self._left

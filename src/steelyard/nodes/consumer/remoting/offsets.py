@@ -1,0 +1,139 @@
+"""Where a consumer's offsets are kept: with the broker of each queue, or at home.
+
+- `BrokerOffsets`: the members of a group share one offset per queue, which its broker keeps (14, 15). The first sure
+  commit to a topic there goes alone, the others follow its reply: when the first commits of a group to a topic come
+  at once, Apache's brokers keep those of one thread only (ConsumerOffsetManager.java `commitOffset`, 4.9 and 5.3).
+- `LocalOffsets`: every member of a broadcasting group has its own. They live here, and are written down by
+  `Keep` every commit interval and at the end; what was kept last is given back when the node is made anew.
+  An offset stays known when its queue is given up: a broker that is missing for a while takes no offset
+  along (apache/rocketmq#4016).
+
+Source: client/consumer/store/RemoteBrokerOffsetStore.java, LocalFileOffsetStore.java.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from steelyard.nodes.consumer.remoting.peers import LastCommitSent, OffsetAsked, OffsetTold, Peers
+from steelyard.nodes.seam import Address, Effect, Keep
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import OffsetTable
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.command import Command
+
+Told = LastCommitSent | OffsetTold
+"""What a sure commit is for."""
+
+
+class Offsets(Protocol):
+    """See the module's text. `address`: of the queue's broker."""
+
+    def ask(self, asked: OffsetAsked, address: Address, now: int) -> int | list[Effect] | None:
+        """The offset of a queue, None where there is none; or what to send, so that the answer comes under `asked`."""
+
+    def write(self, queue: MessageQueue, address: Address, offset: int) -> list[Effect]:
+        """Commit. Nobody says whether it arrived."""
+
+    def write_surely(
+        self, told: Told, address: Address, offset: int, now: int
+    ) -> list[Effect] | None:
+        """Commit, and learn under `told` what became of it. None: it is done. The node passes the outcome to `answered`."""
+
+    def answered(self, queue: MessageQueue, address: Address, now: int) -> list[Effect]:
+        """A `write_surely` has ended, well or not. What to send next."""
+
+    def keep(self) -> list[Effect]:
+        """Time to write down what is not."""
+
+
+class BrokerOffsets:
+    """Offsets of the group, at the brokers."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._begun: set[tuple[Address, str]] = set()
+        """Brokers and topics where a sure commit has ended."""
+        self._first: dict[tuple[Address, str], deque[tuple[Told, int]]] = {}
+        """Where the first commit is under way: what waits for it."""
+
+    def ask(self, asked: OffsetAsked, address: Address, now: int) -> list[Effect]:
+        header = headers.QueryConsumerOffsetRequestHeader(
+            consumer_group=self._peers.config.group,
+            topic=asked.queue.topic,
+            queue_id=asked.queue.queue_id,
+        )
+        return self._peers.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header, asked, now)
+
+    def write(self, queue: MessageQueue, address: Address, offset: int) -> list[Effect]:
+        return self._peers.calls.tell(address, self._command(queue, offset))
+
+    def write_surely(self, told: Told, address: Address, offset: int, now: int) -> list[Effect]:
+        place = (address, told.queue.topic)
+        if place in self._first:
+            self._first[place].append((told, offset))
+            return []
+        if place not in self._begun:
+            self._first[place] = deque()
+        return self._peers.call(address, self._command(told.queue, offset), told, now)
+
+    def answered(self, queue: MessageQueue, address: Address, now: int) -> list[Effect]:
+        place = (address, queue.topic)
+        self._begun.add(place)
+        effects: list[Effect] = []
+        for told, offset in self._first.pop(place, ()):
+            effects += self.write_surely(told, address, offset, now)
+        return effects
+
+    def keep(self) -> list[Effect]:
+        return []
+
+    def _command(self, queue: MessageQueue, offset: int) -> Command:
+        header = headers.UpdateConsumerOffsetRequestHeader(
+            consumer_group=self._peers.config.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+        )
+        return Command(code=RequestCode.UPDATE_CONSUMER_OFFSET, ext=headers.write(header))
+
+
+class LocalOffsets:
+    """Offsets of this member. `kept`: the data of the last `Keep` of its life before, empty for the first."""
+
+    def __init__(self, kept: bytes) -> None:
+        self._offsets = read_kept(kept)
+        self._written = dict(self._offsets)
+
+    def get(self, queue: MessageQueue) -> int | None:
+        """The offset of a queue, None where there is none."""
+        return self._offsets.get(queue)
+
+    def ask(self, asked: OffsetAsked, address: Address, now: int) -> int | None:
+        return self.get(asked.queue)
+
+    def write(self, queue: MessageQueue, address: Address, offset: int) -> list[Effect]:
+        self._offsets[queue] = offset
+        return []
+
+    def write_surely(self, told: Told, address: Address, offset: int, now: int) -> None:
+        self.write(told.queue, address, offset)
+
+    def answered(self, queue: MessageQueue, address: Address, now: int) -> list[Effect]:
+        raise AssertionError("nobody was asked")
+
+    def keep(self) -> list[Effect]:
+        if self._offsets == self._written:
+            return []
+        self._written = dict(self._offsets)
+        return [Keep(fastjson.write(OffsetTable(self._written)))]
+
+
+def read_kept(data: bytes) -> dict[MessageQueue, int]:
+    """The offsets in the data of a `Keep`, or in a file of a Java client. Raises ProtocolError."""
+    if not data:
+        return {}
+    table = fastjson.read(OffsetTable, data).offset_table
+    return {queue: offset for queue, offset in table.items() if offset >= 0}

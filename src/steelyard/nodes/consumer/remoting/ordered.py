@@ -1,0 +1,316 @@
+"""Messages for an orderly listener: of each queue one batch at a time, in the order of their offsets.
+
+A queue with messages that were not handed yet has a turn, and a turn is in one of four steps:
+
+- LINE: it waits for a free place at the listener. There it gets its next batch, if the broker's lock of
+  the queue is still believed in. If not, the lock is asked for and the turn rests, a little longer each time.
+- LISTENER: the listener has its batch. SUCCESS: the messages are finished, and the queue goes on with the
+  same place, but after a minute behind the others. SUSPEND_CURRENT_QUEUE_A_MOMENT: the turn rests for
+  `suspend_ms`, and the same messages come again, each tried once more often.
+- LEAVING: messages that were tried `retry_max` times are on their way to the group's retry topic, as copies.
+  Those that arrive there are finished, the others come again.
+- RESTING: until a timer is due; then it is in line.
+
+A queue that is given up keeps its batch at the listener, and the node waits for it (`Held.handed`). A verdict
+that comes too late counts for nothing. Should the queue be this member's again before the listener is done
+with the old batch, the new holding waits for it: two batches of one queue are never out at once.
+Source: client/impl/consumer/ConsumeMessageOrderlyService.java.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+import msgspec
+
+from steelyard.consume.process_queue import Run
+from steelyard.consume.statistics import Statistics
+from steelyard.errors import RemotingError, RouteError
+from steelyard.groups.remoting.ownership import READ, State
+from steelyard.nodes.consumer.remoting.concurrent import DROPPED
+from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
+from steelyard.nodes.consumer.remoting.copies import send_copy
+from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
+from steelyard.nodes.consumer.remoting.holdings import Held
+from steelyard.nodes.consumer.remoting.locks import Locks
+from steelyard.nodes.consumer.remoting.peers import Peers, SentBack
+from steelyard.nodes.seam import Effect, Hand, Handled, SetTimer, Tell
+from steelyard.types import ConsumeOrderlyStatus, MessageQueue
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.message import MessageView
+
+CONTINUOUS_MS = 60_000
+"""rocketmq.client.maxTimeConsumeContinuously: after that a queue goes behind those that wait."""
+
+REST_MS_MIN = 10
+REST_MS_MAX = 30_000
+"""submitConsumeRequestLater: whatever `suspend_ms` says."""
+
+LOCK_REST_MS_MAX = 3_000
+"""Longest wait between two looks at a lock: tryLockLaterAndReconsume after one that was refused."""
+
+
+class Rest(DeliveryTimer, frozen=True):
+    """Timer key: a turn has rested."""
+
+    queue: MessageQueue
+    epoch: int
+
+
+class Step(Enum):
+    LINE = "line"
+    LISTENER = "listener"
+    LEAVING = "leaving"
+    RESTING = "resting"
+
+
+class _Turn(msgspec.Struct, eq=False):
+    """One queue that has something to consume."""
+
+    held: Held
+    began: int
+    """When it was last behind the others in line."""
+    step: Step = Step.LINE
+    run: Run | None = None
+    """What was taken from the queue and is not finished."""
+    messages: tuple[MessageView, ...] = ()
+    """Of the run: those to consume, or to consume again."""
+    handed_at: int = 0
+    lock_rest_ms: int = REST_MS_MIN
+    successor: Held | None = None
+    """The same queue, given up and taken anew while the listener still had this turn's batch."""
+
+
+class _Departure(msgspec.Struct):
+    """Messages on their way to the retry topic, by their positions in the turn's messages."""
+
+    turn: _Turn
+    open: set[int]
+    gone: set[int]
+
+
+class OrderedDelivery:
+    """See the module's text."""
+
+    def __init__(self, peers: Peers, locks: Locks, statistics: Statistics) -> None:
+        config = peers.config
+        self._peers = peers
+        self._locks = locks
+        self._statistics = statistics
+        self._batch_max = config.consume_batch
+        self._tries_max = config.retry_max
+        self._suspend_ms = min(max(config.suspend_ms, REST_MS_MIN), REST_MS_MAX)
+        self._handed_max = self._free = config.handed_max
+        self._turns: dict[MessageQueue, _Turn] = {}
+        self._line: deque[_Turn] = deque()
+        self._with_listener: dict[int, _Turn] = {}
+        self._departures: dict[int, _Departure] = {}
+
+    # -- to the listener ---------------------------------------------------------------------------
+
+    def offer(self, held: Held, now: int) -> list[Effect]:
+        turn = self._turns.get(held.queue)
+        if turn is None:
+            self._begin(held, now)
+        elif turn.held is not held:
+            if turn.step in (Step.LISTENER, Step.LEAVING):
+                turn.successor = held
+            else:
+                if turn.step is Step.LINE:
+                    self._line.remove(turn)
+                self._begin(held, now)
+        return self._hand_more(now)
+
+    def _begin(self, held: Held, now: int) -> None:
+        if held.process.waiting:
+            self._turns[held.queue] = turn = _Turn(held, now)
+            self._line.append(turn)
+
+    def _end(self, turn: _Turn, now: int) -> None:
+        """Nothing to do for this turn any more."""
+        del self._turns[turn.held.queue]
+        if turn.successor is not None and turn.successor.state is State.PULLING:
+            self._begin(turn.successor, now)
+
+    def _hand_more(self, now: int) -> list[Effect]:
+        """As many batches as there are places."""
+        effects: list[Effect] = []
+        while self._free > 0 and self._line:
+            turn = self._line.popleft()
+            if turn.held.state is not State.PULLING or not self._filled(turn):
+                self._end(turn, now)
+            elif self._locks.holds(turn.held, now):
+                effects.append(self._hand(turn, now))
+            else:
+                effects += self._locks.renew(turn.held, now)
+                effects.append(self._rest(turn, turn.lock_rest_ms, now))
+                turn.lock_rest_ms = min(2 * turn.lock_rest_ms, LOCK_REST_MS_MAX)
+        return effects
+
+    def _filled(self, turn: _Turn) -> bool:
+        """Take the next messages, unless there are some to consume again. False: there are none."""
+        if turn.run is None:
+            turn.run = turn.held.process.take(self._batch_max)
+            turn.messages = () if turn.run is None else turn.run.messages
+        return turn.run is not None
+
+    def _hand(self, turn: _Turn, now: int) -> Hand:
+        held = turn.held
+        ticket = self._peers.ticket()
+        self._free -= 1
+        held.handed += 1
+        held.consumed_at = turn.handed_at = now
+        turn.step = Step.LISTENER
+        turn.lock_rest_ms = REST_MS_MIN
+        self._with_listener[ticket] = turn
+        return Hand(ticket, ConsumeBatch(held.queue, turn.messages))
+
+    def _rest(self, turn: _Turn, rest_ms: int, now: int) -> SetTimer:
+        turn.step = Step.RESTING
+        return SetTimer(Rest(turn.held.queue, turn.held.epoch), now + rest_ms)
+
+    def due(self, key: DeliveryTimer, now: int) -> list[Effect]:
+        assert isinstance(key, Rest)
+        turn = self._turns.get(key.queue)
+        if turn is None or turn.held.epoch != key.epoch or turn.step is not Step.RESTING:
+            return []
+        turn.step = Step.LINE
+        turn.began = now
+        self._line.append(turn)
+        return self._hand_more(now)
+
+    # -- verdicts ----------------------------------------------------------------------------------
+
+    def handled(self, event: Handled, now: int) -> list[Effect]:
+        turn = self._with_listener.pop(event.ticket)
+        held = turn.held
+        self._free += 1
+        held.handed -= 1
+        held.consumed_at = now
+        ok = event.status is ConsumeOrderlyStatus.SUCCESS
+        took_ms = now - turn.handed_at
+        self._statistics.consumed(held.queue.topic, took_ms, len(turn.messages), ok, now)
+        effects: list[Effect] = []
+        if ok and held.state in READ:
+            self._finish(turn, now)
+        elif held.state is State.PULLING:
+            effects = self._again(turn, now)
+        else:  # the next owner consumes it again
+            self._end(turn, now)
+        return effects + self._hand_more(now)
+
+    def _finish(self, turn: _Turn, now: int) -> None:
+        """The batch is done: on with the queue, or with another one."""
+        assert turn.run is not None
+        turn.held.process.finish(turn.run)
+        turn.run, turn.messages = None, ()
+        if turn.held.state is not State.PULLING or not turn.held.process.waiting:
+            self._end(turn, now)
+            return
+        turn.step = Step.LINE
+        if now - turn.began > CONTINUOUS_MS:
+            turn.began = now
+            self._line.append(turn)
+        else:
+            self._line.appendleft(turn)
+
+    def _again(self, turn: _Turn, now: int) -> list[Effect]:
+        """The batch failed. What was tried too often leaves, the rest is tried again."""
+        tries_max = self._tries_max
+        spent = {
+            position
+            for position, message in enumerate(turn.messages)
+            if 0 <= tries_max <= message.reconsume_times
+        }
+        if not spent:
+            return self._try_again(turn, frozenset(), now)
+        if not self._peers.retry_topic:
+            return self._drop(turn, spent, now)
+        number = self._peers.ticket()
+        turn.step = Step.LEAVING
+        turn.held.handed += 1
+        self._departures[number] = _Departure(turn, set(spent), set())
+        effects: list[Effect] = []
+        for position in sorted(spent):
+            purpose = SentBack(number, position)
+            sent = send_copy(self._peers, turn.messages[position], tries_max, purpose, now)
+            if isinstance(sent, RouteError):
+                effects += self.sent_back(purpose, sent, now)
+            else:
+                effects += sent
+        return effects
+
+    def _drop(self, turn: _Turn, spent: set[int], now: int) -> list[Effect]:
+        """There is no retry topic: what was tried too often is over."""
+        dropped = [turn.messages[position].message_id for position in sorted(spent)]
+        effects: list[Effect] = [
+            Tell("WARNING", f"message {message_id} failed and is dropped: {DROPPED}")
+            for message_id in dropped
+        ]
+        if len(spent) == len(turn.messages):
+            self._finish(turn, now)
+            return effects
+        return effects + self._try_again(turn, spent, now)
+
+    def sent_back(
+        self, sent: SentBack, reply: Command | RemotingError | RouteError, now: int
+    ) -> list[Effect]:
+        """A copy was stored, or was not."""
+        departure = self._departures[sent.number]
+        turn = departure.turn
+        departure.open.discard(sent.position)
+        effects: list[Effect] = []
+        if isinstance(reply, Command) and reply.code == ResponseCode.SUCCESS:
+            departure.gone.add(sent.position)
+        else:
+            why = f"code {reply.code}: {reply.remark}" if isinstance(reply, Command) else reply
+            message_id = turn.messages[sent.position].message_id
+            effects.append(Tell("WARNING", f"message {message_id} stays in its queue: {why}"))
+        if departure.open:
+            return effects
+        del self._departures[sent.number]
+        turn.held.handed -= 1
+        if len(departure.gone) == len(turn.messages) and turn.held.state in READ:
+            self._finish(turn, now)
+        elif turn.held.state is State.PULLING:
+            effects += self._try_again(turn, departure.gone, now)
+        else:
+            self._end(turn, now)
+        return effects + self._hand_more(now)
+
+    def _try_again(self, turn: _Turn, without: set[int] | frozenset[int], now: int) -> list[Effect]:
+        """The same messages again, after a while; not those at the positions of `without`."""
+        turn.messages = tuple(
+            msgspec.structs.replace(message, reconsume_times=message.reconsume_times + 1)
+            for position, message in enumerate(turn.messages)
+            if position not in without
+        )
+        return [self._rest(turn, self._suspend_ms, now)]
+
+    def resize(self, handed_max: int, now: int) -> list[Effect]:
+        """So many places at the listener from now on; what is out beyond them comes back by itself."""
+        self._free += handed_max - self._handed_max
+        self._handed_max = handed_max
+        return self._hand_more(now)
+
+    def check(self) -> None:
+        """Assert that the places add up, and that every turn is where its step says."""
+        assert self._free + len(self._with_listener) == self._handed_max
+        assert self._free <= 0 or not self._line
+        steps = {
+            Step.LINE: list(self._line),
+            Step.LISTENER: list(self._with_listener.values()),
+            Step.LEAVING: [departure.turn for departure in self._departures.values()],
+            Step.RESTING: [t for t in self._turns.values() if t.step is Step.RESTING],
+        }
+        placed = [turn for step, turns in steps.items() for turn in turns if turn.step is step]
+        assert len(placed) == sum(len(turns) for turns in steps.values()) == len(self._turns)
+        for queue, turn in self._turns.items():
+            assert turn.held.queue == queue
+            assert turn.run is not None or turn.step is Step.LINE
+            assert turn.run is None or not turn.run.finished
+            offsets = [message.queue_offset for message in turn.messages]
+            assert offsets == sorted(set(offsets))
+            assert turn.step in (Step.LISTENER, Step.LEAVING) or turn.successor is None

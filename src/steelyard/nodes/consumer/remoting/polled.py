@@ -1,0 +1,372 @@
+"""Messages for an application that polls: they wait in their queues until it asks.
+
+`Poll` returns what is here of the queues in turn, or waits for it. What it returned counts as consumed
+
+- with `auto_commit`: when the next poll begins. Every `commit_interval_ms` that is committed.
+- without: when the application commits, all that was returned or offsets of its own.
+
+Until then its offset is not committed, so that it is delivered again when this member dies. `Held.agreed` is the
+offset up to which a queue counts as consumed, where that is not simply all that left it. A queue that is
+given up waits (`Held.handed`) until what was returned of it is consumed; with hooks the next poll is enough,
+for then the application is told and can commit.
+
+At a stop the last poll is not consumed: who wants that commits before.
+Source: client/impl/consumer/DefaultLitePullConsumerImpl.java, AssignedMessageQueue.java.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from steelyard.config import LitePullConfig
+from steelyard.consume.process_queue import Run
+from steelyard.errors import (
+    BrokerError,
+    ClosedError,
+    ConfigError,
+    ConnectError,
+    RemotingError,
+    SteelyardError,
+)
+from steelyard.groups.remoting.ownership import COMING, READ, State
+from steelyard.nodes.consumer.remoting.contract import (
+    Commit,
+    GiveBack,
+    PauseQueues,
+    Poll,
+    ResumeQueues,
+)
+from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
+from steelyard.nodes.consumer.remoting.holdings import UNKNOWN, Held, Holdings
+from steelyard.nodes.consumer.remoting.offsets import Offsets
+from steelyard.nodes.consumer.remoting.peers import OffsetTold, Peers, SentBack
+from steelyard.nodes.consumer.remoting.pulling import Pulling
+from steelyard.nodes.seam import Address, Answer, DropTimer, Effect, Handled, SetTimer
+from steelyard.types import MessageQueue
+from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.message import MessageView
+
+
+class PollTimer(DeliveryTimer, frozen=True):
+    """Timer key: a poll has waited long enough."""
+
+    call_id: int
+
+
+class _Parked(msgspec.Struct, frozen=True):
+    """A poll that waits for messages."""
+
+    call_id: int
+    call: Poll
+
+
+class _Returned(msgspec.Struct, frozen=True):
+    """What the last poll returned of one queue. `was_out`: more of it was not consumed before."""
+
+    held: Held
+    run: Run
+    was_out: bool
+
+
+class _Committing(msgspec.Struct):
+    """A commit whose brokers have not all answered. `error`: the first one."""
+
+    open: int = 0
+    error: SteelyardError | None = None
+
+
+class PolledDelivery:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        config: LitePullConfig,
+        holdings: Holdings,
+        offsets: Offsets,
+        pulling: Pulling,
+    ) -> None:
+        self._peers = peers
+        self._config = config
+        self._holdings = holdings
+        self._offsets = offsets
+        self._pulling = pulling
+        self._line: deque[Held] = deque()
+        """Queues with messages, in the order of their turns."""
+        self._out: dict[int, Held] = {}
+        """By epoch: not all that was returned of them is consumed, or the application has set an offset."""
+        self._parked: _Parked | None = None
+        self._last: tuple[int, list[_Returned]] = (0, [])
+        """The number of the last poll that returned messages, and which."""
+        self._committing: dict[int, _Committing] = {}
+
+    # -- polls -------------------------------------------------------------------------------------
+
+    def poll(self, call_id: int, call: Poll, now: int) -> list[Effect]:
+        if call.messages_max < 1 or call.timeout_ms < 0:
+            text = f"a poll for {call.messages_max} messages within {call.timeout_ms} ms cannot be"
+            return [Answer(call_id, ConfigError(f"{text}; it must be 1 or more, and 0 or more"))]
+        if self._parked is not None:
+            text = "another poll is under way: one thread or task polls at a time"
+            return [Answer(call_id, ConfigError(text))]
+        self._poll_begins()
+        messages = self._take(call, now)
+        if messages or not call.timeout_ms:
+            return [Answer(call_id, messages)]
+        self._parked = _Parked(call_id, call)
+        return [SetTimer(PollTimer(call_id), now + call.timeout_ms)]
+
+    def _poll_begins(self) -> None:
+        """What polls returned before counts as consumed."""
+        if self._config.auto_commit:
+            for held in self._out.values():
+                held.agreed = None
+        elif not self._config.hooks:
+            return
+        for held in self._out.values():
+            held.handed = 0
+        self._out.clear()
+
+    def _take(self, call: Poll, now: int) -> tuple[MessageView, ...]:
+        """Messages of the queues in turn, each until it has no more or there are enough."""
+        found: list[MessageView] = []
+        returned: list[_Returned] = []
+        line = self._line
+        while line and len(found) < call.messages_max:
+            held = line.popleft()
+            held.queued = False
+            if held.state is not State.PULLING or held.paused:
+                continue
+            process = held.process
+            before = process.committable
+            run = process.take(call.messages_max - len(found))
+            if run is None:
+                continue
+            process.finish(run)  # only what waits counts against the limits
+            found += run.messages
+            returned.append(_Returned(held, run, held.epoch in self._out))
+            if held.agreed is None:
+                held.agreed = before
+            held.handed = 1
+            held.consumed_at = now
+            self._out[held.epoch] = held
+            self._queue_up(held)
+        self._last = call.number, returned
+        return tuple(found)
+
+    def give_back(self, call_id: int, call: GiveBack, now: int) -> list[Effect]:
+        effects: list[Effect] = [Answer(call_id, None)]
+        parked = self._parked
+        number, returned = self._last
+        if parked is not None and parked.call.number == call.number:
+            self._parked = None
+            return [*effects, Answer(parked.call_id, ()), DropTimer(PollTimer(parked.call_id))]
+        if number != call.number:
+            return effects
+        self._last = 0, []
+        for item in returned:
+            held = item.held
+            if held.state not in READ:
+                continue
+            held.process.put_back(item.run)
+            if not item.was_out:
+                self._out.pop(held.epoch, None)
+                held.handed = 0
+                held.agreed = None if self._config.auto_commit else held.agreed
+            if held.state is State.PULLING:
+                effects += self.offer(held, now)
+            else:
+                held.process.discard_waiting()
+        return effects
+
+    def offer(self, held: Held, now: int) -> list[Effect]:
+        self._queue_up(held)
+        parked = self._parked
+        if parked is None:
+            return []
+        messages = self._take(parked.call, now)
+        if not messages:
+            return []
+        self._parked = None
+        return [Answer(parked.call_id, messages), DropTimer(PollTimer(parked.call_id))]
+
+    def _queue_up(self, held: Held) -> None:
+        if not held.queued and held.process.waiting and not held.paused:
+            held.queued = True
+            self._line.append(held)
+
+    def due(self, key: DeliveryTimer, now: int) -> list[Effect]:
+        assert isinstance(key, PollTimer)
+        if self._parked is None or self._parked.call_id != key.call_id:
+            return []
+        self._parked = None
+        return [Answer(key.call_id, ())]
+
+    # -- commits -----------------------------------------------------------------------------------
+
+    def commit(self, call_id: int, call: Commit, now: int) -> list[Effect]:
+        read = {held.queue: held for held in self._holdings.all() if held.state in READ}
+        if call.offsets is not None:
+            wrong = _wrong_offsets(call.offsets, read)
+            if wrong is not None:
+                return [Answer(call_id, wrong)]
+            said = [(read[queue], offset) for queue, offset in sorted(call.offsets.items())]
+        else:
+            said = [(held, held.process.committable) for held in read.values()]
+        committing = self._committing[call_id] = _Committing()
+        effects: list[Effect] = []
+        for held, offset in said:
+            self._agree(held, offset)
+            if call.offsets is not None or offset != held.committed:
+                effects += self._tell(call_id, committing, held, offset, now)
+        if not committing.open:
+            effects += self._committed(call_id, committing)
+        return effects
+
+    def _agree(self, held: Held, offset: int) -> None:
+        """The application says how far it is."""
+        held.agreed = offset
+        if self._config.auto_commit:
+            self._out[held.epoch] = held  # until the next poll
+        if offset >= held.process.committable:
+            held.handed = 0
+            if not self._config.auto_commit:
+                self._out.pop(held.epoch, None)
+
+    def _tell(
+        self, call_id: int, committing: _Committing, held: Held, offset: int, now: int
+    ) -> list[Effect]:
+        address = self._peers.address(held.queue) or held.address
+        if address is None:
+            name = held.queue.broker_name
+            committing.error = ConnectError(f"broker {name} is not in the routes")
+            return []
+        self._holdings.wrote(held, offset, now)
+        told = OffsetTold(held.queue, held.epoch, call_id)
+        effects = self._offsets.write_surely(told, address, offset, now)
+        if effects is None:
+            return []
+        committing.open += 1
+        return effects
+
+    def told(
+        self, told: OffsetTold, address: Address, reply: Command | RemotingError
+    ) -> list[Effect]:
+        """A broker answered to a commit, or did not."""
+        committing = self._committing[told.call_id]
+        committing.open -= 1
+        error: SteelyardError | None = None
+        if isinstance(reply, RemotingError):
+            error = reply
+        elif reply.code != ResponseCode.SUCCESS:
+            error = BrokerError(reply.code, reply.remark, address)
+        held = self._holdings.find(told.queue, told.epoch)
+        if error is not None:
+            committing.error = committing.error or error
+            if held is not None:
+                held.committed = UNKNOWN
+        elif held is not None:
+            held.arrived = True
+        return [] if committing.open else self._committed(told.call_id, committing)
+
+    def _committed(self, call_id: int, committing: _Committing) -> list[Effect]:
+        del self._committing[call_id]
+        return [*self._offsets.keep(), Answer(call_id, committing.error)]
+
+    # -- single queues -----------------------------------------------------------------------------
+
+    def pause(self, call_id: int, call: PauseQueues) -> list[Effect]:
+        found = self.held(call.queues)
+        if isinstance(found, ConfigError):
+            return [Answer(call_id, found)]
+        for held in found:
+            held.paused = True
+        return [Answer(call_id, None)]
+
+    def resume(self, call_id: int, call: ResumeQueues, now: int) -> list[Effect]:
+        found = self.held(call.queues)
+        if isinstance(found, ConfigError):
+            return [Answer(call_id, found)]
+        effects: list[Effect] = [Answer(call_id, None)]
+        for held in found:
+            held.paused = False
+            effects += self._pulling.look(held, now) + self.offer(held, now)
+        return effects
+
+    def move(self, held: Held, offset: int, now: int) -> list[Effect]:
+        """The application wants to go on at another offset. What is here of the queue is left."""
+        fresh = self._holdings.restart(held, offset, now)
+        self._out.pop(held.epoch, None)
+        if self._config.auto_commit:
+            fresh.agreed = None
+        else:  # that is no commit yet
+            fresh.agreed, fresh.committed = held.agreed, held.committed
+        return self._pulling.look(fresh, now)
+
+    def assignment(self) -> tuple[MessageQueue, ...]:
+        here = (State.ACQUIRING, State.PULLING)
+        return tuple(sorted(held.queue for held in self._holdings.all() if held.state in here))
+
+    def held(self, queues: Iterable[MessageQueue]) -> list[Held] | ConfigError:
+        """The holdings of queues, or what is wrong with asking for them."""
+        found: list[Held] = []
+        for queue in queues:
+            held = self._holdings.get(queue)
+            if held is None or held.state not in COMING | {State.PULLING}:
+                return _not_held(queue, self.assignment())
+            found.append(held)
+        return found
+
+    # -- the rest of a delivery --------------------------------------------------------------------
+
+    def stop(self) -> list[Effect]:
+        """The application polls no more: nothing is waited for."""
+        for held in self._out.values():
+            held.handed = 0
+        self._out.clear()
+        parked, self._parked = self._parked, None
+        if parked is None:
+            return []
+        return [Answer(parked.call_id, ClosedError("the consumer was closed during the poll"))]
+
+    def resize(self, handed_max: int, now: int) -> list[Effect]:
+        raise AssertionError("an application that polls has no listeners")
+
+    def handled(self, event: Handled, now: int) -> list[Effect]:
+        return []  # it was told something, and has nothing to decide
+
+    def sent_back(self, sent: SentBack, reply: Command | RemotingError, now: int) -> list[Effect]:
+        raise AssertionError("nothing of a polled queue is sent back")
+
+    def check(self) -> None:
+        """Assert that nothing waits for a poll while a poll waits for it, and that every queue in line is marked."""
+        assert all(held.queued for held in self._line)
+        assert len({held.epoch for held in self._line}) == len(self._line)
+        for held in self._holdings.all():
+            assert not held.handed or held.epoch in self._out
+            if held.state is State.PULLING and held.process.waiting and not held.paused:
+                assert held.queued
+                assert self._parked is None
+        assert all(committing.open > 0 for committing in self._committing.values())
+
+
+def _not_held(queue: MessageQueue, assignment: tuple[MessageQueue, ...]) -> ConfigError:
+    return ConfigError(
+        f"{queue} is not held, or not any more; this consumer holds {len(assignment)} queues,"
+        f" see assignment(): {', '.join(str(tuple(held)) for held in assignment[:8])}"
+    )
+
+
+def _wrong_offsets(
+    offsets: Mapping[MessageQueue, int], read: Mapping[MessageQueue, Held]
+) -> ConfigError | None:
+    for queue, offset in sorted(offsets.items()):
+        if queue not in read:
+            return _not_held(queue, tuple(sorted(read)))
+        if offset < 0:
+            return ConfigError(f"the offset of {queue} is {offset}; it must be 0 or more")
+    return None

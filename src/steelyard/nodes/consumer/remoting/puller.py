@@ -1,0 +1,305 @@
+"""A pull consumer: the application says which queue to read from which offset, and keeps its own account.
+
+What the application asks is answered by one request to one broker (`consumer.questions`). Beside that, the
+client belongs to its group: it sends heartbeats to the brokers in its routes, and works out which queues of
+the topics it registered (`config.subscriptions`) are its share, as a push consumer does, from the member
+list (38) and the strategy. It only tells: nothing is locked, read or committed for these queues, and
+what became of the last owner's offsets is a matter between the applications.
+
+From the start: routes of the registered topics (105) → heartbeats (34) → the first rebalance (38). Without
+registered topics there is no rebalance, and brokers get to know the client when it first asks for a queue
+of theirs. `QueuesChanged` is handed when the share or the queues of a topic are not what they were.
+Source: client/impl/consumer/DefaultMQPullConsumerImpl.java, RebalancePullImpl.java.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from steelyard.allocate import even, registry
+from steelyard.allocate.plan import Strategy
+from steelyard.config import ConsumerConfig
+from steelyard.consume.subscription import subscription
+from steelyard.errors import ClosedError, ConfigError, ProtocolError, RemotingError
+from steelyard.nodes.calls.remoting import CALLS_TIMER, Outcome
+from steelyard.nodes.consumer.remoting.balance import REBALANCE_TIMER, Balance
+from steelyard.nodes.consumer.remoting.contract import Stop
+from steelyard.nodes.consumer.remoting.membership import CONSUME_ACTIVELY, Membership
+from steelyard.nodes.consumer.remoting.peers import (
+    HeartbeatSent,
+    MembersAsked,
+    Peers,
+    Purpose,
+    QuestionSent,
+    Unregistered,
+)
+from steelyard.nodes.consumer.remoting.questions import Question, Questions
+from steelyard.nodes.consumer.remoting.shares import Shares
+from steelyard.nodes.route_cache import RouteAsked, RoutePace
+from steelyard.nodes.seam import (
+    Address,
+    Answer,
+    Asked,
+    Closed,
+    Due,
+    Effect,
+    Event,
+    Flushed,
+    Hand,
+    Handled,
+    Link,
+    Opened,
+    Received,
+    Refused,
+    Send,
+    SetTimer,
+    Tell,
+)
+from steelyard.types import Random
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
+
+ROUTE_TIMER = "routes"
+HEARTBEAT_TIMER = "heartbeats"
+
+
+class Balanced(msgspec.Struct, frozen=True):
+    """Call: the queues of a registered topic that are this member's share. Answered after the first rebalance."""
+
+    topic: str
+
+
+class PullerNode:
+    """See the module's text. `allocate`: a strategy in place of the one that `config.strategy` names."""
+
+    def __init__(
+        self, config: ConsumerConfig, rng: Random, allocate: Strategy | None = None
+    ) -> None:
+        self._config = config
+        self._peers = Peers(config, rng)
+        self._topics = [wanted.topic for wanted in config.subscriptions]
+        for wanted in config.subscriptions:
+            subscription(wanted, version=0)  # a wrong one is told at once
+        self._pace = RoutePace(config.route_poll_ms)
+        self._membership = Membership(self._peers)
+        strategy = registry.strategy(config.strategy) if allocate is None else allocate
+        if strategy is even.allocate:
+            raise ConfigError(
+                "EVEN shares queues out by locks, which a pull consumer does not take;"
+                " choose another strategy, or a LitePullConsumer"
+            )
+        self._balance = Balance(self._peers, self._topics, strategy, rng)
+        self._questions = Questions(self._peers)
+        self._shares = Shares(self._peers)
+        self._decided = False
+        self._waiting: list[tuple[int, Balanced]] = []
+        self._stop: int | None = None
+        self._stopped = False
+
+    def start(self, now: int) -> list[Effect]:
+        told = [subscription(wanted, now) for wanted in self._config.subscriptions]
+        self._membership.begin(told, CONSUME_ACTIVELY)
+        effects: list[Effect] = [
+            SetTimer(ROUTE_TIMER, self._pace.next(now)),
+            SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms),
+        ]
+        for topic in self._topics:
+            effects += self._peers.ask_routes(self._peers.routes.want(topic), now)
+        return effects
+
+    def handle(self, event: Event, now: int) -> list[Effect]:
+        match event:
+            case Received(link=link, message=Command() as command):
+                if is_response(command):
+                    outcome = self._peers.calls.replied(command)
+                    return [] if outcome is None else self._settle(outcome, now)
+                return self._requested(link, command, now)
+            case Asked():
+                return self._asked(event, now)
+            case Due(key=key):
+                return self._due(key, now)
+            case Opened(dialed=True):
+                return self._opened(event, now)
+            case Refused(address=address):
+                effects = self._settle_all(self._peers.calls.refused(event), now)
+                return effects + self._doubt(address, now)
+            case Closed():
+                return self._closed(event, now)
+            case Opened() | Received() | Flushed() | Handled():
+                return []
+            case _:
+                assert_never(event)
+
+    # -- answers -----------------------------------------------------------------------------------
+
+    def _settle_all(self, outcomes: list[Outcome[Purpose]], now: int) -> list[Effect]:
+        return [effect for outcome in outcomes for effect in self._settle(outcome, now)]
+
+    def _settle(self, outcome: Outcome[Purpose], now: int) -> list[Effect]:
+        purpose, reply = outcome.purpose, outcome.reply
+        match purpose:
+            case QuestionSent():
+                return self._questions.answered(purpose, outcome.address, reply)
+            case RouteAsked():
+                return self._route_answered(purpose, reply, now)
+            case HeartbeatSent(address=address):
+                fresh, effects = self._membership.greeted(address, reply)
+                return effects + self._ready(now, fresh)
+            case MembersAsked():
+                self._balance.answered(purpose, reply)
+                return self._rebalance(now)
+            case Unregistered(address=address):
+                self._membership.left(address)
+                return self._finish()
+            case _:
+                raise AssertionError(f"a pull consumer does not ask for {purpose!r}")
+
+    def _route_answered(
+        self, asked: RouteAsked, reply: Command | RemotingError, now: int
+    ) -> list[Effect]:
+        news = self._peers.routes.answered(asked, reply, now)
+        effects: list[Effect] = [*news.tell]
+        effects += self._peers.ask_routes(news.again, now)
+        if self._stop is not None or not news.done:
+            return effects
+        strangers = self._membership.strangers(self._peers.routes.readers())
+        effects += self._membership.greet(strangers, now)
+        effects += self._questions.routed(news, now)
+        return effects + self._ready(now, news.changed and news.done in self._topics)
+
+    # -- rebalance ---------------------------------------------------------------------------------
+
+    def _ready(self, now: int, news: bool) -> list[Effect]:
+        """A route or a heartbeat was answered. The first rebalance waits until all have been."""
+        if self._stop is not None or not self._topics:
+            return []
+        if self._balance.begun:
+            return self._balance.wake(now) if news else []
+        if self._peers.routes.asking or self._membership.pending:
+            return []
+        return self._balance.wake(now)
+
+    def _rebalance(self, now: int) -> list[Effect]:
+        """Once all member lists are in: decide, and tell what is different."""
+        if self._stop is not None:
+            return []
+        decision = self._balance.decision(self._shares.all(), now)
+        if decision is None:
+            return []
+        effects: list[Effect] = [SetTimer(REBALANCE_TIMER, decision.next_at)]
+        effects += self._balance.complaints(decision)
+        for share in self._shares.changed(self._topics, decision.target):
+            text = (
+                f"group {self._config.group}: {self._config.client_id} has {len(share.mine)} of"
+                f" {len(share.all)} queues of {share.topic}"
+            )
+            effects.append(Tell("INFO", text))
+            if self._config.queue_changes:
+                effects.append(Hand(self._peers.ticket(), share))
+        self._decided = True
+        waiting, self._waiting = self._waiting, []
+        effects += [Answer(call_id, self._shares.of(call.topic)) for call_id, call in waiting]
+        if decision.absent:  # a broker that does not list this member has forgotten it
+            effects += self._membership.greet(self._peers.routes.readers(), now)
+        return effects
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def _requested(self, link: Link, command: Command, now: int) -> list[Effect]:
+        """A broker asks or tells."""
+        if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+            try:
+                header = headers.read(headers.ConsumerGroupHeader, command.ext)
+            except ProtocolError as error:
+                return [Tell("WARNING", f"notification without a group: {error}")]
+            if header.consumer_group != self._config.group:
+                return []
+            return self._ready(now, news=True)
+        if is_oneway(command):
+            return []
+        remark = f" request type {command.code} not supported"
+        code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        reply = Command(code=code, opaque=command.opaque, flag=RESPONSE_FLAG, remark=remark)
+        return [Send(link, reply)]
+
+    def _opened(self, event: Opened, now: int) -> list[Effect]:
+        """The heartbeat goes first, so that the broker knows who asks."""
+        waiting = self._peers.calls.opened(event)
+        if self._stop is not None or event.address not in self._peers.routes.readers():
+            return waiting
+        strangers = self._membership.strangers([event.address])
+        return self._membership.greet(strangers, now) + waiting
+
+    def _closed(self, event: Closed, now: int) -> list[Effect]:
+        address = self._peers.calls.address_of(event.link)
+        if address is None:
+            return []
+        self._membership.lost(address)
+        effects = self._settle_all(self._peers.calls.closed(event), now)
+        return effects + self._doubt(address, now)
+
+    def _doubt(self, address: Address, now: int) -> list[Effect]:
+        """A broker may have stopped: learn soon whether it is still in the routes."""
+        if self._stop is not None or address not in self._peers.routes.readers():
+            return []
+        soon = self._pace.hurry(now)
+        return [] if soon is None else [SetTimer(ROUTE_TIMER, soon)]
+
+    def _due(self, key: object, now: int) -> list[Effect]:
+        if key == CALLS_TIMER:
+            outcomes, effects = self._peers.calls.expire(now)
+            return effects + self._settle_all(outcomes, now)
+        if self._stop is not None:
+            return []
+        if key == REBALANCE_TIMER:
+            return self._balance.begin(now) + self._rebalance(now)
+        if key == ROUTE_TIMER:
+            again = SetTimer(ROUTE_TIMER, self._pace.next(now))
+            return [again, *self._peers.ask_routes(self._peers.routes.refresh(), now)]
+        assert key == HEARTBEAT_TIMER, f"timer {key!r} is not ours"
+        again = SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms)
+        return [again, *self._membership.greet(self._peers.routes.readers(), now)]
+
+    # -- calls of the application ------------------------------------------------------------------
+
+    def _asked(self, event: Asked, now: int) -> list[Effect]:
+        call_id, call = event.call_id, event.call
+        if self._stop is not None:
+            return [Answer(call_id, ClosedError("the consumer was closed"))]
+        match call:
+            case _ if isinstance(call, Question):
+                return self._questions.ask(call_id, call, now)
+            case Balanced(topic=topic) if topic not in self._topics:
+                text = f"topic {topic!r} is not registered: call register(topic) before the start"
+                return [Answer(call_id, ConfigError(text))]
+            case Balanced():
+                if self._decided:
+                    return [Answer(call_id, self._shares.of(call.topic))]
+                self._waiting.append((call_id, call))
+                return []
+            case Stop():
+                self._stop = call_id
+                error = ClosedError("the consumer was closed while the call was under way")
+                effects: list[Effect] = [Answer(waiting, error) for waiting, _ in self._waiting]
+                self._waiting = []
+                effects += self._questions.close()
+                return effects + self._membership.leave(now) + self._finish()
+            case _:
+                raise AssertionError(f"a pull consumer does not know the call {call!r}")
+
+    def _finish(self) -> list[Effect]:
+        if self._stop is None or self._stopped or self._membership.leaving:
+            return []
+        self._stopped = True
+        return [Answer(self._stop, None)]
+
+    def check(self) -> None:
+        """Assert what must hold of all parts after each event."""
+        self._peers.calls.check()
+        self._peers.routes.check()
+        self._balance.check()
+        self._questions.check()
+        assert not (self._decided and self._waiting)

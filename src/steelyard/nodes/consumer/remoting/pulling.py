@@ -1,0 +1,237 @@
+"""The pull loop of each held queue: ask, take in, ask again; the broker holds a pull that finds nothing.
+
+What an answer does (client/impl/consumer/PullAPIWrapper.java, DefaultMQPushConsumerImpl.pullMessage):
+- 0 FOUND: messages go to the process queue, the next pull is sent at once.
+- 19 NOT_FOUND, 20 RETRY_IMMEDIATELY: the next pull is sent at once, from `nextBeginOffset`.
+- 21 OFFSET_MOVED: the queue starts anew at `nextBeginOffset`.
+- 2 SYSTEM_BUSY, 215 FLOW_CONTROL: again after 20 ms.
+- 24, 25: the broker does not know this member, or not well enough: a heartbeat, then again later.
+- anything else, or no answer: again after `pull_retry_ms`. A broker that leaves a pull without an
+  answer is taken for dead: its link is closed.
+A broker that answers nothing at once, time and again, is asked only every `flow_retry_ms`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from steelyard.config import LitePullConfig
+from steelyard.consume.flow import Limits, blocked, shared
+from steelyard.consume.statistics import Statistics
+from steelyard.consume.subscription import wanted
+from steelyard.errors import CallTimeoutError, ProtocolError, RemotingError
+from steelyard.groups.remoting.ownership import LEAVING, State
+from steelyard.nodes.consumer.remoting.holdings import UNKNOWN, Held, Holdings
+from steelyard.nodes.consumer.remoting.membership import Membership
+from steelyard.nodes.consumer.remoting.peers import RETRY_PREFIX, Peers, PullSent
+from steelyard.nodes.seam import Address, Effect, Tell
+from steelyard.types import MessageModel
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.bodies import SubscriptionData
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.flags import PullFlag
+from steelyard.wire.remoting.message import MessageView, decode_records
+from steelyard.wire.remoting.properties import RETRY_TOPIC
+
+BUSY_RETRY_MS = 20
+"""PULL_TIME_DELAY_MILLS_WHEN_BROKER_FLOW_CONTROL."""
+
+PAUSED_LOOK_MS = 1_000
+"""PULL_TIME_DELAY_MILLS_WHEN_SUSPEND."""
+
+_FLOW_CONTROL = 215
+_NOTHING = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY)
+_BUSY = (ResponseCode.SYSTEM_BUSY, _FLOW_CONTROL)
+_UNKNOWN_HERE = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
+
+
+class Pulling:
+    """See the module's text. `begin` once before anything else."""
+
+    def __init__(
+        self, peers: Peers, holdings: Holdings, membership: Membership, statistics: Statistics
+    ) -> None:
+        config = peers.config
+        self._peers = peers
+        self._holdings = holdings
+        self._membership = membership
+        self._statistics = statistics
+        self.paused = False
+        """No pull is sent; what is under way is taken in."""
+        self._limits = Limits(
+            config.queue_messages_max,
+            config.queue_bytes_max,
+            None if config.orderly else config.queue_span_max,
+        )
+        self._shares: dict[str, Limits] = {}
+        """In place of `_limits`, by topic, where topics have limits."""
+        self._polled = isinstance(config, LitePullConfig)
+        clustering = config.message_model is MessageModel.CLUSTERING
+        self._carries_commits = clustering and not self._polled
+        # A consumer that polls may read topics that no heartbeat names: the subscription travels with the pull.
+        self._sys_flag = PullFlag.SUSPEND | (PullFlag.SUBSCRIPTION if self._polled else 0)
+        self._subscriptions: Mapping[str, SubscriptionData] = {}
+        self._tags: dict[str, frozenset[str]] = {}
+
+    def begin(self, subscriptions: Mapping[str, SubscriptionData]) -> None:
+        self._subscriptions = subscriptions
+        self._tags = {topic: frozenset(s.tags_set) for topic, s in subscriptions.items()}
+
+    def share_out(self) -> None:
+        """Other queues are held than before: what a topic may have in the client is divided anew."""
+        config = self._peers.config
+        if isinstance(config, LitePullConfig):
+            queues = sum(1 for h in self._holdings.all() if h.state not in LEAVING)
+            share = max(1, config.messages_max // max(1, queues))
+            messages_max = min(config.queue_messages_max, share)
+            self._limits = msgspec.structs.replace(self._limits, messages_max=messages_max)
+        if not config.topic_messages_max and not config.topic_bytes_max:
+            return
+        held = Counter(h.queue.topic for h in self._holdings.all() if h.state not in LEAVING)
+        self._shares = {
+            topic: shared(self._limits, config.topic_messages_max, config.topic_bytes_max, count)
+            for topic, count in held.items()
+        }
+
+    def pause(self) -> None:
+        """Send no pulls until `resume`."""
+        self.paused = True
+
+    def resume(self, now: int) -> list[Effect]:
+        """Pull everything that can be pulled."""
+        self.paused = False
+        return [effect for held in self._holdings.all() for effect in self.look(held, now)]
+
+    def look(self, held: Held, now: int) -> list[Effect]:
+        """Send a pull, unless one is under way, the client holds too much, or the broker is unknown."""
+        if held.pulling or held.paused or held.state is not State.PULLING:
+            return []
+        config = self._peers.config
+        held.looked_at = now
+        if self.paused:
+            return self._holdings.later(held, PAUSED_LOOK_MS, now)
+        limits = self._shares.get(held.queue.topic, self._limits)
+        if blocked(held.process, limits) is not None:
+            return self._holdings.later(held, config.flow_retry_ms, now)
+        address = self._peers.address(held.queue)
+        if address is None:
+            return self._holdings.later(held, config.pull_retry_ms, now)
+        held.address = address
+        queue = held.queue
+        commit = held.process.committable if self._carries_commits else 0
+        sys_flag = self._sys_flag | (PullFlag.COMMIT_OFFSET if commit > 0 else 0)
+        subscribed = self._subscriptions[queue.topic]
+        header = headers.PullMessageRequestHeader(
+            consumer_group=config.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=held.process.next_offset,
+            max_msg_nums=config.pull_batch,
+            sys_flag=sys_flag,
+            commit_offset=commit,
+            suspend_timeout_millis=config.pull_hold_ms,
+            subscription=subscribed.sub_string if self._polled else None,
+            sub_version=subscribed.sub_version,
+            expression_type=subscribed.expression_type,
+            bname=queue.broker_name,
+        )
+        held.pulling = True
+        held.pulled_at = now
+        held.carried = commit if commit > 0 else UNKNOWN
+        if commit > 0:
+            held.committed = commit
+        purpose = PullSent(queue, held.epoch, held.process.next_offset)
+        return self._peers.ask(
+            address, RequestCode.PULL_MESSAGE, header, purpose, now, config.pull_timeout_ms
+        )
+
+    def answered(
+        self, sent: PullSent, address: Address, reply: Command | RemotingError, now: int
+    ) -> tuple[Held | None, list[Effect]]:
+        """The outcome of a pull. Returns the queue that has new messages to hand, if it has, or that is
+        given up and waited for this."""
+        held = self._holdings.find(sent.queue, sent.epoch)
+        if held is None:
+            return None, []
+        held.pulling = False
+        held.arrived = held.arrived or held.pulled_at > held.wrote_at
+        if held.state is not State.PULLING:
+            return held, []
+        if isinstance(reply, RemotingError):
+            return None, self._unanswered(held, address, reply, now)
+        config = self._peers.config
+        if reply.code == ResponseCode.SUCCESS or reply.code in _NOTHING:
+            return self._taken_in(held, sent, reply, now)
+        if reply.code == ResponseCode.PULL_OFFSET_MOVED:
+            return None, self._moved(held, sent, reply, now)
+        if reply.code in _BUSY:
+            return None, self._holdings.later(held, BUSY_RETRY_MS, now)
+        effects = self._holdings.later(held, config.pull_retry_ms, now)
+        if reply.code in _UNKNOWN_HERE:
+            return None, effects + self._membership.greet([address], now)
+        text = f"pull from {address} refused: code {reply.code}: {reply.remark}"
+        return None, [Tell("WARNING", text), *effects]
+
+    def _taken_in(
+        self, held: Held, sent: PullSent, reply: Command, now: int
+    ) -> tuple[Held | None, list[Effect]]:
+        try:
+            header = headers.read(headers.PullMessageResponseHeader, reply.ext)
+            messages = decode_records(reply.body, sent.queue.broker_name)
+        except ProtocolError as error:
+            text = f"pull reply for {sent.queue.topic} is broken: {error}"
+            later = self._holdings.later(held, self._peers.config.pull_retry_ms, now)
+            return None, [Tell("WARNING", text), *later]
+        topic = sent.queue.topic
+        if topic.startswith(RETRY_PREFIX):
+            restore_topics(messages)
+        process = held.process
+        added = process.add(wanted(messages, self._tags[topic]), header.next_begin_offset)
+        if added:
+            self._statistics.pulled(topic, now - held.pulled_at, added, now)
+        flow_retry_ms = self._peers.config.flow_retry_ms
+        if process.next_offset > sent.offset or now - held.pulled_at >= flow_retry_ms:
+            held.in_vain = 0
+        else:
+            held.in_vain += 1
+            if held.in_vain > 1:
+                return None, self._holdings.later(held, flow_retry_ms, now)
+        return (held if added else None), self.look(held, now)
+
+    def _moved(self, held: Held, sent: PullSent, reply: Command, now: int) -> list[Effect]:
+        retry_ms = self._peers.config.pull_retry_ms
+        try:
+            header = headers.read(headers.PullMessageResponseHeader, reply.ext)
+        except ProtocolError as error:
+            text = f"pull reply for {sent.queue.topic} is broken: {error}"
+            return [Tell("WARNING", text), *self._holdings.later(held, retry_ms, now)]
+        offset = max(header.next_begin_offset, 0)
+        if self._polled and offset > sent.offset:  # what waits for a poll is good all the same
+            held.process.add((), offset)
+            text = f"{sent.queue} begins at offset {offset}, beyond {sent.offset}; going on there"
+            return [Tell("WARNING", text), *self.look(held, now)]
+        text = f"offset {sent.offset} of {sent.queue} is not there; going on at {offset}"
+        fresh = self._holdings.restart(held, offset, now)
+        effects: list[Effect] = [Tell("WARNING", text), *self._holdings.commit(fresh, now)]
+        if offset == sent.offset:  # the broker contradicts itself
+            return effects + self._holdings.later(fresh, retry_ms, now)
+        return effects + self.look(fresh, now)
+
+    def _unanswered(
+        self, held: Held, address: Address, error: RemotingError, now: int
+    ) -> list[Effect]:
+        held.committed = UNKNOWN  # the commit that rode on the pull may be lost
+        effects = self._holdings.later(held, self._peers.config.pull_retry_ms, now)
+        if isinstance(error, CallTimeoutError):
+            effects += self._peers.calls.hang_up(address, "a pull was not answered")
+        return effects
+
+
+def restore_topics(messages: list[MessageView]) -> None:
+    """Messages of the group's retry topic come to the listener under the topic they were sent to."""
+    for message in messages:
+        message.topic = message.property_of(RETRY_TOPIC) or message.topic

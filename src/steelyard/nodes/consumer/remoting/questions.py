@@ -1,0 +1,368 @@
+"""Calls of the application that one request to one broker answers: an offset, a pull, a message sent back.
+
+A call goes to the broker of its queue, by the route of the topic. Where that does not name the broker, or
+is not known, the nameserver is asked first, once. Errors come to the caller as they are: nothing is tried
+again here, for the application knows best.
+
+| call | request | answer |
+|---|---|---|
+| `Committed` | 14 | the group's offset, None where it has none (22); 4.x brokers say 0 for a young queue |
+| `CommitOffset` | 15 | None |
+| `MinOffset`, `MaxOffset` | 31, 30 | the first offset of the queue, the one after the last |
+| `OffsetForTimestamp` | 29 | the first offset stored at that time or later |
+| `Pull` | 11 | `PullResult` |
+| `SendBack` | 36 | None |
+| `FetchQueues` | 105 | the queues of a topic that can be read, by the nameserver's word of now |
+
+Or a RouteError, RemotingError, BrokerError or ProtocolError; a ConfigError for a call that makes no sense.
+Source: client/impl/MQAdminImpl.java, client/impl/consumer/PullAPIWrapper.java, DefaultMQPullConsumerImpl.java.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import assert_never
+
+import msgspec
+
+from steelyard.consume.subscription import subscription, wanted
+from steelyard.errors import (
+    BrokerError,
+    ClosedError,
+    ConfigError,
+    ProtocolError,
+    RemotingError,
+    RouteError,
+)
+from steelyard.nodes.consumer.remoting.peers import Peers, QuestionSent
+from steelyard.nodes.route_cache import RouteNews
+from steelyard.nodes.seam import Address, Answer, Effect
+from steelyard.types import ExpressionType, MessageQueue, Subscription
+from steelyard.wire.remoting import headers
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.flags import PullFlag
+from steelyard.wire.remoting.message import MessageView, decode_records
+
+PULL_TIMEOUT_MS = 10_000
+"""How long a pull may take beyond the time that the broker holds it (consumerPullTimeoutMillis)."""
+
+
+class Committed(msgspec.Struct, frozen=True):
+    queue: MessageQueue
+
+
+class CommitOffset(msgspec.Struct, frozen=True):
+    queue: MessageQueue
+    offset: int
+
+
+class MinOffset(msgspec.Struct, frozen=True):
+    queue: MessageQueue
+
+
+class MaxOffset(msgspec.Struct, frozen=True):
+    queue: MessageQueue
+
+
+class OffsetForTimestamp(msgspec.Struct, frozen=True):
+    queue: MessageQueue
+    timestamp_ms: int
+
+
+class Pull(msgspec.Struct, frozen=True):
+    """`hold_ms`: how long the broker may wait for a message where there is none; 0: not at all."""
+
+    queue: MessageQueue
+    offset: int
+    expression: str = "*"
+    expression_type: ExpressionType = ExpressionType.TAG
+    messages_max: int = 32
+    hold_ms: int = 0
+    timeout_ms: int | None = None
+
+
+class SendBack(msgspec.Struct, frozen=True):
+    """`delay_level`: 0 leaves it to the broker, by the number of deliveries; negative: to the dead letters at once."""
+
+    message: MessageView
+    delay_level: int = 0
+
+
+class FetchQueues(msgspec.Struct, frozen=True):
+    topic: str
+
+
+Question = (
+    Committed
+    | CommitOffset
+    | MinOffset
+    | MaxOffset
+    | OffsetForTimestamp
+    | Pull
+    | SendBack
+    | FetchQueues
+)
+
+
+class PullStatus(Enum):
+    """What a pull came to. Source: client/consumer/PullStatus.java."""
+
+    FOUND = "FOUND"
+    NO_NEW_MSG = "NO_NEW_MSG"
+    """The queue ends here, for now."""
+    NO_MATCHED_MSG = "NO_MATCHED_MSG"
+    """There are messages, but none that the expression wants; go on at `next_begin_offset`."""
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+    """The queue does not have the offset: too small, or beyond the end. `next_begin_offset` is one that it has."""
+
+
+class PullResult(msgspec.Struct, frozen=True):
+    """`next_begin_offset`: where the next pull should begin, whatever the status. Source: PullResult.java."""
+
+    status: PullStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: tuple[MessageView, ...] = ()
+
+
+_PULL_STATUS = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MSG,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MSG,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+class Questions:
+    """See the module's text. `routed` and `answered` settle what `ask` began."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._open: dict[int, Question] = {}
+        self._unrouted: dict[str, list[int]] = {}
+        """Calls that wait for the route of a topic."""
+
+    def ask(self, call_id: int, question: Question, now: int) -> list[Effect]:
+        wrong = _wrong(question)
+        if wrong is not None:
+            return [Answer(call_id, wrong)]
+        self._open[call_id] = question
+        address = self._address(question)
+        if address is not None:
+            return self._send(call_id, question, address, now)
+        topic = _topic(question)
+        self._unrouted.setdefault(topic, []).append(call_id)
+        return self._peers.ask_routes(self._peers.routes.renew(topic), now)
+
+    def routed(self, news: RouteNews, now: int) -> list[Effect]:
+        """The question for the route of a topic has ended."""
+        effects: list[Effect] = []
+        route = self._peers.routes.route(news.done)
+        for call_id in self._unrouted.pop(news.done, ()):
+            question = self._open[call_id]
+            address = self._address(question)
+            if isinstance(question, FetchQueues) and route is not None:
+                effects += self._answer(call_id, route.subscribe)
+            elif address is not None:
+                effects += self._send(call_id, question, address, now)
+            elif news.error is not None:
+                effects += self._answer(call_id, news.error)
+            else:
+                text = f"the route of {news.done} does not name the broker of {question}"
+                effects += self._answer(call_id, RouteError(text))
+        return effects
+
+    def answered(
+        self, sent: QuestionSent, address: Address, reply: Command | RemotingError
+    ) -> list[Effect]:
+        """A broker answered, or did not."""
+        question = self._open.get(sent.call_id)
+        if question is None:
+            return []  # the client was closed
+        if isinstance(reply, RemotingError):
+            return self._answer(sent.call_id, reply)
+        try:
+            return self._answer(sent.call_id, _result(question, address, reply))
+        except (BrokerError, ProtocolError) as error:
+            return self._answer(sent.call_id, error)
+
+    def close(self) -> list[Effect]:
+        """The client stops: what is open will not be answered any more."""
+        self._unrouted.clear()
+        error = ClosedError("the consumer was closed while the call was under way")
+        return [effect for call_id in list(self._open) for effect in self._answer(call_id, error)]
+
+    def _answer(self, call_id: int, result: object) -> list[Effect]:
+        del self._open[call_id]
+        return [Answer(call_id, result)]
+
+    def _address(self, question: Question) -> Address | None:
+        if isinstance(question, FetchQueues):
+            return None
+        if isinstance(question, SendBack):  # is written: only a master takes it
+            route = self._peers.routes.route(question.message.topic)
+            return None if route is None else route.masters.get(question.message.broker_name)
+        return self._peers.address(question.queue)
+
+    def _send(self, call_id: int, question: Question, address: Address, now: int) -> list[Effect]:
+        group = self._peers.config.group
+        timeout_ms: int | None = None
+        header: headers.Header
+        match question:
+            case Committed(queue=queue):
+                code = RequestCode.QUERY_CONSUMER_OFFSET
+                header = headers.QueryConsumerOffsetRequestHeader(
+                    consumer_group=group,
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    set_zero_if_not_found=False,
+                    bname=queue.broker_name,
+                )
+            case CommitOffset(queue=queue, offset=offset):
+                code = RequestCode.UPDATE_CONSUMER_OFFSET
+                header = headers.UpdateConsumerOffsetRequestHeader(
+                    consumer_group=group,
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    commit_offset=offset,
+                    bname=queue.broker_name,
+                )
+            case MinOffset(queue=queue) | MaxOffset(queue=queue):
+                lowest = isinstance(question, MinOffset)
+                code = RequestCode.GET_MIN_OFFSET if lowest else RequestCode.GET_MAX_OFFSET
+                header = headers.QueueRequestHeader(
+                    topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
+                )
+            case OffsetForTimestamp(queue=queue, timestamp_ms=timestamp):
+                code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+                header = headers.SearchOffsetRequestHeader(
+                    topic=queue.topic,
+                    queue_id=queue.queue_id,
+                    timestamp=timestamp,
+                    bname=queue.broker_name,
+                )
+            case Pull():
+                code = RequestCode.PULL_MESSAGE
+                header = _pull_header(group, question, now)
+                timeout_ms = question.timeout_ms
+                if timeout_ms is None:
+                    timeout_ms = PULL_TIMEOUT_MS + question.hold_ms
+            case SendBack(message=message, delay_level=level):
+                code = RequestCode.CONSUMER_SEND_MSG_BACK
+                retry_max = self._peers.config.retry_max
+                header = headers.ConsumerSendMsgBackRequestHeader(
+                    offset=message.physical_offset,
+                    group=group,
+                    delay_level=level,
+                    origin_msg_id=message.message_id,
+                    origin_topic=message.topic,
+                    max_reconsume_times=retry_max if retry_max >= 0 else None,
+                )
+            case FetchQueues():
+                raise AssertionError("no broker is asked for the queues of a topic")
+            case _:
+                assert_never(question)
+        purpose = QuestionSent(call_id)
+        return self._peers.ask(address, code, header, purpose, now, timeout_ms)
+
+    def check(self) -> None:
+        """Assert that what waits for a route is open."""
+        for waiting in self._unrouted.values():
+            assert waiting
+            assert all(call_id in self._open for call_id in waiting)
+
+
+def _topic(question: Question) -> str:
+    match question:
+        case SendBack(message=message):
+            return message.topic
+        case FetchQueues(topic=topic):
+            return topic
+        case _:
+            return question.queue.topic
+
+
+def _wrong(question: Question) -> ConfigError | None:
+    """Why a call makes no sense, None where it does."""
+    match question:
+        case CommitOffset(offset=offset) | Pull(offset=offset) if offset < 0:
+            return ConfigError(f"the offset is {offset}; it must be 0 or more")
+        case Pull(messages_max=count) if count < 1:
+            return ConfigError(f"max_messages is {count}; it must be 1 or more")
+        case Pull(hold_ms=wait_ms) if wait_ms < 0:
+            return ConfigError(f"hold_ms is {wait_ms}; it must be 0 or more")
+        case Pull():
+            try:
+                subscription(_wish(question), 0)
+            except ConfigError as error:
+                return error
+        case FetchQueues(topic=""):
+            return ConfigError("the topic has no name")
+    return None
+
+
+# -- pulls -----------------------------------------------------------------------------------------
+
+
+def _wish(pull: Pull) -> Subscription:
+    return Subscription(pull.queue.topic, pull.expression, pull.expression_type)
+
+
+def _pull_header(group: str, pull: Pull, now: int) -> headers.PullMessageRequestHeader:
+    """The subscription travels with the pull: brokers need not know this client."""
+    is_tags = pull.expression_type is ExpressionType.TAG
+    data = subscription(_wish(pull), 0 if is_tags else now)
+    hold = PullFlag.SUSPEND if pull.hold_ms else 0
+    return headers.PullMessageRequestHeader(
+        consumer_group=group,
+        topic=pull.queue.topic,
+        queue_id=pull.queue.queue_id,
+        queue_offset=pull.offset,
+        max_msg_nums=pull.messages_max,
+        sys_flag=PullFlag.SUBSCRIPTION | hold,
+        commit_offset=0,
+        suspend_timeout_millis=pull.hold_ms,
+        subscription=data.sub_string,
+        sub_version=data.sub_version,
+        expression_type=data.expression_type,
+        bname=pull.queue.broker_name,
+    )
+
+
+def _pull_result(pull: Pull, address: Address, reply: Command) -> PullResult:
+    status = _PULL_STATUS.get(ResponseCode(reply.code)) if reply.code in _PULL_STATUS else None
+    if status is None:
+        raise BrokerError(reply.code, reply.remark, address)
+    header = headers.read(headers.PullMessageResponseHeader, reply.ext)
+    messages: tuple[MessageView, ...] = ()
+    if status is PullStatus.FOUND:
+        tags = frozenset(subscription(_wish(pull), 0).tags_set)
+        messages = tuple(wanted(decode_records(reply.body, pull.queue.broker_name), tags))
+        if not messages:  # tags that share a hash code with one that is wanted
+            status = PullStatus.NO_MATCHED_MSG
+    return PullResult(
+        status, header.next_begin_offset, header.min_offset, header.max_offset, messages
+    )
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+def _result(question: Question, address: Address, reply: Command) -> object:
+    """What a reply says. Raises BrokerError and ProtocolError."""
+    if isinstance(question, Pull):
+        return _pull_result(question, address, reply)
+    if isinstance(question, Committed) and reply.code == ResponseCode.QUERY_NOT_FOUND:
+        return None
+    if reply.code != ResponseCode.SUCCESS:
+        raise BrokerError(reply.code, reply.remark, address)
+    if isinstance(question, CommitOffset | SendBack):
+        return None
+    offset = headers.read(headers.OffsetResponseHeader, reply.ext).offset
+    if offset >= 0:
+        return offset
+    if isinstance(question, Committed):
+        return None
+    raise ProtocolError(f"{address} says that the offset is {offset}")

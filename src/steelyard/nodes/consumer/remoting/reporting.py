@@ -1,0 +1,304 @@
+"""What operators ask of a consumer through its brokers, and tell it.
+
+| code | request | answer |
+|---|---|---|
+| 220 | read these queues from these offsets on (one-way) | none; held queues start anew there, and commit it |
+| 221 | how far is each queue of a topic | offsets that would be committed now |
+| 307 | what are you doing | settings, subscriptions, queues, rates; on demand where the threads are |
+| 309 | consume this message now | what the listener said; nothing changes in the queue |
+
+What the application has to say to that (307 with threads, 309) is handed to it like a batch. Java's client
+stops for ten seconds at a reset, so that no listener finishes an old message after it; here what an earlier
+holding of a queue finishes counts for nothing anyway. The body for C++ clients (a list) is not read.
+Source: client/impl/ClientRemotingProcessor.java, MQClientInstance.java `resetOffset`, `getConsumerStatus`,
+DefaultMQPushConsumerImpl.java `consumerRunningInfo`, ConsumeMessage*Service.java `consumeMessageDirectly`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from steelyard.config import ConsumerConfig, LitePullConfig
+from steelyard.consume.statistics import Statistics
+from steelyard.errors import ProtocolError
+from steelyard.groups.remoting.ownership import READ, State
+from steelyard.nodes.consumer.remoting.contract import ConsumeDirectly, DescribeThreads
+from steelyard.nodes.consumer.remoting.holdings import Held, Holdings
+from steelyard.nodes.consumer.remoting.locks import Locks
+from steelyard.nodes.consumer.remoting.membership import CONSUME_ACTIVELY, CONSUME_PASSIVELY
+from steelyard.nodes.consumer.remoting.peers import Peers
+from steelyard.nodes.consumer.remoting.pulling import Pulling, restore_topics
+from steelyard.nodes.seam import Effect, Hand, Handled, Link, Send, Tell, Verdict
+from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus
+from steelyard.wire.remoting import fastjson, headers
+from steelyard.wire.remoting.bodies import (
+    Body,
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    ConsumerStatusBody,
+    ConsumeStatusInfo,
+    ProcessQueueInfo,
+    ResetOffsetBody,
+    SubscriptionData,
+)
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway
+from steelyard.wire.remoting.message import decode_records
+
+PENDING_MAX = 64
+"""Most answers that wait for the application; more are refused as busy (2)."""
+
+_MIB = 1024 * 1024
+_MINUTE_MS = 60_000
+_GOOD = (ConsumeStatus.CONSUME_SUCCESS, ConsumeOrderlyStatus.SUCCESS)
+
+
+class _Pending(msgspec.Struct, frozen=True):
+    """An answer that waits for the application. `info`: the rest of an answer to 307, None for 309."""
+
+    link: Link
+    opaque: int
+    began: int
+    info: ConsumerRunningInfo | None
+
+
+class Reporting:
+    """See the module's text. `begin` once before anything else."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        holdings: Holdings,
+        locks: Locks,
+        pulling: Pulling,
+        statistics: Statistics,
+    ) -> None:
+        self._peers = peers
+        self._holdings = holdings
+        self._locks = locks
+        self._pulling = pulling
+        self._statistics = statistics
+        self._subscriptions: tuple[SubscriptionData, ...] = ()
+        self._began = 0
+        self._consume_threads = peers.config.consume_threads
+        self._pending: dict[int, _Pending] = {}
+
+    def begin(self, subscriptions: Collection[SubscriptionData], now: int) -> None:
+        self._subscriptions = tuple(sorted(subscriptions, key=lambda item: item.topic))
+        self._began = now
+
+    def resize(self, consume_threads: int) -> None:
+        """So many listeners run now."""
+        self._consume_threads = consume_threads
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def requested(self, link: Link, command: Command, now: int) -> list[Effect] | None:
+        """A request of a broker. None where it is not one of these."""
+        try:
+            match command.code:
+                case RequestCode.GET_CONSUMER_RUNNING_INFO:
+                    return self._running_info(link, command, now)
+                case RequestCode.CONSUME_MESSAGE_DIRECTLY:
+                    return self._consume_directly(link, command, now)
+                case RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
+                    return self._reset(link, command, now)
+                case RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT:
+                    return self._status(link, command)
+                case _:
+                    return None
+        except ProtocolError as error:
+            return _reply(link, command, ResponseCode.SYSTEM_ERROR, str(error))
+
+    def _running_info(self, link: Link, command: Command, now: int) -> list[Effect]:
+        header = headers.read(headers.ConsumerRunningInfoRequestHeader, command.ext)
+        if header.consumer_group != self._peers.config.group:
+            return self._stranger(link, command, header.consumer_group)
+        info = self._info(now)
+        if not header.jstack_enable:
+            return _answer(link, command.opaque, info)
+        return self._ask_application(link, command, DescribeThreads(), now, info)
+
+    def _consume_directly(self, link: Link, command: Command, now: int) -> list[Effect]:
+        header = headers.read(headers.ConsumeMessageDirectlyRequestHeader, command.ext)
+        if header.consumer_group != self._peers.config.group:
+            return self._stranger(link, command, header.consumer_group)
+        if isinstance(self._peers.config, LitePullConfig):
+            remark = f"consumer group {header.consumer_group} polls: it has no listener"
+            return _reply(link, command, ResponseCode.SYSTEM_ERROR, remark)
+        messages = decode_records(command.body, header.broker_name or "")
+        if len(messages) != 1:
+            raise ProtocolError(f"{len(messages)} messages to consume directly; it must be one")
+        restore_topics(messages)
+        (message,) = messages
+        return self._ask_application(link, command, ConsumeDirectly(message.queue, message), now)
+
+    def _ask_application(
+        self,
+        link: Link,
+        command: Command,
+        question: ConsumeDirectly | DescribeThreads,
+        now: int,
+        info: ConsumerRunningInfo | None = None,
+    ) -> list[Effect]:
+        if len(self._pending) >= PENDING_MAX:
+            remark = f"{PENDING_MAX} such requests are under way"
+            return _reply(link, command, ResponseCode.SYSTEM_BUSY, remark)
+        ticket = self._peers.ticket()
+        self._pending[ticket] = _Pending(link, command.opaque, now, info)
+        return [Hand(ticket, question)]
+
+    def handled(self, event: Handled, now: int) -> list[Effect] | None:
+        """The application has answered. None where it was asked by somebody else."""
+        pending = self._pending.pop(event.ticket, None)
+        if pending is None:
+            return None
+        said = event.status
+        if pending.info is not None:
+            text = said if isinstance(said, str) else ""
+            info = msgspec.structs.replace(pending.info, jstack=text)
+            return _answer(pending.link, pending.opaque, info)
+        result, remark = _result(said)
+        body = ConsumeMessageDirectlyResult(
+            order=self._peers.config.orderly,
+            consume_result=result,
+            remark=remark,
+            spent_time_mills=now - pending.began,
+        )
+        return _answer(pending.link, pending.opaque, body)
+
+    def _stranger(self, link: Link, command: Command, group: str) -> list[Effect]:
+        remark = f"The Consumer Group <{group}> not exist in this consumer"
+        return _reply(link, command, ResponseCode.SYSTEM_ERROR, remark)
+
+    # -- offsets -----------------------------------------------------------------------------------
+
+    def _reset(self, link: Link, command: Command, now: int) -> list[Effect]:
+        header = headers.read(headers.ResetOffsetRequestHeader, command.ext)
+        table = fastjson.read(ResetOffsetBody, command.body).offset_table
+        effects: list[Effect] = []
+        if header.group == self._peers.config.group:
+            for held in self._holdings.all():
+                offset = table.get(held.queue)
+                if held.queue.topic == header.topic and offset is not None:
+                    effects += self._start_anew(held, max(offset, 0), now)
+        return effects + _reply(link, command, ResponseCode.SUCCESS)
+
+    def _start_anew(self, held: Held, offset: int, now: int) -> list[Effect]:
+        # Who gives the queue up need not care: the next owner is told as well. And one that is announced to
+        # the application before it is pulled must not be pulled without that.
+        anew = {State.PULLING} if self._peers.config.hooks else {State.PULLING, State.ACQUIRING}
+        if held.state not in anew:
+            return []
+        fresh = self._holdings.restart(held, offset, now)
+        effects = self._holdings.commit(fresh, now, news_only=False)
+        tell = Tell("INFO", f"an operator has set {held.queue} to offset {offset}")
+        return [tell, *effects, *self._pulling.look(fresh, now)]
+
+    def _status(self, link: Link, command: Command) -> list[Effect]:
+        header = headers.read(headers.ConsumerStatusRequestHeader, command.ext)
+        ours = header.group == self._peers.config.group
+        table = {
+            held.queue: held.committable
+            for held in self._holdings.all()
+            if ours
+            and held.queue.topic == header.topic
+            and held.state in READ
+            and held.committable >= 0
+        }
+        return _answer(link, command.opaque, ConsumerStatusBody(table))
+
+    # -- running info ------------------------------------------------------------------------------
+
+    def _info(self, now: int) -> ConsumerRunningInfo:
+        properties = _settings(self._peers.config) | {
+            "PROP_CONSUMER_START_TIMESTAMP": str(self._began),
+            "PROP_THREADPOOL_CORE_SIZE": str(self._consume_threads),
+        }
+        status = {}
+        for subscription in self._subscriptions:
+            topic = self._statistics.of(subscription.topic, now)
+            status[subscription.topic] = ConsumeStatusInfo(
+                pull_rt=topic.pull_ms,
+                pull_tps=topic.pulled_per_second,
+                consume_rt=topic.consume_ms,
+                consume_ok_tps=topic.consumed_per_second,
+                consume_failed_tps=topic.failed_per_second,
+                consume_failed_msgs=topic.failed_in_hour,
+            )
+        queues = {held.queue: self._queue_info(held, now) for held in self._holdings.all()}
+        return ConsumerRunningInfo(properties, self._subscriptions, queues, status)
+
+    def _queue_info(self, held: Held, now: int) -> ProcessQueueInfo:
+        process = held.process
+        first, last, count = process.committable, process.committable + process.span, process.count
+        out_first = out_last = out_count = 0
+        if self._peers.config.orderly and process.head is not None:
+            messages = process.head.messages
+            out_first, out_last = messages[0].queue_offset, messages[-1].queue_offset
+            out_count = len(messages)
+            first, count = min(out_last + 1, last), count - out_count
+        return ProcessQueueInfo(
+            commit_offset=held.committable,
+            cached_msg_min_offset=first if count else 0,
+            cached_msg_max_offset=last if count else 0,
+            cached_msg_count=count,
+            cached_msg_size_in_mib=process.size_bytes // _MIB,
+            transaction_msg_min_offset=out_first,
+            transaction_msg_max_offset=out_last,
+            transaction_msg_count=out_count,
+            locked=self._locks.holds(held, now),
+            last_lock_timestamp=self._locks.granted_at(held.queue),
+            dropped=held.state not in (State.ACQUIRING, State.PULLING),
+            last_pull_timestamp=held.pulled_at,
+            last_consume_timestamp=held.consumed_at,
+        )
+
+
+def _settings(config: ConsumerConfig) -> dict[str, str]:
+    """The settings under the names that DefaultMQPushConsumer has for them."""
+    values: dict[str, object] = {
+        "consumerGroup": config.group,
+        "messageModel": config.message_model.value,
+        "consumeFromWhere": config.consume_from.value,
+        "allocateMessageQueueStrategy": config.strategy,
+        "consumeThreadMin": config.consume_threads,
+        "consumeThreadMax": config.consume_threads,
+        "consumeMessageBatchMaxSize": config.consume_batch,
+        "consumeConcurrentlyMaxSpan": config.queue_span_max,
+        "consumeTimeout": config.consume_timeout_ms // _MINUTE_MS,
+        "maxReconsumeTimes": config.retry_max,
+        "pullBatchSize": config.pull_batch,
+        "pullInterval": 0,
+        "pullThresholdForQueue": config.queue_messages_max,
+        "pullThresholdSizeForQueue": config.queue_bytes_max // _MIB,
+        "pullThresholdForTopic": config.topic_messages_max or -1,
+        "pullThresholdSizeForTopic": config.topic_bytes_max // _MIB or -1,
+        "suspendCurrentQueueTimeMillis": config.suspend_ms,
+        "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in config.nameservers),
+        "PROP_CONSUMEORDERLY": "true" if config.orderly else "false",
+        "PROP_CONSUME_TYPE": CONSUME_ACTIVELY
+        if isinstance(config, LitePullConfig)
+        else CONSUME_PASSIVELY,
+        "PROP_CLIENT_VERSION": "V4_9_8",
+    }
+    return {name: str(value) for name, value in values.items()}
+
+
+def _result(said: Verdict) -> tuple[str, str | None]:
+    """What the listener said in the words of CMResult.java, and why where it failed."""
+    if isinstance(said, str):
+        return "CR_THROW_EXCEPTION", said
+    return ("CR_SUCCESS" if said in _GOOD else "CR_LATER"), None
+
+
+def _answer(link: Link, opaque: int, body: Body) -> list[Effect]:
+    return [Send(link, Command(0, opaque, RESPONSE_FLAG, body=fastjson.write(body)))]
+
+
+def _reply(link: Link, command: Command, code: ResponseCode, remark: str = "") -> list[Effect]:
+    if is_oneway(command):
+        return [Tell("WARNING", f"request {command.code} of a broker: {remark}")] if remark else []
+    return [Send(link, Command(code, command.opaque, RESPONSE_FLAG, remark=remark))]

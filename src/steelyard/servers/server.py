@@ -1,0 +1,210 @@
+"""Serves one nameserver or one broker in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from steelyard.config import BrokerConfig, KafkaConfig, NameserverConfig, check
+from steelyard.driver.descriptors import connections_max, files_max, in_use, raise_limit
+from steelyard.driver.driver import Driver
+from steelyard.driver.links import LinkLimits
+from steelyard.driver.listening import advertised, bind, check_address
+from steelyard.driver.logs import logger
+from steelyard.errors import DamageError, OwnerError, SteelyardError, StorageError
+from steelyard.nodes.seam import KAFKA
+from steelyard.wire.strangers import Signs
+
+if TYPE_CHECKING:
+    from steelyard.store.recovery import Recovery
+    from steelyard.store.store import Store
+
+STOP_SECONDS = 10.0
+"""How long a clean stop may take before the process ends all the same."""
+
+_log = logger("steelyard.server")
+
+
+@dataclass(slots=True)
+class Server:
+    """A running server: where it listens, and how to end it."""
+
+    address: str
+    driver: Driver
+    kafka: str = ""
+    """Where its Kafka door is; empty for none."""
+    stop_call: object = None
+    """Asked of the node at a clean stop, when it has something to do then."""
+    after: Callable[[], None] = lambda: None
+    """What is left to free afterwards."""
+
+    async def stop(self) -> None:
+        """Clean stop: the node says goodbye, what it wrote reaches the disk, links are closed."""
+        if self.stop_call is not None:
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await self.driver.ask(self.stop_call)
+            except (SteelyardError, TimeoutError) as error:
+                _log.warning("the stop was not clean: %r", error)
+        await self.driver.close()
+        self.after()
+
+
+async def serve_nameserver(
+    host: str = "127.0.0.1",
+    port: int = 9876,
+    *,
+    config: NameserverConfig | None = None,
+    listener: socket.socket | None = None,
+) -> Server:
+    """Start a nameserver. Port 0 takes a free one. Raises ConfigError when it cannot listen."""
+    from steelyard.nodes.nameserver import NameserverNode
+
+    config = config or NameserverConfig()
+    check(config)
+    if listener is None:
+        listener = bind(host, port)
+    limits = LinkLimits(accepted_max=connections_max(raise_limit(), in_use(), 0))
+    driver = Driver(NameserverNode(config), name="nameserver", limits=limits)
+    driver.start()
+    await driver.listen(
+        listener,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        signs=Signs("a RocketMQ nameserver"),
+    )
+    return Server(advertised(host, listener), driver)
+
+
+async def serve_broker(
+    data: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 10911,
+    advertise: str | None = None,
+    config: BrokerConfig | None = None,
+    kafka_port: int | None = None,
+    kafka_advertise: str | None = None,
+) -> Server:
+    """Start a broker on the directory `data`; the addresses in `config` are replaced by where it listens.
+
+    `kafka_port`: of the Kafka door, 0 for a free one, None for no such door.
+    Raises ConfigError when it cannot listen, StorageError when the directory cannot be used.
+    """
+    import random
+
+    from steelyard.driver.disk import LiveDisk
+    from steelyard.nodes.broker.identity import identity_of
+    from steelyard.nodes.broker.node import BrokerNode, Stop
+    from steelyard.store.store import Store
+
+    config = config or BrokerConfig()
+    check(config)
+    for told, option in ((advertise, "--advertise"), (kafka_advertise, "--kafka-advertise")):
+        if told:
+            check_address(told, option)
+    disk = LiveDisk(data)
+    listeners: list[socket.socket] = []
+    try:
+        listeners = [bind(host, each) for each in (port, kafka_port) if each is not None]
+        listener = listeners[0]
+        address = advertise or advertised(host, listener)
+        kafka = "" if kafka_port is None else kafka_advertise or advertised(host, listeners[1])
+        settings = replace(config.kafka or KafkaConfig(), address=kafka) if kafka else None
+        limit = raise_limit()
+        files = files_max(limit)
+        limits = LinkLimits(accepted_max=connections_max(limit, in_use(), files))
+        config = replace(config, address=address, kafka=settings)
+        store = Store(disk, config.store, identity_of(config), open_files_max=files)
+        recovery = _opened(store, data)
+        node = BrokerNode(config, store, random.Random(os.urandom(16)))
+        driver = Driver(
+            node, name=config.name, prepare_flush=lambda: store.take_dirty().sync, limits=limits
+        )
+    except (OSError, SteelyardError) as error:
+        for listener in listeners:
+            listener.close()
+        disk.close()
+        if isinstance(error, OSError) and not isinstance(error, SteelyardError):
+            raise StorageError(f"data directory {data}: {error.strerror or error}") from None
+        raise
+    _log.info("%s: %s", config.name, recovery)
+    for text in recovery.warnings():
+        _log.warning("%s: data directory %s: %s", config.name, data, text)
+    driver.start()
+    await driver.listen(
+        listener,
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        signs=Signs(f"the RocketMQ port of {config.name}", kafka, address),
+    )
+    if settings is not None:
+        await driver.listen(
+            listeners[1],
+            KAFKA,
+            connections_max=settings.max_connections,
+            connections_per_ip_max=settings.max_connections_per_ip,
+            signs=Signs(f"the Kafka port of {config.name}", kafka, address),
+        )
+    return Server(address, driver, kafka, Stop(), disk.close)
+
+
+def _opened(store: Store, data: str) -> Recovery:
+    """Open the store of a data directory; errors name the directory, and what to do."""
+    try:
+        return store.open(time.time_ns() // 1_000_000)
+    except DamageError as error:
+        raise DamageError(
+            f"data directory {data}: {error}. Nothing was changed. `steelyard check {data}` lists all damage,"
+            f" `steelyard check --repair {data}` sets damaged files aside and says what is lost",
+            error.paths,
+        ) from None
+    except OwnerError as error:
+        raise OwnerError(
+            f"data directory {data}: {error}. Start the broker on its own directory (--data, --name, --cluster,"
+            f" --node-id); if the broker was renamed on purpose, run `steelyard check --disown {data}` first"
+        ) from None
+
+
+async def registered(name: str, address: str, nameservers: tuple[str, ...]) -> None:
+    """Wait until the first nameserver that answers lists the broker under its address."""
+    from steelyard.client.aio.admin import Admin
+
+    async with Admin(nameservers) as admin:
+        while True:
+            try:
+                broker = (await admin.clusters()).broker_addr_table.get(name)
+            except SteelyardError:
+                broker = None
+            if broker is not None and address in broker.broker_addrs.values():
+                return
+            await asyncio.sleep(0.005)
+
+
+def stop_signals() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT. Ask for it before telling anybody that the server is ready."""
+    import signal
+
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    return stop
+
+
+async def until_stopped(driver: Driver, stop: asyncio.Event, *also: Awaitable[object]) -> int:
+    """Wait for `stop`, one of `also`, or the node's failure; the exit code that this means."""
+    waits: list[asyncio.Future[object]] = [
+        asyncio.ensure_future(stop.wait()),
+        asyncio.ensure_future(asyncio.wait([driver.failed])),
+    ]
+    waits += map(asyncio.ensure_future, also)
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    return 1 if driver.failed.done() else 0

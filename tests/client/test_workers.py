@@ -1,0 +1,143 @@
+"""Worker threads: every item is taken once, slow work spreads out, the end is clean."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+from steelyard.client.workers import Workers
+
+
+def until_ended(workers: Workers[int]) -> None:
+    for thread in workers.threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("count", [1, 2, 20])
+def test_every_item_is_taken_once(count: int) -> None:
+    taken: list[int] = []
+    workers: Workers[int] = Workers(count, taken.append, "test")
+    for item in range(20_000):
+        workers.put(item)
+        if item % 1000 == 0:
+            time.sleep(0.001)  # lets workers fall idle now and then
+    workers.close()
+    until_ended(workers)
+    assert Counter(taken) == Counter(range(20_000))
+
+
+def test_one_item_at_a_time_wakes_a_worker_each_time() -> None:
+    done = threading.Semaphore(0)
+    workers: Workers[int] = Workers(4, lambda item: done.release(), "test")
+    for item in range(2_000):
+        workers.put(item)
+        assert done.acquire(timeout=10), f"item {item} was not taken"
+    workers.close()
+    until_ended(workers)
+
+
+def test_slow_work_is_spread_over_all_threads() -> None:
+    together = threading.Barrier(8)
+
+    def meet(item: int) -> None:
+        together.wait(60)
+
+    workers: Workers[int] = Workers(8, meet, "test")
+    for item in range(8):
+        workers.put(item)
+    workers.close()
+    until_ended(workers)
+    assert not together.broken
+
+
+def test_one_thread_takes_items_in_order() -> None:
+    taken: list[int] = []
+    workers: Workers[int] = Workers(1, taken.append, "test")
+    for item in range(1_000):
+        workers.put(item)
+    workers.close()
+    until_ended(workers)
+    assert taken == list(range(1_000))
+
+
+def test_idle_workers_end() -> None:
+    workers: Workers[int] = Workers(5, lambda item: None, "test")
+    workers.close()
+    until_ended(workers)
+
+
+def settled(workers: Workers[int], count: int) -> bool:
+    """There are so many threads, and no others that end."""
+    for _ in range(1_000):
+        if len(workers.threads) == count:
+            return all(thread.is_alive() for thread in workers.threads)
+        time.sleep(0.005)
+    return False
+
+
+def test_more_and_fewer_threads() -> None:
+    together = threading.Barrier(6)
+    done = threading.Semaphore(0)
+
+    def meet(item: int) -> None:
+        if item < 6:
+            together.wait(60)
+        done.release()
+
+    workers: Workers[int] = Workers(1, meet, "test")
+    workers.resize(6)
+    for item in range(6):
+        workers.put(item)
+    for _ in range(6):
+        assert done.acquire(timeout=10)
+    workers.resize(2)
+    assert settled(workers, 2)
+    for item in range(6, 100):
+        workers.put(item)
+        assert done.acquire(timeout=10), f"item {item} was not taken"
+    workers.close()
+    until_ended(workers)
+
+
+def test_a_thread_that_is_one_too_many_finishes_what_it_has() -> None:
+    begun, end = threading.Semaphore(0), threading.Event()
+    taken: list[int] = []
+
+    def work(item: int) -> None:
+        begun.release()
+        end.wait(60)
+        taken.append(item)
+
+    workers: Workers[int] = Workers(3, work, "test")
+    for item in range(3):
+        workers.put(item)
+    for _ in range(3):
+        assert begun.acquire(timeout=10)
+    workers.resize(1)
+    workers.put(3)
+    assert len(workers.threads) == 3
+    end.set()
+    assert settled(workers, 1)
+    workers.close()
+    until_ended(workers)
+    assert sorted(taken) == [0, 1, 2, 3]
+
+
+def test_sizes_change_while_items_come() -> None:
+    taken: list[int] = []
+    workers: Workers[int] = Workers(4, taken.append, "test")
+    for item in range(20_000):
+        workers.put(item)
+        if item % 500 == 0:
+            workers.resize(1 + item // 500 % 7)
+    workers.close()
+    until_ended(workers)
+    for _ in range(1_000):
+        if len(taken) == 20_000:
+            break
+        time.sleep(0.005)
+    assert Counter(taken) == Counter(range(20_000))

@@ -1,0 +1,50 @@
+"""Ports that are kept for a process that is started again."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+
+from steelyard.driver.listening import Reservation, bind
+from steelyard.errors import ConfigError
+
+HOST = "127.0.0.1"
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux shares a port so")
+
+
+@linux
+def test_a_reserved_port_is_for_its_server_alone() -> None:
+    """1. Nobody listens: clients are refused. 2. Nobody else gets the port. 3. Its server does, again and again, also
+    with connections of the one before still open."""
+    reservation = Reservation(HOST, 0)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((HOST, reservation.port), 5)
+    with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+        stranger.bind((HOST, reservation.port))
+    for _ in range(3):
+        with bind(HOST, reservation.port) as listener:
+            client = socket.create_connection((HOST, reservation.port), 5)
+            accepted, _address = listener.accept()
+        accepted.close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((HOST, reservation.port), 5)
+        client.close()
+    reservation.close()
+
+
+@linux
+def test_a_port_that_is_found_is_not_found_again() -> None:
+    reservations = [Reservation(HOST, 0) for _ in range(200)]
+    assert len({each.port for each in reservations}) == 200
+    for each in reservations:
+        each.close()
+
+
+def test_a_port_in_use_cannot_be_reserved() -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"{port}: the port is in use"):
+            Reservation(HOST, port)

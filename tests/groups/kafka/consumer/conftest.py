@@ -1,0 +1,266 @@
+"""Groups of the new protocol in virtual time: a world of topics, a store in memory, clients that do as they are told."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from steelyard.config import KafkaConfig, StoreConfig
+from steelyard.groups.kafka.consumer.group import ConsumerGroup
+from steelyard.groups.kafka.consumer.groups import ConsumerGroups
+from steelyard.groups.kafka.effects import Cause, Effect
+from steelyard.groups.kafka.groups import Asker, Groups
+from steelyard.store.memory import MemoryDisk
+from steelyard.store.store import Store
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from steelyard.wire.kafka.schema import NO_ID
+
+GROUP = "g"
+NOW = 1_700_000_000_000
+BEAT_MS = 5_000
+ASKER = Asker("app", "/10.0.0.1", 1)
+
+
+class World:
+    """A `TopicsView`. Topics that are made again have another id; `label` tells them apart."""
+
+    def __init__(self, **topics: int) -> None:
+        self._topics = topics
+        self._deleted: dict[str, int] = {}
+        self.version = 0
+
+    def set(self, topic: str, partitions: int) -> None:
+        """Make a topic, or give it more partitions; 0 deletes it."""
+        self._topics[topic] = partitions
+        if not partitions:
+            del self._topics[topic]
+            self._deleted[topic] = self._deleted.get(topic, 0) + 1
+        self.version += 1
+
+    def label(self, topic: str) -> str:
+        """The topic's name, with # and a number if there were others of that name before."""
+        times = self._deleted.get(topic, 0)
+        return f"{topic}#{times}" if times else topic
+
+    def partitions(self, topic: str) -> int:
+        return self._topics.get(topic, 0)
+
+    def names(self) -> Iterable[str]:
+        return list(self._topics)
+
+    def id_of(self, topic: str) -> bytes:
+        return id_of(self.label(topic)) if topic in self._topics else NO_ID
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        return next((name for name in self._topics if self.id_of(name) == topic_id), None)
+
+
+def id_of(label: str) -> bytes:
+    return label.encode().ljust(16, b"\0")
+
+
+def label_of(topic_id: bytes) -> str:
+    return topic_id.rstrip(b"\0").decode()
+
+
+def of(topic: str, *numbers: int) -> set[TopicPartition]:
+    return {TopicPartition(topic, number) for number in numbers}
+
+
+def told(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
+    """As a request names them."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(partitions):
+        topics.setdefault(topic, []).append(partition)
+    return [TopicPartitions(id_of(topic), numbers) for topic, numbers in topics.items()]
+
+
+class Rig:
+    """A coordinator with one group, `GROUP`, and the clock."""
+
+    def __init__(self, world: World | None = None, **config: int) -> None:
+        self.world = world or World(t=4)
+        self.config = KafkaConfig(**config)  # type: ignore[arg-type]
+        self.disk = MemoryDisk()
+        self.now = NOW
+        self.effects: list[Effect] = []
+        self.start()
+
+    def start(self) -> None:
+        self.groups = Groups()
+        self.store = Store(self.disk, StoreConfig())
+        self.store.open(self.now)
+        table = self.store.table("kafka_consumer_groups")
+        rng = random.Random(848)
+        self.consumers = ConsumerGroups(self.config, self.world, self.groups, table, rng)
+        self.consumers.load(self.now)
+
+    def restart(self) -> None:
+        """The process dies without a word, and another one takes over the disk."""
+        self.disk = self.disk.copy()
+        self.start()
+
+    @property
+    def group(self) -> ConsumerGroup:
+        group = self.groups.get(GROUP)
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+    @property
+    def causes(self) -> list[str]:
+        return [bump.cause.text for bump in self.group.bumps]
+
+    @property
+    def last_cause(self) -> Cause:
+        return self.group.bumps[-1].cause
+
+    def ask(
+        self, request: ConsumerGroupHeartbeatRequest, version: int = 1
+    ) -> ConsumerGroupHeartbeatResponse:
+        response = self.consumers.heartbeat(request, version, ASKER, self.now, self.effects)
+        self.consumers.check()
+        return response
+
+    def join(
+        self, member: str, topics: Sequence[str] | None = ("t",), version: int = 1, **fields: object
+    ) -> ConsumerGroupHeartbeatResponse:
+        return self.ask(join_request(member, topics, **fields), version)
+
+    def beat(
+        self,
+        member: str,
+        epoch: int,
+        owned: Iterable[TopicPartition] | None = None,
+        **fields: object,
+    ) -> ConsumerGroupHeartbeatResponse:
+        request = ConsumerGroupHeartbeatRequest(
+            GROUP, member, epoch, topic_partitions=None if owned is None else told(owned)
+        )
+        return self.ask(msgspec.structs.replace(request, **fields))
+
+    def pass_time(self, ms: int) -> None:
+        """Let timers fire at their times on the way."""
+        end = self.now + ms
+        while (at := self.consumers.next_at) is not None and at <= end:
+            self.now = max(self.now, at)
+            self.consumers.due(self.now, self.effects)
+            self.consumers.check()
+            assert self.consumers.next_at is None or self.consumers.next_at > self.now
+        self.now = end
+
+
+def join_request(
+    member: str, topics: Sequence[str] | None = ("t",), **fields: object
+) -> ConsumerGroupHeartbeatRequest:
+    request = ConsumerGroupHeartbeatRequest(
+        GROUP,
+        member,
+        0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=topics,
+        topic_partitions=[],
+    )
+    return msgspec.structs.replace(request, **fields)
+
+
+def assigned(response: ConsumerGroupHeartbeatResponse) -> set[TopicPartition] | None:
+    """What a response tells its member to read; None where it tells nothing."""
+    assert response.error_code == ErrorCode.NONE, response.error_message
+    if response.assignment is None:
+        return None
+    return {
+        TopicPartition(label_of(part.topic_id), partition)
+        for part in response.assignment.topic_partitions
+        for partition in part.partitions
+    }
+
+
+class Client:
+    """A member as a client library keeps it: its epoch, and what it reads.
+
+    `lazy`: it reads on what it should give up until `finish`.
+    """
+
+    def __init__(
+        self,
+        rig: Rig,
+        member_id: str,
+        topics: Sequence[str],
+        *,
+        instance: str | None = None,
+        assignor: str | None = None,
+        lazy: bool = False,
+    ) -> None:
+        self.rig = rig
+        self.member_id = member_id
+        self.topics = list(topics)
+        self.instance = instance
+        self.assignor = assignor
+        self.lazy = lazy
+        self.epoch = 0
+        self.owned: set[TopicPartition] = set()
+        self.given: set[TopicPartition] | None = None
+        self.full = False
+        self.codes: list[int] = []
+
+    def beat(self, *, lost: bool = False, silent: bool = False) -> None:
+        """One heartbeat. `lost`: the answer does not arrive; `silent`: it does not say what it owns."""
+        joins = self.epoch == 0
+        full = joins or self.full
+        request = ConsumerGroupHeartbeatRequest(
+            GROUP,
+            self.member_id,
+            self.epoch,
+            self.instance,
+            None,
+            60_000 if full else -1,
+            self.topics if full else None,
+            server_assignor=self.assignor if full else None,
+            topic_partitions=None if silent and not full else told(self.owned),
+        )
+        response = self.rig.ask(request)
+        if lost:
+            self.full = True
+            return
+        self.full = False
+        self.codes.append(response.error_code)
+        if response.error_code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ):
+            self.epoch, self.owned, self.given = 0, set(), None
+            return
+        if response.error_code == ErrorCode.UNRELEASED_INSTANCE_ID:
+            return
+        assert response.error_code == ErrorCode.NONE, response.error_message
+        assert response.member_epoch >= self.epoch
+        self.epoch = response.member_epoch
+        given = assigned(response)
+        if given is not None:
+            self.given = given
+            if not self.lazy or self.owned <= given:
+                self.finish()
+
+    def finish(self) -> None:
+        """It has given up what it was to, and takes up what is new."""
+        if self.given is not None:
+            self.owned = self.given
+
+    def resubscribe(self, topics: Sequence[str]) -> None:
+        self.topics = list(topics)
+        self.full = True
+
+    def leave(self) -> None:
+        if self.epoch:
+            epoch = -1
+            self.rig.ask(ConsumerGroupHeartbeatRequest(GROUP, self.member_id, epoch, self.instance))
+        self.epoch, self.owned, self.given = 0, set(), None

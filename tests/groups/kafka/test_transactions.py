@@ -1,0 +1,250 @@
+"""The transaction coordinator: who may write, what is decided, what must be marked."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from steelyard.config import KafkaConfig, StoreConfig
+from steelyard.groups.kafka.transactions import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    EPOCH_MAX,
+    ONGOING,
+    PREPARE_ABORT,
+    SCAN_INTERVAL_MS,
+    Marking,
+    Transactions,
+)
+from steelyard.store.memory import MemoryDisk
+from steelyard.store.store import Store
+from steelyard.store.tables import Table
+from steelyard.types import TopicPartition
+from steelyard.wire.kafka.errors import ErrorCode
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+NOW = 1_000_000
+TIMEOUT_MS = 60_000
+
+
+def table() -> Table:
+    store = Store(MemoryDisk(), StoreConfig())
+    store.open(NOW)
+    return store.table("transactions")
+
+
+def begun(rows: Table | None = None) -> Transactions:
+    return Transactions(KafkaConfig(), rows or table(), count(1000).__next__, NOW)
+
+
+def init(transactions: Transactions, name: str = "tx") -> tuple[int, int]:
+    producer = transactions.init_producer_id(name, TIMEOUT_MS, -1, -1, NOW)
+    assert producer.error == ErrorCode.NONE
+    return producer.producer_id, producer.epoch
+
+
+def deliver(transactions: Transactions) -> list[Marking]:
+    """All markers, written."""
+    markings, transactions.markings = transactions.markings, []
+    for marking in markings:
+        transactions.marked(marking, marking.partitions, NOW)
+    return markings
+
+
+def test_a_transaction_from_begin_to_commit() -> None:
+    transactions = begun()
+    producer_id, epoch = init(transactions)
+    assert transactions.add_partitions("tx", producer_id, epoch, [P0], NOW) == ErrorCode.NONE
+    assert transactions.add_partitions("tx", producer_id, epoch, [P1], NOW) == ErrorCode.NONE
+    assert transactions.verify("tx", producer_id, epoch) == ErrorCode.NONE
+    assert transactions.end("tx", producer_id, epoch, commit=True, now=NOW) == ErrorCode.NONE
+    again = transactions.end("tx", producer_id, epoch, commit=True, now=NOW)
+    assert again == ErrorCode.CONCURRENT_TRANSACTIONS  # decided, not yet marked everywhere
+    (marking,) = deliver(transactions)
+    assert marking == Marking("tx", producer_id, epoch, True, (P0, P1))
+    assert transactions.end("tx", producer_id, epoch, commit=True, now=NOW) == ErrorCode.NONE
+    other = transactions.end("tx", producer_id, epoch, commit=False, now=NOW)
+    assert other == ErrorCode.INVALID_TXN_STATE
+
+
+def test_it_is_complete_when_every_partition_is_marked() -> None:
+    transactions = begun()
+    producer_id, epoch = init(transactions)
+    transactions.add_partitions("tx", producer_id, epoch, [P0, P1], NOW)
+    transactions.end("tx", producer_id, epoch, commit=False, now=NOW)
+    (marking,) = transactions.markings
+    transactions.marked(marking, [P1], NOW)
+    found = transactions.get("tx")
+    assert found is not None
+    assert found.state == PREPARE_ABORT
+    transactions.marked(marking, [P0], NOW)
+    found = transactions.get("tx")
+    assert found is not None
+    assert found.state == COMPLETE_ABORT
+
+
+def test_a_new_producer_fences_the_old_one() -> None:
+    transactions = begun()
+    producer_id, epoch = init(transactions)
+    assert init(transactions) == (producer_id, epoch + 1)
+    fenced = transactions.add_partitions("tx", producer_id, epoch, [P0], NOW)
+    assert fenced == ErrorCode.PRODUCER_FENCED
+    fenced = transactions.end("tx", producer_id, epoch, commit=True, now=NOW)
+    assert fenced == ErrorCode.PRODUCER_FENCED
+
+
+def test_a_new_producer_aborts_what_the_old_one_left() -> None:
+    transactions = begun()
+    producer_id, epoch = init(transactions)
+    transactions.add_partitions("tx", producer_id, epoch, [P0], NOW)
+    busy = transactions.init_producer_id("tx", TIMEOUT_MS, -1, -1, NOW)
+    assert busy.error == ErrorCode.CONCURRENT_TRANSACTIONS
+    (marking,) = deliver(transactions)
+    assert not marking.commit
+    assert marking.producer_epoch == epoch + 1
+    assert init(transactions) == (producer_id, epoch + 2)
+
+
+def test_a_transaction_past_its_time_out_is_aborted() -> None:
+    transactions = begun()
+    producer_id, epoch = init(transactions)
+    transactions.add_partitions("tx", producer_id, epoch, [P0], NOW)
+    transactions.due(NOW + TIMEOUT_MS)
+    assert not transactions.markings
+    transactions.due(NOW + TIMEOUT_MS + SCAN_INTERVAL_MS)
+    (marking,) = deliver(transactions)
+    assert not marking.commit
+    late = transactions.end("tx", producer_id, epoch, commit=True, now=NOW)
+    assert late == ErrorCode.PRODUCER_FENCED
+
+
+def test_an_exhausted_epoch_renews_the_id() -> None:
+    rows = table()
+    transactions = begun(rows)
+    producer_id, _ = init(transactions)
+    found = transactions.get("tx")
+    assert found is not None
+    found.producer_epoch = EPOCH_MAX
+    new_id, epoch = init(transactions)
+    assert new_id != producer_id
+    assert epoch == 0
+
+
+def test_a_producer_asks_again_for_its_bumped_epoch() -> None:
+    """KIP-360: the answer to the bump was lost, the client repeats it with the epoch it had."""
+    transactions = begun()
+    producer_id, epoch = init(transactions)
+    first = transactions.init_producer_id("tx", TIMEOUT_MS, producer_id, epoch, NOW)
+    again = transactions.init_producer_id("tx", TIMEOUT_MS, producer_id, epoch, NOW)
+    assert first == again
+    assert first.epoch == epoch + 1
+    other = transactions.init_producer_id("tx", TIMEOUT_MS, producer_id + 1, epoch, NOW)
+    assert other.error == ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize(
+    ("name", "timeout_ms", "error"),
+    [
+        ("", TIMEOUT_MS, ErrorCode.INVALID_REQUEST),
+        ("tx", 0, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ("tx", 900_001, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+    ],
+)
+def test_bad_beginnings(name: str, timeout_ms: int, error: ErrorCode) -> None:
+    assert begun().init_producer_id(name, timeout_ms, -1, -1, NOW).error == error
+
+
+def test_strangers() -> None:
+    transactions = begun()
+    producer_id, epoch = init(transactions)
+    for name, theirs in (("other", producer_id), ("tx", producer_id + 1)):
+        error = transactions.end(name, theirs, epoch, commit=True, now=NOW)
+        assert error == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    nothing = transactions.end("tx", producer_id, epoch, commit=True, now=NOW)
+    assert nothing == ErrorCode.INVALID_TXN_STATE
+
+
+def test_unused_ids_are_forgotten() -> None:
+    rows = table()
+    transactions = begun(rows)
+    init(transactions)
+    transactions.due(NOW + KafkaConfig().transactional_id_expiration_ms - 1)
+    assert transactions.get("tx") is not None
+    transactions.due(NOW + KafkaConfig().transactional_id_expiration_ms)
+    assert transactions.get("tx") is None
+    assert not len(rows)
+
+
+class Life(RuleBasedStateMachine):
+    """Producers come, write, end, vanish; markers are delivered late; the broker restarts at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = table()
+        self.ids = count(1)
+        self.transactions = self.restarted()
+        self.latest = (-1, -1)
+        self.decided: dict[tuple[int, int], bool] = {}
+        self.epochs: dict[int, int] = {}
+
+    def restarted(self) -> Transactions:
+        return Transactions(KafkaConfig(), self.rows, self.ids.__next__, NOW)
+
+    @rule()
+    def begin(self) -> None:
+        producer = self.transactions.init_producer_id("tx", TIMEOUT_MS, -1, -1, NOW)
+        if producer.error == ErrorCode.NONE:
+            assert producer.epoch > self.epochs.get(producer.producer_id, -1)
+            self.epochs[producer.producer_id] = producer.epoch
+            self.latest = (producer.producer_id, producer.epoch)
+
+    @precondition(lambda self: self.latest[0] >= 0)
+    @rule(partition=st.sampled_from((P0, P1)))
+    def write(self, partition: TopicPartition) -> None:
+        self.transactions.add_partitions("tx", *self.latest, [partition], NOW)
+
+    @precondition(lambda self: self.latest[0] >= 0)
+    @rule(commit=st.booleans())
+    def end(self, commit: bool) -> None:
+        found = self.transactions.get("tx")
+        assert found is not None
+        was_ongoing = found.state == ONGOING
+        error = self.transactions.end("tx", *self.latest, commit=commit, now=NOW)
+        if error == ErrorCode.NONE and was_ongoing:
+            self.decided[self.latest] = commit
+
+    @rule(late=st.sampled_from((P0, P1)))
+    def deliver_some(self, late: TopicPartition) -> None:
+        markings, self.transactions.markings = self.transactions.markings, []
+        for marking in markings:
+            self.transactions.marked(marking, [p for p in marking.partitions if p != late], NOW)
+            found = self.transactions.get("tx")
+            assert found is not None
+            if found.state not in (COMPLETE_ABORT, COMPLETE_COMMIT):
+                self.transactions.markings.append(marking)
+
+    @rule()
+    def deliver_all(self) -> None:
+        for marking in deliver(self.transactions):
+            key = (marking.producer_id, marking.producer_epoch)
+            if key in self.decided:
+                assert marking.commit == self.decided[key]
+                del self.decided[key]
+            else:
+                assert not marking.commit or key == self.latest
+
+    @rule()
+    def restart(self) -> None:
+        self.transactions = self.restarted()
+
+    @invariant()
+    def holds(self) -> None:
+        self.transactions.check()
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(max_examples=60, stateful_step_count=40)
