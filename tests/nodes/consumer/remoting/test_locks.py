@@ -340,6 +340,42 @@ def test_one_request_at_a_time_goes_to_a_broker() -> None:
     assert [group.b.owner("T", number) for number in (0, 1)] == [None, None]
 
 
+def given_up_without_an_answer() -> tuple[Group, Command]:
+    """c1 has given B0 up while its broker was stalled, and has it back: the unlock is still to be taken in."""
+    group = Group(1, orderly=True)
+    rig = group.start()
+    unlock = group.b.script[42]
+    group.b.script[42] = lambda command: None
+    members(group, "c1", "c2")
+    rig.advance(2_000)
+    (request,) = rig.to(group.b, 42)
+    group.b.script[42] = unlock
+    members(group, "c1")
+    assert asked(group, group.b)[-1] == ("c1", [0])
+    return group, request
+
+
+def test_a_lock_is_asked_for_again_where_an_earlier_unlock_may_be_taken_in_after_it() -> None:
+    """1. A broker stalls; c1 gives a queue up, and the unlock is not answered.
+    2. The queue is c1's again, and its lock is granted.
+    3. Another thread of the broker takes the unlock in.
+    """
+    group, request = given_up_without_an_answer()
+    assert group.state().held == (A0,)
+    group.b._unlock(request)
+    group.rig.advance(50)
+    assert group.state().held == (A0, B0)
+    assert group.b.owner("T", 0) == "c1"
+
+
+def test_whoever_locks_the_queue_after_an_unlock_that_comes_in_late_has_it() -> None:
+    group, request = given_up_without_an_answer()
+    group.b._unlock(request)
+    group.b.occupy("c2", B0)
+    group.rig.advance(1_000)
+    assert group.state().held == (A0,)
+
+
 def test_a_mixed_group_with_members_that_never_lock_works() -> None:
     """A Java member gives a queue up, and takes one over, without a word to the lock."""
     group = Group(1)

@@ -320,8 +320,10 @@ class Handover:
         done, effects = self._locks.let_go(held.queue, now)
         return effects + self._gone(held, now) if done else effects
 
-    def let_go_answered(self, asked: LocksLetGo, now: int) -> list[Effect]:
-        queues, effects = self._locks.let_go_answered(asked, now)
+    def let_go_answered(
+        self, asked: LocksLetGo, reply: Command | RemotingError, now: int
+    ) -> list[Effect]:
+        queues, effects = self._locks.let_go_answered(asked, reply, now)
         for queue in queues:
             held = self._holdings.get(queue)
             if held is not None and held.state is State.RELEASING:

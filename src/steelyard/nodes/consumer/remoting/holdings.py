@@ -33,7 +33,7 @@ UNKNOWN = -1
 """In place of an offset that no broker is known to have."""
 
 SETTLE_MS = 50
-"""Two commits that arrive so far apart are taken in in that order."""
+"""Two requests that arrive so far apart are taken in in that order."""
 
 DOUBT_MS = 2_000
 """Two commits that are sent so far apart arrive apart."""

@@ -6,6 +6,9 @@ between any members that do the same. Others never lock and do not mind.
 
 - **One request at a time** goes to a broker, for all queues there: a broker with several threads may take
   in two the wrong way round, and a renewal that comes in after the unlock would lock for nobody.
+- **An unlock that was not answered** (the broker was stalled, the link broke) may still come in, after a lock that was
+  granted since. That lock is not believed in: once the broker answers again, what was sent before is taken in within
+  `SETTLE_MS`, and then the lock is asked for once more.
 - **Waiting**: a refused lock is asked for again after `POLL_MS`, then twice as long, up to `POLL_MAX_MS`.
 - **Renewal** of everything every `lock_renew_ms`, and at once when a broker did not know this member any
   more: it has forgotten its locks as well.
@@ -32,7 +35,7 @@ import msgspec
 from steelyard.errors import ProtocolError, RemotingError
 from steelyard.groups.remoting.ownership import State
 from steelyard.nodes.consumer.remoting.departed import Departed
-from steelyard.nodes.consumer.remoting.holdings import Held, Holdings
+from steelyard.nodes.consumer.remoting.holdings import SETTLE_MS, Held, Holdings
 from steelyard.nodes.consumer.remoting.peers import LocksAsked, LocksLetGo, Peers, PresentAsked
 from steelyard.nodes.seam import Address, Effect, SetTimer, Tell
 from steelyard.types import MessageQueue
@@ -100,6 +103,8 @@ class _Desk(msgspec.Struct):
     timer_at: int | None = None
     unlocks: dict[str, dict[MessageQueue, None]] = {}
     """To unlock, by client id."""
+    unheard: dict[MessageQueue, int | None] = {}
+    """Queues whose unlock was not answered, and when it will have been taken in; None until the broker answers again."""
     refused: dict[MessageQueue, None] = {}
     """Queues whose locks somebody departed may have: ask who is present."""
     lockless: bool = False
@@ -356,29 +361,40 @@ class Locks:
         desk.busy = False
         news = LockNews()
         granted = self._granted(asked, reply, news)
+        if granted is not None:
+            self._settle(desk, asked, now)
         for queue in asked.queues:
             claim = self._claims.get(queue)
             if claim is None:
                 if granted is None or queue in granted:  # nobody wants it any more
                     self._unlock(asked.address, self._me, [queue])
-            elif granted is not None and queue in granted:
+            elif granted is None or queue not in granted:
+                self._refused(queue, claim, asked, answered=granted is not None, news=news, now=now)
+            elif queue in desk.unheard:
+                desk.ask_at = desk.unheard[queue]
+            else:
                 held = self._holdings.get(queue)
                 lapsed = claim.granted_at and asked.at - claim.granted_at > EXPIRY_MS
                 claim.granted_at = asked.at
                 claim.address = asked.address
                 if lapsed and self._strict and held is not None:
-                    news.lost.append(
-                        held
-                    )  # somebody may have had it meanwhile: where is its offset now?
+                    # Somebody may have had it meanwhile: where is its offset now?
+                    news.lost.append(held)
                 else:
                     self._release_waiting(queue, claim, news)
-            else:
-                self._refused(queue, claim, asked, answered=granted is not None, news=news, now=now)
         self._plan(asked.address, desk, answered=granted is not None, now=now)
         news.effects += self._talk(asked.address, now)
         if granted is None:
             news.effects += self._turn_to_masters(asked, now)
         return news
+
+    def _settle(self, desk: _Desk, asked: LocksAsked, now: int) -> None:
+        """The broker answers: whatever it was sent before is taken in soon, or was by the time that it was asked."""
+        for queue, settled_at in list(desk.unheard.items()):
+            if settled_at is None:
+                desk.unheard[queue] = now + SETTLE_MS
+            elif asked.at >= settled_at:
+                del desk.unheard[queue]
 
     def _turn_to_masters(self, asked: LocksAsked, now: int) -> list[Effect]:
         """Who was asked does not say. The routes may name another master by now: its locks are renewed at once."""
@@ -501,11 +517,14 @@ class Locks:
         self._do_without(queue, claim, news)
 
     def let_go_answered(
-        self, asked: LocksLetGo, now: int
+        self, asked: LocksLetGo, reply: Command | RemotingError, now: int
     ) -> tuple[tuple[MessageQueue, ...], list[Effect]]:
         """The outcome of a 42, whatever it is. Returns the queues that others may have now."""
-        self._desk(asked.address).busy = False
+        desk = self._desk(asked.address)
+        desk.busy = False
         mine = asked.queues if asked.client_id == self._me else ()
+        if isinstance(reply, RemotingError):
+            desk.unheard.update(dict.fromkeys(mine))
         return mine, self._talk(asked.address, now)
 
     def _waits(self, queue: MessageQueue, claim: _Claim) -> bool:

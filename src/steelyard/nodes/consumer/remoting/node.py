@@ -253,7 +253,7 @@ class ConsumerNode:
             case LocksAsked():
                 return self._handover.locks_answered(purpose, reply, now) + self._tell_shares()
             case LocksLetGo():
-                effects = self._handover.let_go_answered(purpose, now)
+                effects = self._handover.let_go_answered(purpose, reply, now)
                 return effects + self._leave_if_done(now)
             case PresentAsked():
                 return self._handover.present_answered(purpose, reply, now)
