@@ -124,6 +124,18 @@ def test_without_descriptors_nothing_is_opened_and_what_is_open_goes_on() -> Non
     assert mount.list("a") == ["c"]
 
 
+def test_a_write_that_a_look_makes_does_not_kill_the_process() -> None:
+    """A broker is to be killed inside a write; a checker reads a damaged index row meanwhile, which is mended."""
+    disk = SimDisk(Random(1))
+    file = disk.remount().open("a")
+    disk.cut_write(1)
+    with disk.looked_at():
+        file.write(0, b"mended")
+    assert file.read(0, 9) == b"mended"
+    with pytest.raises(Killed):
+        file.write(0, b"written")
+
+
 def test_a_bit_that_flips_is_flipped_on_the_platter_too() -> None:
     disk = SimDisk(Random(1))
     assert not disk.flip_bit(".rows")

@@ -1,8 +1,14 @@
 """Runs in which nothing goes wrong: there the nodes owe more than not to lose anything."""
 
+from collections.abc import Iterator
+
 import pytest
 from msgspec.structs import replace
 
+from steelyard.nodes.nameserver import NameserverNode
+from steelyard.nodes.seam import Effect
+from steelyard.sim.cluster import Parts
+from steelyard.sim.disk import Killed
 from steelyard.sim.network import Weather
 from steelyard.sim.run import run
 from steelyard.sim.scenario import Scenario
@@ -74,3 +80,22 @@ def test_transactions_end_as_the_program_decides(seed: int) -> None:
     assert counts["deliveries"] == counts["committed"] > counts["withheld"] > 0
     assert (counts["failed"], counts["duplicates"]) == (0, 0)
     assert counts["questions"] > 0
+
+
+class _DiesLate(list[Effect]):
+    """Effects that kill whoever makes them true: nobody's process."""
+
+    def __iter__(self) -> Iterator[Effect]:
+        raise Killed("by whom?")
+
+
+class _DeadlyNameserver(NameserverNode):
+    def start(self, now: int) -> list[Effect]:
+        return _DiesLate(super().start(now))
+
+
+def test_a_kill_that_no_process_dies_of_fails_the_run() -> None:
+    """It would end a worker of the swarm without a word, and the swarm would wait for ever."""
+    outcome = run(CALM, parts=Parts(nameserver=_DeadlyNameserver))
+    assert outcome.failure is not None
+    assert "by whom?" in outcome.failure

@@ -12,6 +12,7 @@ from steelyard.ledger.events import Record
 from steelyard.sim.checkers import Witness
 from steelyard.sim.clock import EPOCH
 from steelyard.sim.cluster import Cluster, Parts, Seat
+from steelyard.sim.disk import Killed
 from steelyard.sim.faults import Fates
 from steelyard.sim.judge import Judge
 from steelyard.sim.scenario import Scenario
@@ -61,7 +62,7 @@ def run(
         rebalances = len(cost.rebalances(records))
     except Violation as violation:
         failure = str(violation)
-    except Exception:
+    except (Exception, Killed):  # a kill that no process died of is a bug, too
         failure = "a node raised\n" + traceback.format_exc()
     counts = {**show.counts(), "rebalances": rebalances}
     return Outcome(
