@@ -89,12 +89,15 @@ class PushConsumer(Pushing):
         self._runners.resize(self.config.consume_threads)
         return self
 
-    async def stop(self) -> None:
-        """Leave the group: finish what listeners hold (bounded), commit, say goodbye."""
+    async def stop(self, *, wait: bool = True) -> None:
+        """Leave the group: finish what listeners hold (bounded), commit, say goodbye.
+
+        Without `wait` nothing is finished: what listeners hold is not committed, and the group reads it again.
+        """
         driver, self._driver = self._driver, None
         if driver is None:
             return
-        await driver.ask(Stop())
+        await driver.ask(Stop(wait))
         assert self._runners is not None
         await self._runners.cancel()
         await driver.close()

@@ -96,12 +96,15 @@ class PushConsumer(Pushing):
         running.start()
         return self
 
-    def stop(self) -> None:
-        """Leave the group: finish what listeners hold (bounded), commit, say goodbye."""
+    def stop(self, *, wait: bool = True) -> None:
+        """Leave the group: finish what listeners hold (bounded), commit, say goodbye.
+
+        Without `wait` nothing is finished: what listeners hold is not committed, and the group reads it again.
+        """
         running, self._running = self._running, None
         if running is None:
             return
-        running.close(Stop())
+        running.close(Stop(wait))
         if self._workers is not None:
             self._workers.close()
 

@@ -341,6 +341,24 @@ def test_a_stop_gives_everything_up_when_its_time_is_over() -> None:
     assert group.b.members == []
 
 
+def test_a_stop_without_waiting_commits_what_is_finished_and_leaves_the_rest_to_the_group() -> None:
+    """The last commit is one with a reply all the same, and nothing goes to the retry topic, whatever the listener says."""
+    group = ready(stop_timeout_ms=200_000)
+    rig = group.rig
+    first, second = with_listener(group, 2)
+    rig.handled(first)
+    rig.sent.clear()
+    stop = rig.ask(Stop(wait=False))
+    rig.advance(50)
+    assert rig.answers[stop] is None
+    codes = [code for code, _ in to_b(group, 15, 42, 35)]
+    assert codes == sorted(codes, key=[15, 42, 35].index)
+    assert group.b.offsets["T", 0] == 1
+    assert group.b.owner("T", 0) is None
+    rig.handled(second, ok=False)
+    assert group.b.count(36) == 0
+
+
 def test_locks_are_renewed_and_heartbeats_sent_while_a_stop_takes_long() -> None:
     group = ready(stop_timeout_ms=200_000)
     rig = group.rig

@@ -146,7 +146,12 @@ class Resize(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """Call: let the listener finish what it has (bounded), commit, leave the group. Answer: None."""
+    """Call: let the listener finish what it has (bounded), commit, leave the group. Answer: None.
+
+    Without `wait` what the listener has counts as not consumed: the group's next owner of the queue reads it again.
+    """
+
+    wait: bool = True
 
 
 class Describe(msgspec.Struct, frozen=True):

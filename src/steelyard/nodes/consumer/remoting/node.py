@@ -471,7 +471,7 @@ class ConsumerNode:
                 self._stop = event.call_id
                 effects = [] if self._lite is None else self._lite.stop()
                 until = now + self._config.stop_timeout_ms
-                effects += self._handover.stop(until, now)
+                effects += self._handover.stop(until if event.call.wait else now, now)
                 return [SetTimer(STOP_TIMER, until), *effects, *self._leave_if_done(now)]
             case call if self._lite is not None and isinstance(call, Polling | Question):
                 effects = self._lite.asked(event.call_id, call, now)
