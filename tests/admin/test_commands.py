@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from steelyard.admin import exits
 from steelyard.admin.main import main
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -153,9 +154,11 @@ def test_a_data_directory_in_use(start: Start, tmp_path: Path) -> None:
     assert_refused(second, "broker-a: data directory", "is in use by another process")
 
 
-def assert_refused(done: subprocess.CompletedProcess[str], *texts: str) -> None:
-    """One line on standard error, exit code 2, nothing else."""
-    assert done.returncode == 2, done
+def assert_refused(
+    done: subprocess.CompletedProcess[str], *texts: str, code: int = exits.WRONG
+) -> None:
+    """One line on standard error, the exit code, nothing else."""
+    assert done.returncode == code, done
     assert done.stdout == ""
     assert done.stderr.endswith("\n")
     assert done.stderr.count("\n") == 1, done.stderr
@@ -247,7 +250,9 @@ def test_topics_are_made_shown_and_deleted(cluster: str) -> None:
         "delete topic [Made] from NameServer success.\n"
     )
     assert_refused(
-        run("admin", "topicRoute", "-n", cluster, "-t", "Made"), "no route for topic Made"
+        run("admin", "topicRoute", "-n", cluster, "-t", "Made"),
+        "no route for topic Made",
+        code=exits.FAILED,
     )
 
 
@@ -276,7 +281,8 @@ def test_a_group_is_shown(cluster: str, start: Start) -> None:
     listed = run("admin", "consumerProgress", "-n", cluster).stdout.splitlines()
     (line,) = (line for line in listed if line.startswith("shown "))
     assert line.split()[1:3] == ["0", "OFFLINE"]
-    assert_refused(run("admin", "consumerConnection", "-n", cluster, "-g", "shown"))
+    offline = run("admin", "consumerConnection", "-n", cluster, "-g", "shown")
+    assert_refused(offline, code=exits.FAILED)
 
 
 def test_a_nameserver_that_is_down_is_passed_over(cluster: str) -> None:
@@ -339,7 +345,8 @@ def test_what_is_wrong_is_said_in_one_line(
     arguments: tuple[str, ...], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert_refused(run_here(*arguments), text)
+    code = exits.FAILED if "cannot connect" in text else exits.WRONG
+    assert_refused(run_here(*arguments), text, code=code)
 
 
 def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -355,7 +362,8 @@ def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_process_says_no_more_than_one_line() -> None:
     for command in (("produce", "--body", "x"), ("consume", "-g", "g"), ("admin", "topicRoute")):
-        assert_refused(run(*command, "-n", NOBODY, "-t", "T"), "cannot connect to 127.0.0.1:1")
+        done = run(*command, "-n", NOBODY, "-t", "T")
+        assert_refused(done, "cannot connect to 127.0.0.1:1", code=exits.FAILED)
 
 
 def test_help_and_version() -> None:

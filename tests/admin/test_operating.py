@@ -10,6 +10,7 @@ import pytest
 from tests.api.conftest import Servers
 
 from steelyard import ConsumerConfig, Message, Producer, PushConsumer, SendResult
+from steelyard.admin import exits
 from steelyard.admin.main import main
 from steelyard.types import ConsumeFrom, MessageQueue
 from steelyard.wire.remoting.message import MessageView
@@ -45,8 +46,8 @@ def run(nameservers: str, capsys: pytest.CaptureFixture[str]) -> Run:
 def refused(nameservers: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Runs an admin command that fails; what it says, in one line."""
 
-    def run(command: str, *options: str) -> str:
-        assert main(["admin", command, "-n", nameservers, *options]) == 2
+    def run(command: str, *options: str, code: int = exits.WRONG) -> str:
+        assert main(["admin", command, "-n", nameservers, *options]) == code
         printed = capsys.readouterr()
         assert printed.out == ""
         (line,) = printed.err.splitlines()
@@ -139,7 +140,7 @@ def test_a_message_is_found_and_consumed_again(
     )
     assert "go together" in refused("queryMsgById", "-i", sent[1].offset_message_id, "-g", GROUP)
     assert "no message with the id nope" in refused(
-        "queryMsgByUniqueKey", "-t", TOPIC, "-i", "nope"
+        "queryMsgByUniqueKey", "-t", TOPIC, "-i", "nope", code=exits.FAILED
     )
 
 
@@ -163,7 +164,7 @@ def test_offsets_are_reset(run: Run, refused: Callable[..., str], member: PushCo
     early = run("resetOffsetByTime", "-g", GROUP, "-t", TOPIC, "-s", "2020-01-01#00:00:00:000")
     assert columns(early)[-2:] == [["broker-a", "0", "0"], ["broker-b", "0", "0"]]
     said = refused("resetOffsetByTime", "-g", GROUP, "-t", TOPIC, "-s", "yesterday")
-    assert "'yesterday' is no time" in said
+    assert "'yesterday' is not a time" in said
     assert "give a time" in refused("resetOffsetByTime", "-g", GROUP, "-t", TOPIC, *one)
     said = refused("resetOffsetByTime", "-g", GROUP, "-t", TOPIC, "-s", "0", "-q", "0")
     assert "do not go with -s" in said
@@ -183,7 +184,7 @@ def test_groups_are_set_and_deleted(run: Run, refused: Callable[..., str]) -> No
 
 def test_ordered_topics(run: Run, refused: Callable[..., str], sent: list[SendResult]) -> None:
     order = ("-t", TOPIC)
-    assert "no order conf" in refused("updateOrderConf", "-m", "get", *order)
+    assert "no order conf" in refused("updateOrderConf", "-m", "get", *order, code=exits.FAILED)
     assert "-v brokerName" in refused("updateOrderConf", "-m", "put", *order)
     run("updateOrderConf", "-m", "put", "-v", "broker-a:1", *order)
     (line,) = run("updateOrderConf", "-m", "get", *order)
@@ -226,7 +227,7 @@ def test_producers(
         assert line.split()[:2] == ["0001", producer.config.client_id]
         assert line.split()[3:] == ["PYTHON", "V4_9_8"]
     assert "no producer of group watched" in refused(
-        "producerConnection", "-g", "watched", "-t", TOPIC
+        "producerConnection", "-g", "watched", "-t", TOPIC, code=exits.FAILED
     )
 
 

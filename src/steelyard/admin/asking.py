@@ -34,7 +34,9 @@ def add_nameserver_option(parser: argparse.ArgumentParser) -> None:
         help="nameservers; default: the variable NAMESRV_ADDR, or 127.0.0.1:9876",
     )
     parser.add_argument(
-        "--tls", action="store_true", help="encrypt; believes the certificates in SSL_CERT_FILE"
+        "--tls",
+        action="store_true",
+        help="encrypt connections; trusts the system's certificates, or those in the file SSL_CERT_FILE",
     )
 
 

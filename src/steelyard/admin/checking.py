@@ -32,22 +32,24 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="verify the data of a stopped broker",
         description="Verify every checksum in a broker's data directory, or in all of those that"
         " `steelyard up` keeps in one. Nothing is changed without --repair.",
-        epilog="Exit code 0: all is whole; 1: something is damaged, or after --repair lost; 2: the directory"
-        " cannot be looked at.",
+        epilog="Exit codes: 0 nothing is damaged; 1 something is damaged, or was lost by --repair; 2 the directory"
+        " cannot be checked.",
     )
-    parser.add_argument("directory", metavar="DIR", help="of a broker, or of `steelyard up`")
+    parser.add_argument(
+        "directory", metavar="DIR", help="a broker's data directory, or that of `steelyard up`"
+    )
     action = parser.add_mutually_exclusive_group()
     action.add_argument(
         "--repair",
         action="store_true",
-        help="set damaged files aside in DIR/damaged-TIME, rebuild what can be, say what is lost",
+        help="move damaged files to DIR/damaged-TIME, rebuild what can be rebuilt, and report what is lost",
     )
     action.add_argument(
         "--disown",
         action="store_true",
-        help="let a broker with another name, cluster or node id have the directory",
+        help="allow a broker with another name, cluster or node id to use the directory",
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
     parser.set_defaults(run=run)
 
 

@@ -1,128 +1,235 @@
-"""`steelyard consume`: join a group and print messages."""
+"""`steelyard consume`: join a group and print messages, of RocketMQ or of Kafka.
+
+A message is committed once it is printed, and no other is: what was fetched beyond the last one printed, or could not be
+written, is left to the group as if it had never been fetched.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from steelyard.admin import exits, names
 from steelyard.admin.asking import (
     add_nameserver_option,
     log_to_stderr,
     new_admin,
     with_credentials,
 )
-from steelyard.errors import ConfigError
+from steelyard.admin.starts import FORMS, METAVAR, At, End, Offset, Start, parse_start
+from steelyard.errors import ConfigError, RouteError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from steelyard.config import ConsumerConfig
     from steelyard.wire.remoting.message import MessageView
+
+BATCH = 32
+"""Messages per write where their number does not matter."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "consume",
         help="join a group and print messages",
-        description="Joins a consumer group and prints the body of each message, one a line.",
+        description="Join a consumer group and print the body of each message, one a line; what is printed is committed."
+        " With --kafka the messages are read from Kafka.",
+        epilog=f"SIGTERM ends it with {exits.SUCCESS}. --timeout ends it with {exits.FAILED} when --count messages have not"
+        f" come by then. {exits.EXPLAINED}",
     )
     add_nameserver_option(parser)
+    parser.add_argument(
+        "--kafka",
+        metavar="HOST:PORT[,HOST:PORT]",
+        help="read from these Kafka brokers instead; topic and group are Kafka's then",
+    )
     parser.add_argument("-t", "--topic", required=True)
     parser.add_argument("-g", "--group", required=True, help="consumer group")
-    parser.add_argument("--tags", default="*", help="'*', or tags joined by '||'")
+    parser.add_argument(
+        "--tags", metavar="TAGS", help="'*', or tags joined by '||'; not with --kafka; default: '*'"
+    )
     parser.add_argument(
         "--from",
         dest="start",
-        default="last",
-        metavar="first|last|MILLISECONDS",
-        help="where a new group starts: first, last, or milliseconds since 1970",
+        metavar=METAVAR,
+        help=f"where to begin in queues of which the group has committed nothing: {FORMS}; default: latest, but RocketMQ's"
+        " brokers have a new group read a queue that never lost a message from its beginning",
     )
-    parser.add_argument("--count", type=int, metavar="N", help="stop after N messages")
+    parser.add_argument(
+        "--count", type=int, metavar="N", help="print and commit exactly N messages, then stop"
+    )
     parser.add_argument("--timeout", type=float, metavar="S", help="stop after S seconds")
-    parser.add_argument("--json", action="store_true", help="print messages as JSON")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print whole messages as JSON, one a line; `steelyard produce --input json` sends them again",
+    )
     parser.set_defaults(run=run_consume)
 
 
 def run_consume(options: argparse.Namespace) -> int:
     from steelyard.driver.loops import run
 
+    _check(options)
+    start = None
+    if options.start is not None:
+        start = parse_start(options.start, time.time_ns() // 1_000_000)
+    log_to_stderr("WARNING")
+    if options.kafka is not None:
+        from steelyard.admin.kafka_consuming import consume
+
+        code = run(consume(options, start or End.LATEST))
+    else:
+        code = run(_consume(options, start))
+    if code == exits.CLOSED_PIPE:
+        raise BrokenPipeError
+    return code
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise ConfigError where options are wrong, or do not go together."""
     if options.count is not None and options.count < 1:
         raise ConfigError(f"count is {options.count}; it must be 1 or more")
-    log_to_stderr("WARNING")
-    return run(_consume(options))
+    if options.timeout is not None and not options.timeout > 0:
+        raise ConfigError(f"timeout is {options.timeout}; it must be more than 0 seconds")
+    if options.kafka is None:
+        faults = names.read_topic_fault(options.topic), names.group_fault(options.group)
+    else:
+        faults = names.kafka_topic_fault(options.topic), names.kafka_group_fault(options.group)
+        if options.tags is not None:
+            raise ConfigError("Kafka has no tags; leave out --tags or --kafka")
+        if options.nameservers is not None:
+            raise ConfigError("give either nameservers (-n) or Kafka brokers (--kafka), not both")
+    for fault in faults:
+        if fault is not None:
+            raise ConfigError(fault)
 
 
-async def _consume(options: argparse.Namespace) -> int:
-    import asyncio
-    import signal
+class Printer:
+    """Writes lines until there are enough, or somebody says that it is time to stop. `ended`: with which exit code."""
 
-    from steelyard.client.aio.push import PushConsumer
+    def __init__(self, options: argparse.Namespace) -> None:
+        import asyncio
 
-    config = with_credentials(_config(options))
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    printed = 0
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._left: int | None = options.count
+        self._timeout: float | None = options.timeout
+        self._incomplete = exits.SUCCESS if options.count is None else exits.FAILED
 
-    async def show(message: MessageView) -> bool:
-        nonlocal printed
-        if stop.is_set():
+    @property
+    def left(self) -> int | None:
+        """How many lines are still wanted; None: there is no limit."""
+        return self._left
+
+    def end(self, code: int) -> None:
+        if not self.ended.done():
+            self.ended.set_result(code)
+
+    def print(self, lines: Sequence[bytes]) -> bool:
+        """Write these, which are no more than are `left`; False where they did not arrive."""
+        try:
+            sys.stdout.buffer.write(b"".join([line + b"\n" for line in lines]))
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            self.end(exits.CLOSED_PIPE)
             return False
-        line = _as_json(message) if options.json else message.body
-        sys.stdout.buffer.write(line + b"\n")
-        sys.stdout.buffer.flush()
-        printed += 1
-        if printed == options.count:
-            stop.set()
+        if self._left is not None:
+            self._left -= len(lines)
+            if not self._left:
+                self.end(exits.SUCCESS)
         return True
 
+    async def wait(self) -> int:
+        """Until the end: enough is printed, a signal, the time-out, or nobody reads what we print."""
+        import asyncio
+        import signal
+        from contextlib import suppress
+
+        from steelyard.admin.pipes import closed
+
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.end, exits.SUCCESS)
+        loop.add_signal_handler(signal.SIGINT, self.end, exits.INTERRUPTED)
+        reader = asyncio.ensure_future(closed(sys.stdout.fileno()))
+        reader.add_done_callback(lambda _: self.end(exits.CLOSED_PIPE))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout):
+                await asyncio.wait([self.ended])
+        self.end(self._incomplete)
+        reader.cancel()
+        return self.ended.result()
+
+
+async def _consume(options: argparse.Namespace, start: Start | None) -> int:
+    import asyncio
+
+    from steelyard.admin.ndjson import message_line
+    from steelyard.client.aio.push import PushConsumer
+
     async with new_admin(options) as admin:
-        await admin.clusters()  # a consumer waits for its nameserver; a person wants to know
-    consumer = PushConsumer(
-        options.group, options.nameservers, show, config=config, tls=options.tls
-    )
-    async with consumer.subscribe(options.topic, options.tags):
         try:
-            async with asyncio.timeout(options.timeout):
-                await stop.wait()
-        except TimeoutError:
-            return 0 if options.count is None else 1
-    return 0
+            await admin.route(options.topic)
+        except RouteError:
+            raise RouteError(
+                f"topic {options.topic} does not exist; `steelyard admin topicList` shows those that do"
+            ) from None
+    if start not in (None, End.EARLIEST):
+        assert start is not None
+        await _begin_at(options, start)
+    printer = Printer(options)
+
+    async def show(messages: Sequence[MessageView]) -> bool:
+        lines = [message_line(m) if options.json else m.body for m in messages]
+        if printer.ended.done() or not printer.print(lines):
+            await asyncio.Event().wait()  # no verdict: neither consumed nor failed
+        return True
+
+    consumer = PushConsumer(
+        options.group,
+        options.nameservers,
+        batch_listener=show,
+        concurrency=1,
+        config=with_credentials(_config(options, start)),
+        tls=options.tls,
+    )
+    await consumer.subscribe(options.topic, options.tags or "*").start()
+    try:
+        return await printer.wait()
+    finally:
+        await consumer.stop(wait=False)
 
 
-def _config(options: argparse.Namespace) -> ConsumerConfig:
+def _config(options: argparse.Namespace, start: Start | None) -> ConsumerConfig:
     from steelyard.config import ConsumerConfig
     from steelyard.types import ConsumeFrom
 
-    match options.start:
-        case "first":
-            return ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
-        case "last":
-            return ConsumerConfig(consume_from=ConsumeFrom.LAST_OFFSET)
-        case text if text.isascii() and text.isdigit():
-            return ConsumerConfig(consume_from=ConsumeFrom.TIMESTAMP, consume_timestamp=int(text))
-        case text:
-            raise ConfigError(
-                f"--from is {text!r}; it must be first, last or milliseconds since 1970"
-            )
-
-
-def _as_json(message: MessageView) -> bytes:
-    import msgspec
-
-    return msgspec.json.encode(
-        {
-            "topic": message.topic,
-            "broker": message.queue.broker_name,
-            "queue_id": message.queue_id,
-            "queue_offset": message.queue_offset,
-            "message_id": message.message_id,
-            "tags": message.tags,
-            "keys": message.keys,
-            "born_timestamp": message.born_timestamp,
-            "store_timestamp": message.store_timestamp,
-            "reconsume_times": message.reconsume_times,
-            "properties": dict(message.properties),
-            "body": message.body.decode("utf-8", "replace"),
-        }
+    first = start is End.EARLIEST
+    return ConsumerConfig(
+        consume_from=ConsumeFrom.FIRST_OFFSET if first else ConsumeFrom.LAST_OFFSET,
+        consume_batch=BATCH if options.count is None else 1,
     )
+
+
+async def _begin_at(options: argparse.Namespace, start: Start) -> None:
+    """Commit the start in all queues of which the group has committed nothing: what a member asks for itself (`ConsumeFrom`)
+    brokers ignore for a queue that has lost no message yet, and let it begin with the first."""
+    from steelyard.client.aio.pull import PullConsumer
+    from steelyard.config import ConsumerConfig
+
+    config = with_credentials(ConsumerConfig())
+    async with PullConsumer(
+        options.group, options.nameservers, config=config, tls=options.tls
+    ) as consumer:
+        for queue in await consumer.queues(options.topic):
+            if await consumer.committed(queue) is not None:
+                continue
+            place = end = await consumer.max_offset(queue)
+            if isinstance(start, At):
+                place = await consumer.offset_for_timestamp(queue, start.timestamp)
+            elif isinstance(start, Offset):
+                place = max(start.offset, await consumer.min_offset(queue))
+            await consumer.commit(queue, min(place, end))

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from steelyard.admin import names
 from steelyard.admin.asking import add_asking_command, add_where_options, given
 from steelyard.admin.printing import date_seconds, fixed, front, java_fields, shown, version_name
 from steelyard.admin.topics import deleted_topic
@@ -32,7 +33,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         consumer_connection,
         "Query consumers' connections, versions and subscriptions",
     )
-    connection.add_argument("-g", "--consumerGroup", required=True, help="consumer group")
+    connection.add_argument(
+        "-g", "--consumerGroup", required=True, type=names.group, help="consumer group"
+    )
     connection.add_argument(
         "-b", "--brokerAddr", help="ask this broker; default: one of the group's"
     )
@@ -52,14 +55,14 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         allocate_queues,
         "Show how AVG allocates a topic's queues to clients (sorted, as real members do it)",
     )
-    allocate.add_argument("-t", "--topic", required=True, help="topic name")
+    allocate.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
     allocate.add_argument("-i", "--ipList", required=True, help="client ids, separated by commas")
 
     update = add_asking_command(
         commands, "updateSubGroup", update_group, "Update or create a subscription group"
     )
     add_where_options(update, "create the group on")
-    update.add_argument("-g", "--groupName", required=True, help="consumer group")
+    update.add_argument("-g", "--groupName", required=True, type=names.group, help="consumer group")
     for letter, name, default in (
         ("-s", "consumeEnable", "true"),
         ("-m", "consumeFromMinEnable", "false"),
@@ -76,7 +79,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         commands, "deleteSubGroup", delete_group, "Delete a subscription group from brokers"
     )
     add_where_options(delete, "delete the group from")
-    delete.add_argument("-g", "--groupName", required=True, help="consumer group")
+    delete.add_argument("-g", "--groupName", required=True, type=names.group, help="consumer group")
     delete.add_argument(
         "-r", "--removeOffset", choices=("true", "false"), default="false", help="offsets, too"
     )

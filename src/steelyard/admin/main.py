@@ -1,22 +1,32 @@
 """The command line: `steelyard up | nameserver | broker | produce | consume | check | admin | pipeline | sim ...`.
 
 Wrong arguments, unreachable servers and everything else that Steelyard raises on purpose come as one line
-on standard error and exit code 2; a traceback means a bug in Steelyard.
+on standard error and an exit code of `exits`; a traceback means a bug in Steelyard.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from steelyard.errors import SteelyardError
+from steelyard.admin import exits
+from steelyard.errors import (
+    BrokerError,
+    ConfigError,
+    ConnectError,
+    RemotingError,
+    RouteError,
+    SteelyardError,
+    StorageError,
+)
 from steelyard.printable import printable
 
-EXIT_WRONG = 2
-EXIT_INTERRUPTED = 130
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 
 def _pipeline(arguments: Sequence[str]) -> int:
@@ -37,11 +47,24 @@ PROGRAMS = {"pipeline": _pipeline, "sim": _sim}
 SERVERS = ("up", "nameserver", "broker")
 
 
+_BACK_IN_TIME = re.compile(r"-\d")
+"""Values such as -1h, which argparse would take for an option."""
+
+
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Says what is wrong in one line, and what the exit codes mean at the end of each help text."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("epilog", exits.EXPLAINED)
+        super().__init__(**settings)
+
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """As argparse's own, which passes over a closed pipe."""
+        (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
-        self.exit(EXIT_WRONG, f"{self.prog}: {message} (--help shows the options)\n")
+        text = printable(" ".join(message.split()))
+        self.exit(exits.WRONG, f"{self.prog}: {text} (--help shows the options)\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -88,32 +111,57 @@ def _server_parser() -> argparse.ArgumentParser:
 def _new_parser() -> argparse.ArgumentParser:
     return Parser(
         prog="steelyard",
-        description="A message queue that speaks RocketMQ's protocol.",
-        epilog="Also: steelyard pipeline (Spark jobs over topics), steelyard sim (the simulator).",
+        description="A message queue that speaks the wire protocols of RocketMQ and Kafka.",
+        epilog="Also: steelyard pipeline (Spark jobs over topics), steelyard sim (the simulator)."
+        f" {exits.EXPLAINED}",
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        if arguments and arguments[0] in PROGRAMS:
-            return PROGRAMS[arguments[0]](arguments[1:])
-        is_server = bool(arguments) and arguments[0] in SERVERS
-        parser = _server_parser() if is_server else build_parser()
-        options = parser.parse_args(arguments)
-        code: int = options.run(options)
-        sys.stdout.flush()
-        return code
+        try:
+            return _run(sys.argv[1:] if arguments is None else arguments)
+        finally:
+            sys.stdout.flush()
     except SteelyardError as error:
         print(f"steelyard: {_one_line(error)}", file=sys.stderr)
-        return EXIT_WRONG
+        return exits.WRONG if isinstance(error, (ConfigError, StorageError)) else exits.FAILED
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return exits.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough, such as `head`.
+        # What is still in the buffer would be written, and fail again, when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return exits.CLOSED_PIPE
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] in PROGRAMS:
+        return PROGRAMS[arguments[0]](arguments[1:])
+    is_server = bool(arguments) and arguments[0] in SERVERS
+    parser = _server_parser() if is_server else build_parser()
+    options = parser.parse_args(_joined(arguments))
+    try:
+        code: int = options.run(options)
+    except (BrokerError, RemotingError, RouteError):
+        from steelyard.admin.ports import mistaken
+
+        text = mistaken(options)
+        if text:
+            raise ConnectError(text) from None
+        raise
+    return code
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    """`--from -1h` as `--from=-1h`."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1] == "--from" and _BACK_IN_TIME.match(argument):
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
 
 
 def _one_line(error: BaseException) -> str:

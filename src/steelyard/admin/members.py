@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from steelyard.admin import names
 from steelyard.admin.asking import add_asking_command, given
 from steelyard.admin.printing import date_digits, fixed, front, java_fields, shown, version_name
 from steelyard.errors import ConfigError, RouteError
@@ -25,7 +26,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     status = add_asking_command(
         commands, "consumerStatus", consumer_status, "Query a consumer's internal data structures"
     )
-    status.add_argument("-g", "--consumerGroup", required=True, help="consumer group")
+    status.add_argument(
+        "-g", "--consumerGroup", required=True, type=names.group, help="consumer group"
+    )
     status.add_argument("-i", "--clientId", help="print this member; default: write all to files")
     status.add_argument(
         "-b", "--brokerAddr", help="ask this broker who is in; default: one of the group's"
@@ -38,14 +41,18 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         producer_connection,
         "Query producers' connections and client versions",
     )
-    producers.add_argument("-g", "--producerGroup", required=True, help="producer group")
-    producers.add_argument("-t", "--topic", required=True, help="a topic that they send to")
+    producers.add_argument(
+        "-g", "--producerGroup", required=True, type=names.group, help="producer group"
+    )
+    producers.add_argument(
+        "-t", "--topic", required=True, type=names.read_topic, help="a topic that they send to"
+    )
 
     offsets = add_asking_command(
         commands, "getConsumerStatus", member_offsets, "Get members' own offsets from them"
     )
-    offsets.add_argument("-g", "--group", required=True, help="consumer group")
-    offsets.add_argument("-t", "--topic", required=True, help="topic name")
+    offsets.add_argument("-g", "--group", required=True, type=names.group, help="consumer group")
+    offsets.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
     offsets.add_argument("-i", "--originClientId", default="", help="only this member")
 
     doctor = add_asking_command(

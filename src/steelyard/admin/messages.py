@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from steelyard.admin import names
 from steelyard.admin.asking import add_asking_command, given
 from steelyard.admin.printing import date_milliseconds, java_fields, shown
 from steelyard.errors import ConfigError, RouteError
@@ -31,13 +32,13 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     _add_member_options(by_id)
 
     key = add_asking_command(commands, "queryMsgByKey", by_key, "Query messages by key")
-    key.add_argument("-t", "--topic", required=True, help="topic name")
+    key.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
     key.add_argument("-k", "--msgKey", required=True, help="one of the messages' keys")
 
     unique = add_asking_command(
         commands, "queryMsgByUniqueKey", by_unique_key, "Query a message by its producer's id"
     )
-    unique.add_argument("-t", "--topic", required=True, help="topic name")
+    unique.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
     unique.add_argument("-i", "--msgId", required=True, help="the id that the producer was given")
     unique.add_argument("-a", "--showAll", action="store_true", help="all that have this id")
     _add_member_options(unique)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from steelyard.admin import names
 from steelyard.admin.asking import add_asking_command
 from steelyard.admin.printing import front
 from steelyard.errors import ConfigError
@@ -26,22 +27,28 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         commands,
         "resetOffsetByTime",
         reset_offset,
-        "Send a group to the messages stored from a time on; its members, if any, keep running",
+        "Have a group resume from messages stored at a time, or from an offset of a queue; its members keep running",
     )
-    reset.add_argument("-g", "--group", required=True, help="consumer group")
-    reset.add_argument("-t", "--topic", required=True, help="topic name")
+    reset.add_argument("-g", "--group", required=True, type=names.group, help="consumer group")
+    reset.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
     reset.add_argument(
         "-s",
         "--timestamp",
         metavar="now|MILLISECONDS|yyyy-MM-dd#HH:mm:ss:SSS",
-        help="where to go on: the time of storing, or now for the end",
+        help="time to resume from (when messages were stored), or now for the end",
     )
     reset.add_argument(
-        "-f", "--force", choices=("true", "false"), default="true", help="forward as well as back"
+        "-f",
+        "--force",
+        choices=("true", "false"),
+        default="true",
+        help="move the group forward as well as back; default: %(default)s",
     )
-    reset.add_argument("-b", "--broker", help="with -q and -o: the name of a broker")
-    reset.add_argument("-q", "--queue", type=int, help="only this queue of the broker")
-    reset.add_argument("-o", "--offset", type=int, help="where to go on in the queue")
+    reset.add_argument("-b", "--broker", help="with -q and -o: name of the queue's broker")
+    reset.add_argument(
+        "-q", "--queue", type=int, help="with -b and -o: id of the only queue to move"
+    )
+    reset.add_argument("-o", "--offset", type=int, help="offset to resume from in the queue")
 
 
 async def reset_offset(admin: Admin, options: argparse.Namespace) -> str:
@@ -51,7 +58,9 @@ async def reset_offset(admin: Admin, options: argparse.Namespace) -> str:
     one_queue = (options.broker, options.queue, options.offset)
     if options.timestamp is None:
         if None in one_queue:
-            raise ConfigError("give a time (-s), or a queue and where to go on in it (-b, -q, -o)")
+            raise ConfigError(
+                "give a time (-s), or a queue and an offset to resume from (-b, -q, -o)"
+            )
         queue = MessageQueue(topic, options.broker.strip(), options.queue)
         return moved_table(
             await admin.reset_offset(group, topic, queue=queue, offset=options.offset)
@@ -83,7 +92,7 @@ def parse_time(text: str) -> int:
         return int(time.mktime(moment)) * 1000 + int(milliseconds)
     except ValueError:
         raise ConfigError(
-            f"{text!r} is no time; write now, milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS"
+            f"{text!r} is not a time; write now, milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS"
         ) from None
 
 

@@ -1,31 +1,51 @@
-"""`steelyard produce`: send lines, or generated messages, to a topic."""
+"""`steelyard produce`: send lines, messages as JSON, or generated messages."""
 
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+from steelyard.admin import names
 from steelyard.admin.asking import add_nameserver_option, log_to_stderr, with_credentials
-from steelyard.errors import ConfigError
+from steelyard.admin.starts import seconds
+from steelyard.errors import ConfigError, MessageError
 
 if TYPE_CHECKING:
-    from steelyard.types import SendResult
+    from steelyard.types import Message, SendResult
 
 IN_FLIGHT_MAX = 256
 """Sends under way at once."""
+
+DELAYS = (
+    *("1s", "5s", "10s", "30s", "1m", "2m", "3m", "4m", "5m", "6m", "7m", "8m", "9m"),
+    *("10m", "20m", "30m", "1h", "2h"),
+)
+"""Of levels 1, 2, ...: MessageStoreConfig.messageDelayLevel."""
+
+_OF_EVERY_MESSAGE = ("tag", "key", "property", "delay", "sharding_key")
+"""Options that messages as JSON have fields for."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "produce",
         help="send messages",
-        description="Sends one message per line of a file or of standard input, or --count generated ones.",
+        description="Send each line of a file or of standard input as a message, or --count generated messages."
+        " To RocketMQ only: for Kafka use a Kafka producer, such as kcat.",
     )
     add_nameserver_option(parser)
-    parser.add_argument("-t", "--topic", required=True)
-    parser.add_argument("-g", "--group", default="STEELYARD_PRODUCE", help="producer group")
+    parser.add_argument(
+        "-t",
+        "--topic",
+        type=names.written_topic,
+        help="topic to send to; with --input json the default is each message's own",
+    )
+    parser.add_argument(
+        "-g", "--group", type=names.group, default="STEELYARD_PRODUCE", help="producer group"
+    )
     what = parser.add_mutually_exclusive_group()
     what.add_argument(
         "--file", default="-", metavar="FILE", help="one message per line; -: standard input"
@@ -33,10 +53,29 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     what.add_argument("--body", metavar="TEXT", help="one message with this body")
     what.add_argument("--count", type=int, metavar="N", help="N generated messages")
     parser.add_argument(
+        "--input",
+        choices=("text", "json"),
+        default="text",
+        help="what a line is: the body of a message, or a message as `steelyard consume --json` prints it",
+    )
+    parser.add_argument(
         "--size", type=int, default=128, metavar="B", help="bytes of a generated body"
     )
     parser.add_argument("--tag", default="", help="tag of every message")
     parser.add_argument("--key", default="", help="key of every message")
+    parser.add_argument(
+        "--property",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property of every message; may be repeated",
+    )
+    parser.add_argument(
+        "--delay",
+        default="",
+        metavar="LEVEL|DURATION",
+        help=f"deliver later: a level from 1 to {len(DELAYS)}, or its duration: {', '.join(DELAYS)}",
+    )
     parser.add_argument(
         "--sharding-key", default="", metavar="KEY", help="send all to the one queue of this key"
     )
@@ -47,39 +86,132 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 def run_produce(options: argparse.Namespace) -> int:
     from steelyard.driver.loops import run
 
-    if options.count is not None and options.count < 0:
-        raise ConfigError(f"count is {options.count}; it must be 0 or more")
-    if options.size < 0:
-        raise ConfigError(f"size is {options.size}; it must be 0 or more")
+    _check(options)
     log_to_stderr("CRITICAL")
     try:
-        sent, seconds = run(_produce(options))
+        sent, taken = run(_produce(options))
     except OSError as error:
         if error.filename is None:
             raise
         raise ConfigError(f"cannot read {error.filename}: {error.strerror}") from None
     if not options.json:
-        print(f"sent {sent} messages to {options.topic} in {seconds:.2f} s")
+        topic = "" if options.topic is None else f" to {options.topic}"
+        print(f"sent {sent} messages{topic} in {taken:.2f} s")
     return 0
 
 
-def bodies(options: argparse.Namespace) -> Iterator[bytes]:
-    """What to send, one body after the other."""
+def _check(options: argparse.Namespace) -> None:
+    """Raise ConfigError where options are wrong, or do not go together."""
+    if options.count is not None and options.count < 0:
+        raise ConfigError(f"count is {options.count}; it must be 0 or more")
+    if options.size < 0:
+        raise ConfigError(f"size is {options.size}; it must be 0 or more")
+    properties(options.property)
+    delay_level(options.delay)
+    if options.input == "text":
+        if options.topic is None:
+            raise ConfigError("give the topic to send to: -t TOPIC")
+        return
+    if options.body is not None or options.count is not None:
+        raise ConfigError(
+            "--input json reads messages from --file or standard input; leave out --body and --count"
+        )
+    for name in _OF_EVERY_MESSAGE:
+        if getattr(options, name):
+            option = name.replace("_", "-")
+            raise ConfigError(
+                f"with --input json each message has its own values; leave out --{option}"
+            )
+
+
+def properties(settings: list[str]) -> dict[str, str]:
+    """Of `NAME=VALUE` texts. Raises ConfigError."""
+    found: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not (name and equals and value):
+            raise ConfigError(
+                f"--property is {setting!r}; it must be NAME=VALUE, and neither may be empty"
+            )
+        if name in found:
+            raise ConfigError(f"property {name!r} is given twice")
+        found[name] = value
+    return found
+
+
+def delay_level(text: str) -> int:
+    """Of a level or its duration; 0 for neither. Raises ConfigError."""
+    if not text:
+        return 0
+    if text.isascii() and text.isdigit():
+        level = int(text)
+        if not 1 <= level <= len(DELAYS):
+            raise ConfigError(f"--delay is {text}; levels go from 1 to {len(DELAYS)}")
+        return level
+    lengths = [seconds(delay) for delay in DELAYS]
+    try:
+        return lengths.index(seconds(text)) + 1
+    except ConfigError:
+        raise ConfigError(
+            f"--delay is {text!r}; it must be a level, such as 3, or its duration, such as 10s"
+        ) from None
+    except ValueError:
+        raise ConfigError(
+            f"--delay is {text!r}; RocketMQ delays by levels: {', '.join(DELAYS)}"
+        ) from None
+
+
+async def messages(options: argparse.Namespace) -> AsyncIterator[tuple[int, Message]]:
+    """What to send, one after the other, with the number of its line. Raises MessageError, OSError."""
+    import msgspec
+
+    from steelyard.admin.ndjson import parse_message
+    from steelyard.types import Message
+
+    shared = Message(
+        topic=options.topic or "",
+        body=b"",
+        tags=options.tag,
+        keys=options.key,
+        properties=properties(options.property),
+        delay_level=delay_level(options.delay),
+        sharding_key=options.sharding_key,
+    )
+    number = 0
+    async for body in _bodies(options):
+        number += 1
+        if options.input == "text":
+            yield number, msgspec.structs.replace(shared, body=body)
+            continue
+        with _named(number):
+            message = parse_message(body, options.topic)
+        yield number, message
+
+
+@contextmanager
+def _named(number: int) -> Iterator[None]:
+    """Have errors name the line."""
+    try:
+        yield
+    except MessageError as error:
+        raise MessageError(f"message {number}: {error}") from None
+
+
+async def _bodies(options: argparse.Namespace) -> AsyncIterator[bytes]:
+    from steelyard.admin.pipes import input_lines
+
     if options.body is not None:
-        yield options.body.encode()
+        yield os.fsencode(options.body)
     elif options.count is not None:
         for number in range(options.count):
             yield b"%d " % number + b"x" * (options.size - len(b"%d " % number))
     elif options.file == "-":
-        yield from _lines(sys.stdin.buffer)
+        async for line in input_lines():
+            yield line
     else:
         with open(options.file, "rb") as source:
-            yield from _lines(source)
-
-
-def _lines(source: BinaryIO) -> Iterator[bytes]:
-    for line in source:
-        yield line.rstrip(b"\r\n")
+            for line in source:
+                yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 async def _produce(options: argparse.Namespace) -> tuple[int, float]:
@@ -92,23 +224,23 @@ async def _produce(options: argparse.Namespace) -> tuple[int, float]:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     sent = 0
-    source = bodies(options)
+    source = messages(options)
+    turn = asyncio.Lock()
     config = with_credentials(ProducerConfig())
     async with Producer(
         options.group, options.nameservers, config=config, tls=options.tls
     ) as producer:
 
         async def work() -> None:
-            # A line that is slow to come holds up the loop; nothing else is waiting for it then.
             nonlocal sent
-            for body in source:
-                result = await producer.send(
-                    options.topic,
-                    body,
-                    tags=options.tag,
-                    keys=options.key,
-                    sharding_key=options.sharding_key,
-                )
+            while True:
+                async with turn:
+                    found = await anext(source, None)
+                if found is None:
+                    return
+                number, message = found
+                with _named(number):
+                    result = await producer.send(message)
                 sent += 1
                 if options.json:
                     print(_result_json(result), flush=True)

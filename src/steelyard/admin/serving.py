@@ -11,6 +11,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from steelyard.admin import exits
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.printable import printable
 from steelyard.servers.restarts import RESTARTS_MAX, RestartPolicy
@@ -21,73 +22,128 @@ if TYPE_CHECKING:
 
     from steelyard.servers.server import Server
 
-EXIT_WRONG = 2
-
 REGISTER_SECONDS = 5.0
 """How long a broker waits for its nameserver before it says that it is ready all the same."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    up = commands.add_parser("up", help="start a nameserver and brokers")
-    up.add_argument("--brokers", type=int, default=1, metavar="N", help="how many; default 1")
-    up.add_argument(
-        "--data", default="steelyard-data", metavar="DIR", help="a folder per broker in it"
+    up = commands.add_parser(
+        "up",
+        help="start a nameserver and brokers",
+        description="Start a nameserver and brokers, and start those that end again, until SIGTERM or Ctrl-C.",
+        epilog=f"Exit codes: {exits.SUCCESS} stopped; {exits.FAILED} a server was given up; {exits.WRONG} a setting is"
+        " wrong, or a port or data directory is in use.",
     )
-    up.add_argument("--nameserver-port", type=int, default=9876, metavar="P", help="0: a free one")
     up.add_argument(
-        "--broker-port", type=int, default=10911, metavar="P", help="of the first; 0: free ones"
+        "--brokers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of brokers; default: %(default)s",
+    )
+    up.add_argument(
+        "--data",
+        default="steelyard-data",
+        metavar="DIR",
+        help="directory with a subdirectory for each broker; default: %(default)s",
+    )
+    up.add_argument(
+        "--nameserver-port",
+        type=int,
+        default=9876,
+        metavar="P",
+        help="the nameserver's port (0: pick a free port); default: %(default)s",
+    )
+    up.add_argument(
+        "--broker-port",
+        type=int,
+        default=10911,
+        metavar="P",
+        help="first broker's port, the others follow (0: pick free ports); default: %(default)s",
     )
     up.add_argument(
         "--kafka-port",
         type=int,
         metavar="P",
-        help="serve Kafka clients: port of the first; 0: free",
+        help="serve Kafka clients from this port on, one for each broker (0: pick free ports); default: not served",
     )
     up.add_argument(
         "--restarts-max",
         type=int,
         default=RESTARTS_MAX,
         metavar="N",
-        help="starts in a row of a server that does not last, before it is given up; 0: none;"
-        " default %(default)s",
+        help="give a server up after so many restarts in a row (0: never restart); default: %(default)s",
     )
     _add_serving_options(up)
     _add_broker_options(up)
     up.set_defaults(run=run_up)
 
-    nameserver = commands.add_parser("nameserver", help="start one nameserver")
-    nameserver.add_argument("--port", type=int, default=9876, metavar="P", help="0: a free one")
+    nameserver = commands.add_parser(
+        "nameserver",
+        help="start one nameserver",
+        description="Start a nameserver; SIGTERM or Ctrl-C stops it.",
+    )
+    nameserver.add_argument(
+        "--port",
+        type=int,
+        default=9876,
+        metavar="P",
+        help="port to listen on (0: pick a free port); default: %(default)s",
+    )
     nameserver.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     nameserver.add_argument("--listener", type=int, help=argparse.SUPPRESS)
     _add_serving_options(nameserver)
     nameserver.set_defaults(run=run_nameserver)
 
-    broker = commands.add_parser("broker", help="start one broker")
-    broker.add_argument("--name", default="broker-a", help="unique in its cluster")
-    broker.add_argument("--data", required=True, metavar="DIR", help="the broker's own folder")
-    broker.add_argument("--port", type=int, default=10911, metavar="P", help="0: a free one")
-    broker.add_argument("--nameserver", metavar="HOST:PORT", help="several separated by ';'")
-    broker.add_argument(
-        "--advertise", metavar="HOST:PORT", help="what clients are told to connect to"
+    broker = commands.add_parser(
+        "broker",
+        help="start one broker",
+        description="Start a broker; SIGTERM or Ctrl-C stops it.",
     )
     broker.add_argument(
-        "--kafka-port", type=int, metavar="P", help="serve Kafka clients; 0: a free one"
+        "--name", default="broker-a", help="a name unique in the cluster; default: %(default)s"
+    )
+    broker.add_argument("--data", required=True, metavar="DIR", help="the broker's own directory")
+    broker.add_argument(
+        "--port",
+        type=int,
+        default=10911,
+        metavar="P",
+        help="port to listen on (0: pick a free port); default: %(default)s",
     )
     broker.add_argument(
-        "--kafka-advertise", metavar="HOST:PORT", help="what Kafka clients are told to connect to"
+        "--nameserver",
+        metavar="HOST:PORT[;HOST:PORT]",
+        help="nameservers to register with; default: the variable NAMESRV_ADDR, or 127.0.0.1:9876",
+    )
+    broker.add_argument(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="address that clients connect to, if it is not the one listened on",
+    )
+    broker.add_argument(
+        "--kafka-port",
+        type=int,
+        metavar="P",
+        help="serve Kafka clients on this port (0: pick a free port); default: not served",
+    )
+    broker.add_argument(
+        "--kafka-advertise",
+        metavar="HOST:PORT",
+        help="address that Kafka clients connect to, if it is not the one listened on",
     )
     broker.add_argument(
         "--node-id",
         type=int,
         default=1,
         metavar="N",
-        help="for Kafka clients; unique in its cluster",
+        help="the broker's id for Kafka clients, unique in the cluster; default: %(default)s",
     )
     broker.add_argument(
         "--kafka-brokers",
         metavar="NAME,NAME",
         default="",
-        help="all brokers of the cluster; coordinators of groups are laid out when all are there",
+        help="names of all brokers of the cluster; Kafka groups get their coordinators once all of them are running",
     )
     broker.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     _add_serving_options(broker)
@@ -96,18 +152,24 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _add_serving_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--host", default="127.0.0.1", help="listen here; 0.0.0.0: everywhere")
-    parser.add_argument("--json", action="store_true", help="the ready line as JSON")
-    parser.add_argument("-v", "--verbose", action="store_true", help="log more to standard error")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on (0.0.0.0: all); default: %(default)s",
+    )
+    parser.add_argument("--json", action="store_true", help="print the ready line as JSON")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="log at level INFO; default: WARNING"
+    )
     for option, what in (
-        ("--max-connections", "most connections of RocketMQ clients to one server"),
-        ("--max-connections-per-ip", "the same, from one address"),
+        ("--max-connections", "limit of RocketMQ clients' connections to one server"),
+        ("--max-connections-per-ip", "limit of those from one IP address"),
     ):
         parser.add_argument(
             option,
             type=int,
             metavar="N",
-            help=f"{what}; default: what the limit of open files leaves",
+            help=f"{what}; default: as many as the limit of open files allows",
         )
 
 
@@ -116,24 +178,28 @@ def _add_broker_options(parser: argparse.ArgumentParser) -> None:
         "--flush",
         choices=("async", "sync"),
         default="async",
-        help="acknowledge when the kernel (async) or the disk (sync) has a message",
+        help="acknowledge a message when the kernel (async) or the disk (sync) has it; default: %(default)s",
     )
-    parser.add_argument("--cluster", default="DefaultCluster", help="the cluster's name")
+    parser.add_argument(
+        "--cluster", default="DefaultCluster", help="the cluster's name; default: %(default)s"
+    )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         dest="settings",
         metavar="NAME=VALUE",
-        help="a setting of the store, e.g. retention_ms=3600000; may be repeated",
+        help="a storage setting, such as retention_ms=3600000; may be repeated",
     )
-    parser.add_argument("--no-ledger", action="store_true", help="write no rebalance ledger")
+    parser.add_argument(
+        "--no-ledger", action="store_true", help="do not write the rebalance ledger"
+    )
     parser.add_argument(
         "--kafka-set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="a setting of Kafka's, e.g. group.initial.rebalance.delay.ms=3000; may be repeated",
+        help="a Kafka broker setting, such as group.initial.rebalance.delay.ms=3000; may be repeated",
     )
 
 
@@ -338,7 +404,7 @@ def _run_supervised(options: argparse.Namespace, main: Coroutine[None, None, int
         if not options.supervised:
             raise
         _report(error=str(error))
-        return EXIT_WRONG
+        return exits.WRONG
 
 
 def _run_logging(options: argparse.Namespace, main: Coroutine[None, None, int]) -> int:

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from steelyard.admin import names
 from steelyard.admin.asking import add_asking_command, add_where_options, given
 from steelyard.admin.printing import date_milliseconds, front, permission, pretty, shown
 from steelyard.errors import ConfigError, RouteError, SteelyardError
@@ -21,11 +22,11 @@ if TYPE_CHECKING:
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     route = add_asking_command(commands, "topicRoute", topic_route, "Examine topic route info")
-    route.add_argument("-t", "--topic", required=True, help="topic name")
+    route.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
     route.add_argument("-l", "--list", action="store_true", help="list format")
 
     status = add_asking_command(commands, "topicStatus", topic_status, "Examine topic status info")
-    status.add_argument("-t", "--topic", required=True, help="topic name")
+    status.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
 
     listing = add_asking_command(commands, "topicList", topic_list, "Fetch all topics")
     listing.add_argument(
@@ -34,7 +35,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     update = add_asking_command(commands, "updateTopic", update_topic, "Update or create a topic")
     add_where_options(update, "create the topic on")
-    update.add_argument("-t", "--topic", required=True, help="topic name")
+    update.add_argument("-t", "--topic", required=True, type=names.written_topic, help="topic name")
     update.add_argument("-r", "--readQueueNums", type=int, default=8, help="queues to read")
     update.add_argument("-w", "--writeQueueNums", type=int, default=8, help="queues to write")
     update.add_argument("-p", "--perm", type=int, default=6, help="2: write, 4: read, 6: both")
@@ -43,13 +44,13 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     delete = add_asking_command(
         commands, "deleteTopic", delete_topic, "Delete a topic from brokers and nameservers"
     )
-    delete.add_argument("-t", "--topic", required=True, help="topic name")
+    delete.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
     delete.add_argument("-c", "--clusterName", required=True, help="the cluster to delete it from")
 
     clusters = add_asking_command(
         commands, "topicClusterList", topic_clusters, "Clusters that have a topic"
     )
-    clusters.add_argument("-t", "--topic", required=True, help="topic name")
+    clusters.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
 
     order = add_asking_command(
         commands,
@@ -57,7 +58,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         update_order_conf,
         "Get, set or delete an ordered topic's queues",
     )
-    order.add_argument("-t", "--topic", required=True, help="topic name")
+    order.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
     order.add_argument("-m", "--method", required=True, choices=("get", "put", "delete"))
     order.add_argument("-v", "--orderConf", help="brokerName:queues;brokerName:queues")
 

@@ -1,0 +1,117 @@
+"""`steelyard consume --kafka`: the same for Kafka's topics, as a member of a Kafka group."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from steelyard.admin import exits
+from steelyard.admin.consuming import Printer
+from steelyard.admin.ports import Server, listening, wrong_port
+from steelyard.admin.starts import At, End, Offset, Start
+from steelyard.client.aio.kafka import KafkaConsumer
+from steelyard.errors import ConnectError, RouteError, SteelyardError
+
+if TYPE_CHECKING:
+    from steelyard.nodes.consumer.kafka.contract import ConsumerRecord
+    from steelyard.types import TopicPartition
+
+POLL_MS = 1_000
+POLL_RECORDS = 500
+CALL_TIMEOUT_MS = 10_000
+
+
+async def consume(options: argparse.Namespace, start: Start) -> int:
+    """Print records until the printer has enough; the exit code."""
+    servers = [address.strip() for address in options.kafka.split(",") if address.strip()]
+    if not options.tls:
+        await _check(servers, options)
+
+    printer = Printer(options)
+    failures: list[SteelyardError] = []
+
+    async def begin(partitions: Sequence[TopicPartition]) -> None:
+        try:
+            await _begin(consumer, partitions, start)
+        except SteelyardError as error:  # to go on would be to read from elsewhere
+            failures.append(error)
+            printer.end(exits.FAILED)
+
+    consumer = KafkaConsumer(
+        options.topic,
+        bootstrap_servers=servers,
+        group_id=options.group,
+        on_assigned=begin,
+        tls=options.tls,
+        auto_offset_reset="earliest" if start is End.EARLIEST else "latest",
+        enable_auto_commit=False,
+        allow_auto_create_topics=False,
+        default_api_timeout_ms=CALL_TIMEOUT_MS,
+    )
+    async with consumer:
+        if not await consumer.partitions_for_topic(options.topic):
+            raise RouteError(
+                f"topic {options.topic} does not exist on the Kafka brokers at {options.kafka}"
+            )
+        printing = asyncio.ensure_future(_print(consumer, printer, as_json=options.json))
+        printing.add_done_callback(lambda _: printer.end(exits.FAILED))
+        code = await printer.wait()
+        await printing
+        for failure in failures:
+            raise failure
+        return code
+
+
+async def _check(servers: Sequence[str], options: argparse.Namespace) -> None:
+    """Raise ConnectError where none of the addresses is a Kafka broker's: the consumer itself would go on trying."""
+    for address in servers:
+        found = await listening(address)
+        if found is Server.KAFKA:
+            return
+        if found is not None:
+            raise ConnectError(wrong_port(address, found, Server.KAFKA, options))
+    raise ConnectError(f"no Kafka broker answers at {', '.join(servers)}; check host and port")
+
+
+async def _print(consumer: KafkaConsumer, printer: Printer, *, as_json: bool) -> None:
+    """Print and commit, poll by poll, until the end; what the last poll returns after it stays uncommitted."""
+    while not printer.ended.done():
+        wanted = POLL_RECORDS if printer.left is None else min(POLL_RECORDS, printer.left)
+        poll = asyncio.ensure_future(consumer.poll(POLL_MS, wanted))
+        either: tuple[asyncio.Future[Any], ...] = (poll, printer.ended)
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if printer.ended.done():
+            poll.cancel()
+            await asyncio.wait([poll])
+            return
+        records = poll.result()
+        if records and printer.print([_line(record, as_json=as_json) for record in records]):
+            await consumer.commit()
+
+
+def _line(record: ConsumerRecord, *, as_json: bool) -> bytes:
+    from steelyard.admin.ndjson import record_line
+
+    return record_line(record) if as_json else record.value or b""
+
+
+async def _begin(
+    consumer: KafkaConsumer, partitions: Sequence[TopicPartition], start: Start
+) -> None:
+    """Go to the start in partitions of which the group has committed nothing; the ends are the consumer's own matter."""
+    if isinstance(start, End):
+        return
+    new = [partition for partition in partitions if await consumer.committed(partition) is None]
+    ends = await consumer.end_offsets(new)
+    if isinstance(start, At):
+        found = await consumer.offsets_for_times(dict.fromkeys(new, start.timestamp))
+        for partition, at in found.items():
+            await consumer.seek(partition, ends[partition] if at is None else at.offset)
+        return
+    assert isinstance(start, Offset)
+    firsts = await consumer.beginning_offsets(new)
+    for partition in new:
+        place = min(max(start.offset, firsts[partition]), ends[partition])
+        await consumer.seek(partition, place)

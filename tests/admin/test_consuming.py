@@ -1,0 +1,197 @@
+"""`steelyard consume`: exactly so many messages, where a new group begins, how it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+
+import pytest
+from tests.admin.processes import Ports, committed, json_lines, run, start, stored
+
+
+def consume(
+    ports: Ports, topic: str, group: str, *options: str
+) -> subprocess.CompletedProcess[str]:
+    return run("consume", "-n", ports.nameserver, "-t", topic, "-g", group, *options)
+
+
+def produce(ports: Ports, topic: str, count: int) -> None:
+    done = run("produce", "-n", ports.nameserver, "-t", topic, "--count", str(count), "--size", "1")
+    assert done.returncode == 0, done
+
+
+def test_count_consumes_exactly_so_many(ports: Ports) -> None:
+    """1. 200 messages. 2. Five are printed and committed. 3. The others were neither lost nor sent to the retry topic:
+    the next member gets them, once each."""
+    produce(ports, "Exact", 200)
+    first = consume(ports, "Exact", "exact", "--from", "earliest", "--count", "5")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert len(first.stdout.splitlines()) == 5
+    assert committed(ports.nameserver, "exact", "Exact") == 5
+    assert stored(ports.nameserver, "%RETRY%exact") == 0
+    rest = consume(ports, "Exact", "exact", "--count", "195", "--timeout", "60")
+    assert rest.returncode == 0
+    bodies = first.stdout.splitlines() + rest.stdout.splitlines()
+    assert sorted(bodies) == sorted(f"{number} " for number in range(200))
+    assert committed(ports.nameserver, "exact", "Exact") == 200
+    assert stored(ports.nameserver, "%RETRY%exact") == 0
+
+
+def test_a_signal_loses_nothing_either(ports: Ports) -> None:
+    """1. A consumer prints into a pipe that is read slowly. 2. It is stopped. 3. What it wrote is committed, no more."""
+    produce(ports, "Slow", 20_000)
+    slow = start(
+        "consume", "-n", ports.nameserver, "-t", "Slow", "-g", "slow", "--from", "earliest"
+    )
+    assert slow.stdout is not None
+    for _ in range(40):
+        assert slow.stdout.readline()
+    slow.terminate()
+    assert slow.stderr is not None
+    rest = slow.stdout.readlines()
+    assert (slow.wait(60), slow.stderr.read()) == (0, b"")
+    assert committed(ports.nameserver, "slow", "Slow") == 40 + len(rest)
+    assert stored(ports.nameserver, "%RETRY%slow") == 0
+
+
+@pytest.mark.parametrize("kafka", [False, True])
+def test_where_a_group_begins(ports: Ports, kafka: bool) -> None:
+    """In queues of which it has committed nothing, and only there."""
+    topic, where = ("StartsK", ("--kafka", ports.kafka)) if kafka else ("Starts", ())
+    run(
+        "admin",
+        "updateTopic",
+        "-n",
+        ports.nameserver,
+        "-b",
+        ports.broker,
+        "-t",
+        topic,
+        "-r1",
+        "-w1",
+    )
+    sends = ("produce", "-n", ports.nameserver, "-t", topic, "--json", "--body")
+    for number in range(3):
+        assert run(*sends, str(number)).returncode == 0
+    (first, second, third) = json_lines(
+        consume(ports, topic, "times", "--from", "first", "--count", "3", "--json").stdout
+    )
+
+    def begins(group: str, start: str, *options: str) -> list[str]:
+        command = ["consume", "-t", topic, "-g", group, "--from", start, *options]
+        done = run(*command, *(where or ("-n", ports.nameserver)))
+        assert done.returncode == 0, done
+        return done.stdout.splitlines()
+
+    name = "k" if kafka else "r"
+    assert begins(f"{name}-earliest", "earliest", "--count", "3") == ["0", "1", "2"]
+    assert begins(f"{name}-offset", "1", "--count", "2") == ["1", "2"]
+    assert begins(f"{name}-before", "-1h", "--count", "3") == ["0", "1", "2"]
+    at = f"@{third['store_timestamp']}"
+    assert begins(f"{name}-time", at, "--count", "1") == ["2"] or (
+        second["store_timestamp"] == third["store_timestamp"]
+    )
+    assert begins(f"{name}-date", "2020-01-01T00:00:00Z", "--count", "1") == ["0"]
+    assert begins(f"{name}-date", "earliest", "--count", "2") == ["1", "2"], "it has committed one"
+    assert begins(f"{name}-beyond", "99", "--timeout", "3") == []
+    assert first["body"] == "0"
+
+
+def test_a_closed_pipe_ends_it_quietly(ports: Ports) -> None:
+    """141, as other programs; also where no more messages come."""
+    produce(ports, "Piped", 5000)
+    consumer = start(
+        "consume", "-n", ports.nameserver, "-t", "Piped", "-g", "p", "--from", "earliest"
+    )
+    assert consumer.stdout is not None
+    assert consumer.stdout.readline()
+    consumer.stdout.close()
+    assert consumer.stderr is not None
+    assert (consumer.wait(60), consumer.stderr.read()) == (141, b"")
+    assert stored(ports.nameserver, "%RETRY%p") == 0
+    run("admin", "updateTopic", "-n", ports.nameserver, "-b", ports.broker, "-t", "Silent")
+    idle = start("consume", "-n", ports.nameserver, "-t", "Silent", "-g", "p2")
+    assert idle.stdout is not None
+    idle.stdout.close()
+    assert idle.stderr is not None
+    assert (idle.wait(60), idle.stderr.read()) == (141, b"")
+
+
+@pytest.mark.parametrize("kafka", [False, True])
+def test_an_interrupt_ends_it_quietly(ports: Ports, kafka: bool) -> None:
+    produce(ports, "Interrupted", 1)
+    where = ("--kafka", ports.kafka) if kafka else ("-n", ports.nameserver)
+    consumer = start(
+        "consume", *where, "-t", "Interrupted", "-g", f"i{kafka}", "--from", "earliest"
+    )
+    assert consumer.stdout is not None
+    assert consumer.stdout.readline() == b"0 \n"
+    consumer.send_signal(signal.SIGINT)
+    assert consumer.communicate(timeout=60) == (b"", b"")
+    assert consumer.returncode == 130
+
+
+def test_kafka_count_commits_exactly_so_many(ports: Ports) -> None:
+    """As librdkafka, a foreign reader of the group's offsets, sees it."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    produce(ports, "KExact", 100)
+    first = run(
+        *("consume", "--kafka", ports.kafka, "-t", "KExact", "-g", "kexact"),
+        *("--from", "earliest", "--count", "7"),
+    )
+    assert (first.returncode, first.stderr) == (0, "")
+    assert len(first.stdout.splitlines()) == 7
+    reader = Consumer({"bootstrap.servers": ports.kafka, "group.id": "kexact"})
+    partitions = list(reader.list_topics("KExact", 30).topics["KExact"].partitions)
+    found = reader.committed([TopicPartition("KExact", number) for number in partitions], 30)
+    reader.close()
+    assert sum(max(0, partition.offset) for partition in found) == 7
+    rest = run("consume", "--kafka", ports.kafka, "-t", "KExact", "-g", "kexact", "--count", "93")
+    assert rest.returncode == 0
+    bodies = first.stdout.splitlines() + rest.stdout.splitlines()
+    assert sorted(bodies) == sorted(f"{number} " for number in range(100))
+
+
+def test_kafka_records_as_json(ports: Ports) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": ports.kafka})
+    headers: list[tuple[str, str | bytes | None]]
+    headers = [("trace", b"1"), ("trace", b"\xff"), ("none", None)]
+    producer.produce("KJson", b"caf\xc3\xa9", key=b"\xfe", headers=headers, timestamp=1_000)
+    producer.flush(30)
+    producer.produce("KJson", None, key=b"gone", timestamp=2_000)
+    producer.flush(30)
+    done = run(
+        *("consume", "--kafka", ports.kafka, "-t", "KJson", "-g", "kjson", "--json"),
+        *("--from", "earliest", "--count", "2"),
+    )
+    first, second = sorted(json_lines(done.stdout), key=lambda line: int(line["timestamp"]))
+    assert first == {
+        "topic": "KJson",
+        "partition": first["partition"],
+        "offset": first["offset"],
+        "timestamp": 1_000,
+        "timestamp_type": "CreateTime",
+        "key_base64": "/g==",
+        "value": "café",
+        "headers": [
+            {"name": "trace", "value": "1"},
+            {"name": "trace", "value_base64": "/w=="},
+            {"name": "none", "value": None},
+        ],
+    }
+    assert (second["key"], second["value"], second["headers"]) == ("gone", None, [])
+
+
+def test_a_time_out_tells_whether_enough_came(ports: Ports) -> None:
+    produce(ports, "Few", 2)
+    options = ("--from", "earliest", "--timeout", "3")
+    begun = time.monotonic()
+    assert consume(ports, "Few", "few1", *options).returncode == 0
+    few = consume(ports, "Few", "few2", *options, "--count", "3")
+    assert (few.returncode, len(few.stdout.splitlines())) == (1, 2)
+    assert time.monotonic() - begun >= 6
+    assert committed(ports.nameserver, "few2", "Few") == 2
