@@ -1,4 +1,4 @@
-"""The Kafka door beside Apache Kafka: the same clients, the same machine, in one run.
+"""The Kafka listener beside Apache Kafka: the same clients, the same machine, in one run.
 
 `./dev bench kafka` runs it, `--tiny` is a grid of seconds without Apache for the tests. Rounds alternate between the
 servers; while one is measured the other stands still (SIGSTOP). The claim is the ratio of the medians.
@@ -186,7 +186,7 @@ def rebalance_table(result: Figures, kinds: list[str]) -> str:
 
 
 def write_report(result: Figures, kinds: list[str], path: Path) -> None:
-    text = f"""# The Kafka door beside Apache Kafka
+    text = f"""# The Kafka listener beside Apache Kafka
 
 Written by `./dev bench kafka` ({time.strftime("%Y-%m-%d")}). Machine: {os.cpu_count()} cores, {platform.machine()}, \
 Python {platform.python_version()}. Clients: confluent-kafka (librdkafka), in processes of their own on the same cores; \

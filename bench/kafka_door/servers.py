@@ -1,4 +1,4 @@
-"""The servers under test: `steelyard up` with a Kafka door, and Apache Kafka in KRaft mode, one broker each."""
+"""The servers under test: `steelyard up` with a Kafka listener, and Apache Kafka in KRaft mode, one broker each."""
 
 from __future__ import annotations
 

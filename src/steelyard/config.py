@@ -68,7 +68,7 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
-    """A broker's Kafka door: server/config/AbstractKafkaConfig.java, GroupCoordinatorConfig.java. Operators use Kafka's dotted names."""
+    """A broker's Kafka listener: server/config/AbstractKafkaConfig.java, GroupCoordinatorConfig.java. Operators use Kafka's dotted names."""
 
     address: str = "127.0.0.1:9092"
     """What Kafka clients are told to connect to (advertised.listeners)."""
@@ -249,7 +249,7 @@ class BrokerConfig:
     """The same, from one address."""
     store: StoreConfig = StoreConfig()
     kafka: KafkaConfig | None = None
-    """The Kafka door, None for none."""
+    """The Kafka listener, None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -504,7 +504,7 @@ def check(config: object) -> None:
 
 def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
     if "," in config.name:
-        raise ConfigError(f"name is {config.name!r}; with a Kafka door it must have no comma")
+        raise ConfigError(f"name is {config.name!r}; with a Kafka listener it must have no comma")
     if not kafka.brokers:
         return
     named = ", ".join(kafka.brokers[:100])

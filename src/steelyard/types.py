@@ -23,6 +23,16 @@ class Random(Protocol):
     def choice(self, options: Sequence[T], /) -> T: ...
 
 
+class LogLine(msgspec.Struct, frozen=True):
+    """An effect: something a person should know. Drivers log it; nothing depends on it.
+
+    `level` is a name of the logging module: DEBUG, INFO, WARNING, ERROR.
+    """
+
+    level: str
+    text: str
+
+
 class FileRange(Protocol):
     """Bytes of a file that nobody has read: `len` of them. A driver may send them without reading them.
 

@@ -1,4 +1,4 @@
-"""Brokers with a Kafka door in this process, and what other clients do with them, for the tests of `KafkaConsumer`."""
+"""Brokers with a Kafka listener in this process, and what other clients do with them, for the tests of `KafkaConsumer`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def examples() -> Iterator[object]:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServers]:
-    """Two brokers with both doors."""
+    """Two brokers with both listeners."""
     started = KafkaServers(tmp_path_factory.mktemp("guide"))
     yield started
     started.stop()

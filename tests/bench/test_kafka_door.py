@@ -1,4 +1,4 @@
-"""The bench of the Kafka door runs, in miniature, and fills every cell."""
+"""The bench of the Kafka listener runs, in miniature, and fills every cell."""
 
 from __future__ import annotations
 

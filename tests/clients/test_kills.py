@@ -110,7 +110,7 @@ class Story:
         self.sent: dict[int, list[bytes]] = {0: [], 1: []}
 
     def _stored(self) -> int:
-        """How much the broker that will be killed has of the topic, by the word of its other door."""
+        """How much the broker that will be killed has of the topic, by the word of its other listener."""
         with Admin(self._brokers.nameserver) as admin:
             stats = admin.topic_stats(self._topic)
         broker = f"broker-{KILLED}"

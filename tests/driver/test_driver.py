@@ -17,6 +17,7 @@ from steelyard.nodes.seam import (
     Answer,
     Asked,
     Closed,
+    Deliver,
     Dial,
     DropTimer,
     Due,
@@ -24,7 +25,6 @@ from steelyard.nodes.seam import (
     Event,
     Flush,
     Flushed,
-    Hand,
     Handled,
     Hang,
     Opened,
@@ -32,9 +32,8 @@ from steelyard.nodes.seam import (
     Refused,
     Send,
     SetTimer,
-    Tell,
 )
-from steelyard.types import ConsumeStatus
+from steelyard.types import ConsumeStatus, LogLine
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.frame import Decoder, encode
 from steelyard.wire.strangers import Signs, recognise, refusal
@@ -313,10 +312,10 @@ def test_two_drivers_talk(run_scenario: Run) -> None:
     async def scenario(bench: Any) -> None:
         address = await bench.serve(bench.node())
 
-        def greet(event: Event, now: int) -> list[Effect]:
+        def register(event: Event, now: int) -> list[Effect]:
             return [Send(event.link, Command(34))] if isinstance(event, Opened) else []
 
-        node = bench.node(greet, [Dial(address)])
+        node = bench.node(register, [Dial(address)])
         bench.drive(node)
         await bench.until(lambda: len(node.events) == 2)
         assert node.events == [Opened(1, address, dialed=True), Received(1, Command(34))]
@@ -497,7 +496,7 @@ def test_a_thread_that_asks_a_closed_driver_is_told(run_scenario: Run) -> None:
 def test_hands_reach_the_application(run_scenario: Run) -> None:
     async def scenario(bench: Any) -> None:
         handed: list[tuple[int, object]] = []
-        node = bench.node(begin=[Hand(1, "first"), Hand(2, "second")])
+        node = bench.node(begin=[Deliver(1, "first"), Deliver(2, "second")])
         bench.drive(node, on_hand=lambda ticket, batch: handed.append((ticket, batch)))
         assert handed == [(1, "first"), (2, "second")]
 
@@ -506,7 +505,7 @@ def test_hands_reach_the_application(run_scenario: Run) -> None:
 
 def test_tell_is_logged(run_scenario: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(bench: Any) -> None:
-        bench.drive(bench.node(begin=[Tell("ERROR", "100 % wrong"), Tell("INFO", "fine")]))
+        bench.drive(bench.node(begin=[LogLine("ERROR", "100 % wrong"), LogLine("INFO", "fine")]))
 
     with caplog.at_level(logging.INFO, "steelyard"):
         run_scenario(scenario)

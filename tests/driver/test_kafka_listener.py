@@ -1,4 +1,4 @@
-"""The Kafka door over sockets: a real client's traffic, replies of 50 MB, and peers that send rubbish."""
+"""The Kafka listener over sockets: a real client's traffic, replies of 50 MB, and peers that send rubbish."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ MEMORY_GROWTH_MAX = 400 * 1024 * 1024
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """Where a broker's Kafka door listens."""
+def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    """Where a broker's Kafka listener listens."""
     background = Background()
     folder = str(tmp_path_factory.mktemp("kafka"))
     server = background.wait(serve_broker(folder, port=0, kafka_port=0, config=BrokerConfig()))
@@ -89,10 +89,10 @@ class Client:
             error = answer.topics[0].error_code
 
 
-def test_a_client_writes_and_reads(door: Address) -> None:
+def test_a_client_writes_and_reads(listener: Address) -> None:
     """Three partitions' worth of order, with an idempotent producer."""
-    bootstrap = f"{door[0]}:{door[1]}"
-    with Client(door) as client:
+    bootstrap = f"{listener[0]}:{listener[1]}"
+    with Client(listener) as client:
         client.make_topic("traffic")
     errors: list[object] = []
 
@@ -120,7 +120,7 @@ def test_a_client_writes_and_reads(door: Address) -> None:
     assert values == [b"%d" % number for number in range(20_000)]
 
 
-def test_a_reply_of_50_megabytes(door: Address) -> None:
+def test_a_reply_of_50_megabytes(listener: Address) -> None:
     batch = write_batch([Record(0, 1, None, b"x" * 1_000_000)])
     parts = [PartitionProduceData(0, batch)]
     asked = FetchRequest(
@@ -129,7 +129,7 @@ def test_a_reply_of_50_megabytes(door: Address) -> None:
             FetchTopic("large", NO_ID, [FetchPartition(0, partition_max_bytes=50 * 1024 * 1024)])
         ],
     )
-    with Client(door) as client:
+    with Client(listener) as client:
         client.make_topic("large")
         for number in range(53):
             produced = client.ask(
@@ -180,23 +180,23 @@ headed = st.builds(
 
 @settings(max_examples=150)
 @given(data=st.binary(max_size=400) | headed | st.lists(frames(), max_size=4).map(b"".join))
-def test_garbage_harms_nobody_else(door: Address, data: bytes) -> None:
-    throw(door, data)
-    serves_others(door)
+def test_garbage_harms_nobody_else(listener: Address, data: bytes) -> None:
+    throw(listener, data)
+    serves_others(listener)
 
 
-def test_memory_stays_bounded(door: Address) -> None:
+def test_memory_stays_bounded(listener: Address) -> None:
     """100 peers announce frames of 2 GB or 100 MB and send a part of them."""
     process = psutil.Process()
     before = process.memory_info().rss
-    peers = [socket.create_connection(door, 10) for _ in range(100)]
+    peers = [socket.create_connection(listener, 10) for _ in range(100)]
     for number, peer in enumerate(peers):
         size = 2**31 - 1 if number % 2 else 100 * 1024 * 1024
         try:
             peer.sendall(struct.pack(">ihhi", size, 0, 7, 1) + bytes(4_000_000))
         except OSError:
             """Closed already."""
-    serves_others(door)
+    serves_others(listener)
     for peer in peers:
         peer.close()
     assert process.memory_info().rss - before < MEMORY_GROWTH_MAX

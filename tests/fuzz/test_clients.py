@@ -26,12 +26,12 @@ from steelyard.nodes.seam import (
     Answer,
     Asked,
     Closed,
+    Deliver,
     Dial,
     DropTimer,
     Due,
     Effect,
     Event,
-    Hand,
     Handled,
     Hang,
     Node,
@@ -234,10 +234,10 @@ class HostileWorld:
                     self.timers.pop(key, None)
                 case Hang(link, _) if link in self.links:
                     self.close(link)
-                case Hand(ticket, ConsumeBatch() as batch):
+                case Deliver(ticket, ConsumeBatch() as batch):
                     self.handed.append(ticket)
                     self.handed_messages += len(batch.messages)
-                case Hand(ticket, batch):
+                case Deliver(ticket, batch):
                     self.handed.append(ticket)
                     self.checks.append(batch)
                 case Answer(call_id, result):

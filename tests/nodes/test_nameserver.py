@@ -11,18 +11,8 @@ from hypothesis import strategies as st
 
 from steelyard.config import NameserverConfig
 from steelyard.nodes.nameserver import SCAN_TIMER, NameserverNode
-from steelyard.nodes.seam import (
-    Closed,
-    Due,
-    Effect,
-    Event,
-    Hang,
-    Opened,
-    Received,
-    Send,
-    SetTimer,
-    Tell,
-)
+from steelyard.nodes.seam import Closed, Due, Effect, Event, Hang, Opened, Received, Send, SetTimer
+from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import (
     Body,
@@ -79,7 +69,7 @@ class Rig:
         texts = {name: str(value) for name, value in (ext or {}).items()}
         request = Command(int(code), self.opaque, 0, texts, data, version=version)
         *told, effect = self.event(Received(link, request))
-        assert all(isinstance(each, Tell) for each in told)
+        assert all(isinstance(each, LogLine) for each in told)
         self.told += told
         assert isinstance(effect, Send)
         answer = effect.message
@@ -312,7 +302,7 @@ def test_a_request_for_a_broker_is_answered_with_where_it_belongs() -> None:
 def test_a_body_that_cannot_be_read_is_logged_with_its_sender(rig: Rig) -> None:
     rig.ask(REGISTER, IDENTITY | {"haServerAddr": "h:1"}, b"{", link=2)
     (told,) = rig.told
-    assert isinstance(told, Tell)
+    assert isinstance(told, LogLine)
     assert told.level == "WARNING"
     assert told.text.startswith(
         "request 103 of 10.0.0.2:1 was refused: body RegisterBrokerBody: JSON"

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from steelyard.nodes.refusals import PEERS_MAX, REFUSAL_INTERVAL_MS, Refusals
-from steelyard.nodes.seam import Effect, Tell
+from steelyard.nodes.seam import Effect
+from steelyard.types import LogLine
 
 
 def test_one_of_a_peers_refusals_is_told_in_an_interval() -> None:
@@ -14,12 +15,12 @@ def test_one_of_a_peers_refusals_is_told_in_an_interval() -> None:
     refusals.tell("10.0.0.2:1", 41, "x" * 1000, 2, effects)
     refusals.tell("10.0.0.1:9", 34, "again", REFUSAL_INTERVAL_MS, effects)
     assert effects == [
-        Tell(
+        LogLine(
             "WARNING",
             "request 34 of 10.0.0.1:40000 was refused: body HeartbeatData: clientID missing",
         ),
-        Tell("WARNING", f"request 41 of 10.0.0.2:1 was refused: {'x' * 500}"),
-        Tell(
+        LogLine("WARNING", f"request 41 of 10.0.0.2:1 was refused: {'x' * 500}"),
+        LogLine(
             "WARNING",
             "request 34 of 10.0.0.1:9 was refused: again (2 more of this host were refused before)",
         ),

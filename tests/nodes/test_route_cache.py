@@ -19,7 +19,7 @@ from steelyard.nodes.route_cache import (
     RoutePace,
     read_route,
 )
-from steelyard.nodes.seam import Tell
+from steelyard.types import LogLine
 from steelyard.wire.remoting.bodies import BrokerData, QueueData, TopicRouteData
 from steelyard.wire.remoting.command import Command
 
@@ -176,7 +176,7 @@ def test_the_pace_quickens_in_a_hurry_and_slows_down_again() -> None:
 def test_a_nameserver_that_fails_is_told_once_and_then_every_half_minute() -> None:
     """1. It fails 10,000 times within a second. 2. It fails again half a minute later. 3. It answers, and fails again."""
     subject = cache("n:1")
-    told: list[Tell] = []
+    told: list[LogLine] = []
 
     def ask(answer: Command | RemotingError, now: int) -> None:
         (asked,) = subject.renew("T")
@@ -185,11 +185,11 @@ def test_a_nameserver_that_fails_is_told_once_and_then_every_half_minute() -> No
     refused = ConnectError("cannot connect to n:1: Connection refused")
     for number in range(10_000):
         ask(refused, number // 10)
-    assert told == [Tell("WARNING", str(refused))]
+    assert told == [LogLine("WARNING", str(refused))]
     ask(refused, COMPLAINT_MS)
     assert told.pop().text == f"{refused}; it failed 10000 times since the last word of this"
     ask(reply(body=TWO), COMPLAINT_MS + 1)
-    assert told.pop() == Tell("INFO", "nameserver n:1 answers again")
+    assert told.pop() == LogLine("INFO", "nameserver n:1 answers again")
     ask(reply(17), COMPLAINT_MS + 1)
     ask(refused, COMPLAINT_MS + 2)
-    assert told == [Tell("WARNING", str(refused))] * 2
+    assert told == [LogLine("WARNING", str(refused))] * 2

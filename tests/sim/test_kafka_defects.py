@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.sim.planted import run
 
 from steelyard.groups.kafka.classic.group import ClassicGroup
-from steelyard.groups.kafka.member.heartbeats import Pulse
+from steelyard.groups.kafka.member.heartbeats import Heartbeats
 from steelyard.groups.kafka.offsets import Offsets
 from steelyard.nodes.consumer.kafka.contract import OffsetAndMetadata
 from steelyard.nodes.consumer.kafka.held import Holdings
@@ -116,7 +116,7 @@ def test_a_member_that_finds_its_coordinator_and_gives_it_up_at_once(
     stalls = (Fault(kind="stall", target="kafka-0", at_ms=16_500, for_ms=12_000),)
     stalled = replace(CALM, faults=stalls, duplicates_max=-1)
     assert run(stalled).failure is None
-    monkeypatch.setattr(Pulse, "coordinator_found", lambda self, now: None)
+    monkeypatch.setattr(Heartbeats, "coordinator_found", lambda self, now: None)
     assert "Kafka group" in failure(stalled)
 
 

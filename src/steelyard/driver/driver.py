@@ -49,6 +49,7 @@ from steelyard.nodes.seam import (
     Answer,
     Asked,
     Closed,
+    Deliver,
     Dial,
     DropTimer,
     Due,
@@ -56,19 +57,17 @@ from steelyard.nodes.seam import (
     Event,
     Flush,
     Flushed,
-    Hand,
     HandlerError,
     Hang,
-    Keep,
     Node,
     Opened,
-    Order,
+    Persist,
     Received,
     Refused,
     Send,
     SetTimer,
-    Tell,
 )
+from steelyard.types import LogLine
 from steelyard.wire.strangers import Signs, Stranger, recognise, refusal
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ FLUSH_RETRIES_PER_LINE = 300
 CHECK_SHARE = 20
 """Between two checks of a node that raises there is at least so many times what the last one took."""
 
-_HEAVY = frozenset((Answer, Hand, Keep))
+_HEAVY = frozenset((Answer, Deliver, Persist))
 """Effects that may hold a lot of memory: not remembered for reports."""
 
 
@@ -162,16 +161,16 @@ class Driver:
 
             self._flusher = ThreadPoolExecutor(1, "steelyard-flush")
         self._sweep: asyncio.TimerHandle | None = None
-        self._perform_other: dict[type, Callable[[Order, int], None]] = {
+        self._perform_other: dict[type, Callable[[Effect, int], None]] = {
             Answer: self._answer,
             SetTimer: self._set_timer,
             DropTimer: self._drop_timer,
             Dial: self._dial,
             Hang: self._hang,
             Flush: self._ask_flush,
-            Hand: self._hand,
-            Keep: self._keep,
-            Tell: self._tell,
+            Deliver: self._deliver,
+            Persist: self._persist,
+            LogLine: self._log_line,
         }
 
     # -- life --------------------------------------------------------------------------------------
@@ -588,18 +587,18 @@ class Driver:
             weight += self._perform(list(rest), now)
         return weight
 
-    def _answer(self, effect: Order, now: int) -> None:
+    def _answer(self, effect: Effect, now: int) -> None:
         assert isinstance(effect, Answer)
         on_answer = self._asked.pop(effect.call_id, None)
         if on_answer is not None:
             on_answer(effect.result)
 
-    def _hand(self, effect: Order, now: int) -> None:
-        assert isinstance(effect, Hand)
+    def _deliver(self, effect: Effect, now: int) -> None:
+        assert isinstance(effect, Deliver)
         assert self._on_hand is not None, "a node handed messages to a driver without a listener"
         self._on_hand(effect.ticket, effect.batch)
 
-    def _hang(self, effect: Order, now: int) -> None:
+    def _hang(self, effect: Effect, now: int) -> None:
         assert isinstance(effect, Hang)
         wire = self._links.get(effect.link)
         if wire is not None:
@@ -608,20 +607,20 @@ class Driver:
                 self._dirty.remove(wire)
             wire.hang(effect.reason)
 
-    def _keep(self, effect: Order, now: int) -> None:
-        assert isinstance(effect, Keep)
+    def _persist(self, effect: Effect, now: int) -> None:
+        assert isinstance(effect, Persist)
         assert self._on_keep is not None, (
             "a node keeps something and its driver has no place for it"
         )
         self._on_keep(effect.data)
 
-    def _tell(self, effect: Order, now: int) -> None:
-        assert isinstance(effect, Tell)
+    def _log_line(self, effect: Effect, now: int) -> None:
+        assert isinstance(effect, LogLine)
         self._log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
 
     # -- timers ------------------------------------------------------------------------------------
 
-    def _set_timer(self, effect: Order, now: int) -> None:
+    def _set_timer(self, effect: Effect, now: int) -> None:
         assert isinstance(effect, SetTimer)
         armed = self._timers.get(effect.key)
         if armed is not None:
@@ -637,7 +636,7 @@ class Driver:
         handle = self._loop.call_later(delay_seconds, self._fire, key)
         self._timers[key] = (at, handle)
 
-    def _drop_timer(self, effect: Order, now: int) -> None:
+    def _drop_timer(self, effect: Effect, now: int) -> None:
         assert isinstance(effect, DropTimer)
         armed = self._timers.pop(effect.key, None)
         if armed is not None:
@@ -654,7 +653,7 @@ class Driver:
 
     # -- dialing -----------------------------------------------------------------------------------
 
-    def _dial(self, effect: Order, now: int) -> None:
+    def _dial(self, effect: Effect, now: int) -> None:
         assert isinstance(effect, Dial)
         task = self._loop.create_task(self._connect(effect.address, effect.dialect))
         self._dials.add(task)
@@ -681,7 +680,7 @@ class Driver:
 
     # -- flushing ----------------------------------------------------------------------------------
 
-    def _ask_flush(self, effect: Order, now: int) -> None:
+    def _ask_flush(self, effect: Effect, now: int) -> None:
         assert isinstance(effect, Flush)
         assert self._prepare_flush is not None, "a node asked a driver without a disk for a flush"
         self._tickets.append(effect.ticket)

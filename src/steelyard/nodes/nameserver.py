@@ -41,9 +41,9 @@ from steelyard.nodes.seam import (
     Received,
     Send,
     SetTimer,
-    Tell,
 )
 from steelyard.routes.table import ORDER_TOPIC_CONFIG, Full, Registration, RouteTable
+from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import DataVersion, KVTable, RegisterBrokerBody, TopicList
 from steelyard.wire.remoting.codes import BROKER_CODES, RequestCode, ResponseCode
@@ -101,7 +101,7 @@ class NameserverNode:
             case Closed(link, _):
                 self._links.pop(link, None)
                 return [
-                    Tell("INFO", f"broker {address} closed its connection and left the routes")
+                    LogLine("INFO", f"broker {address} closed its connection and left the routes")
                     for address in self._table.link_closed(link)
                 ]
             case Due():
@@ -141,7 +141,7 @@ class NameserverNode:
     def _scan(self, now: int) -> list[Effect]:
         effects: list[Effect] = [SetTimer(SCAN_TIMER, now + self._config.scan_interval_ms)]
         for address, link in self._table.expire(now):
-            effects.append(Tell("WARNING", f"broker {address} fell silent and left the routes"))
+            effects.append(LogLine("WARNING", f"broker {address} fell silent and left the routes"))
             if link in self._links:
                 effects.append(Hang(link, "no registration for too long"))
         return effects

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from steelyard.nodes.seam import Effect, Tell
+from steelyard.nodes.seam import Effect
+from steelyard.types import LogLine
 
 REFUSAL_INTERVAL_MS = 10_000
 """Of one peer's refused requests, one is told in so long."""
@@ -32,4 +33,4 @@ class Refusals:
         more = self._untold.pop(host, 0)
         since = f" ({more} more of this host were refused before)" if more else ""
         text = f"request {code} of {address} was refused: {reason[:500]}{since}"
-        effects.append(Tell("WARNING", text))
+        effects.append(LogLine("WARNING", text))

@@ -18,8 +18,8 @@ from types import MappingProxyType
 import msgspec
 
 from steelyard.errors import ProtocolError, RemotingError, RouteError, SteelyardError
-from steelyard.nodes.seam import Address, Tell
-from steelyard.types import MessageQueue, Random
+from steelyard.nodes.seam import Address
+from steelyard.types import LogLine, MessageQueue, Random
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import QueueData, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -104,7 +104,7 @@ class RouteNews(msgspec.Struct, frozen=True):
     changed: bool = False
     again: tuple[RouteAsked, ...] = ()
     error: SteelyardError | None = None
-    tell: tuple[Tell, ...] = ()
+    tell: tuple[LogLine, ...] = ()
     """For people: a nameserver fails, or answers again."""
 
 
@@ -207,30 +207,30 @@ class RouteCache:
         again = RouteAsked(asked.topic, asked.topic, self._nameservers[position], tried)
         return RouteNews(again=(again,), tell=tell)
 
-    def _ill(self, nameserver: Address, complaint: str, now: int) -> tuple[Tell, ...]:
+    def _ill(self, nameserver: Address, complaint: str, now: int) -> tuple[LogLine, ...]:
         trouble = self._troubles.get(nameserver)
         if trouble is None:
             self._troubles[nameserver] = _Trouble(now + COMPLAINT_MS)
-            return (Tell("WARNING", complaint),)
+            return (LogLine("WARNING", complaint),)
         trouble.failures += 1
         if now < trouble.tell_at:
             return ()
         trouble.tell_at = now + COMPLAINT_MS
         failures, trouble.failures = trouble.failures, 0
         text = f"{complaint}; it failed {failures} times since the last word of this"
-        return (Tell("WARNING", text),)
+        return (LogLine("WARNING", text),)
 
-    def _well(self, nameserver: Address) -> tuple[Tell, ...]:
+    def _well(self, nameserver: Address) -> tuple[LogLine, ...]:
         if self._troubles.pop(nameserver, None) is None:
             return ()
-        return (Tell("INFO", f"nameserver {nameserver} answers again"),)
+        return (LogLine("INFO", f"nameserver {nameserver} answers again"),)
 
     def _end(
         self,
         topic: str,
         route: Route | None,
         error: SteelyardError | None,
-        tell: tuple[Tell, ...],
+        tell: tuple[LogLine, ...],
     ) -> RouteNews:
         self._asking.discard(topic)
         if topic not in self._routes:

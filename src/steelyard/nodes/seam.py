@@ -12,9 +12,9 @@ Rules the drivers keep:
 - `SetTimer` replaces a timer of the same key; `Due` comes once, at or after the time.
 - `Send` to a dead link is dropped silently: the `Closed` for it is on its way or was handled.
 - `Flush(ticket)` is answered by `Flushed(ticket)` after everything written before it is on disk.
-- `Hand` gives messages to the application, or something else that it must act on; `Handled` tells the
+- `Deliver` gives messages to the application, or something else that it must act on; `Handled` tells the
   verdict, once, in any order.
-- `Keep` has no answer. What was kept last is given to the node when it is made anew.
+- `Persist` has no answer. What was kept last is given to the node when it is made anew.
 - `Asked` brings a call of the application or an operator in; `Answer` gives the result, once.
 """
 
@@ -25,7 +25,7 @@ from typing import Protocol
 
 import msgspec
 
-from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, TransactionState
+from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, LogLine, TransactionState
 
 Link = int
 """A connection, numbered by the driver."""
@@ -82,7 +82,7 @@ class Flushed(Fact, frozen=True):
 
 
 class Handled(Fact, frozen=True):
-    """The application is done with what `Hand` gave it under this ticket."""
+    """The application is done with what `Deliver` gave it under this ticket."""
 
     ticket: int
     status: Verdict
@@ -130,7 +130,7 @@ class Flush(Order, frozen=True):
     ticket: int
 
 
-class Hand(Order, frozen=True):
+class Deliver(Order, frozen=True):
     """Give `batch` to the application: messages for its listener, or what else the node's contract names."""
 
     ticket: int
@@ -144,23 +144,13 @@ class Answer(Order, frozen=True):
     result: object
 
 
-class Keep(Order, frozen=True):
+class Persist(Order, frozen=True):
     """Write `data` down on the client's own disk, in place of what was kept before (LocalFileOffsetStore)."""
 
     data: bytes
 
 
-class Tell(Order, frozen=True):
-    """Something a person should know. Drivers log it and count it; nothing depends on it.
-
-    `level` is a name of the logging module: DEBUG, INFO, WARNING, ERROR.
-    """
-
-    level: str
-    text: str
-
-
-Effect = Dial | Send | Hang | SetTimer | DropTimer | Flush | Hand | Answer | Keep | Tell
+Effect = Dial | Send | Hang | SetTimer | DropTimer | Flush | Deliver | Answer | Persist | LogLine
 
 
 class HandlerError(Exception):

@@ -37,14 +37,14 @@ class Server:
     address: str
     driver: Driver
     kafka: str = ""
-    """Where its Kafka door is; empty for none."""
+    """Where its Kafka listener is; empty for none."""
     stop_call: object = None
     """Asked of the node at a clean stop, when it has something to do then."""
     after: Callable[[], None] = lambda: None
     """What is left to free afterwards."""
 
     async def stop(self) -> None:
-        """Clean stop: the node says goodbye, what it wrote reaches the disk, links are closed."""
+        """Clean stop: the node stops, what it wrote reaches the disk, links are closed."""
         if self.stop_call is not None:
             try:
                 async with asyncio.timeout(STOP_SECONDS):
@@ -93,7 +93,7 @@ async def serve_broker(
 ) -> Server:
     """Start a broker on the directory `data`; the addresses in `config` are replaced by where it listens.
 
-    `kafka_port`: of the Kafka door, 0 for a free one, None for no such door.
+    `kafka_port`: of the Kafka listener, 0 for a free one, None for no such listener.
     Raises ConfigError when it cannot listen, StorageError when the directory cannot be used.
     """
     import random

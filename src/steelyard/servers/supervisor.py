@@ -56,7 +56,7 @@ class Layout:
     broker_port: int = 10911
     """Of the first broker; the others follow in steps. 0: a free one for each."""
     kafka_port: int | None = None
-    """Of the first broker's Kafka door; the others follow one by one. 0: a free one for each; None: no such doors."""
+    """Of the first broker's Kafka listener; the others follow one by one. 0: a free one for each; None: no such listeners."""
     options: tuple[str, ...] = ()
     """Further options for each `steelyard broker`."""
     nameserver_options: tuple[str, ...] = ()

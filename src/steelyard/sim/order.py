@@ -119,7 +119,7 @@ class Order:
                 )
 
     def left(self, broker: str, client_id: str, now: int) -> None:
-        """A member said good-bye to the broker: all its locks there are free."""
+        """A member unregistered: all its locks there are free."""
         for queue in self._grants:
             if queue.broker_name == broker:
                 self.let_go(queue, client_id, now)

@@ -24,7 +24,7 @@ START_MS_MAX = 3_000
 """Brokers, producers and members start within this time."""
 
 FOUNDED_MS = 2_000
-"""With Kafka doors the brokers start before this, topics and groups after it: while brokers meet for the first time two
+"""With Kafka listeners the brokers start before this, topics and groups after it: while brokers meet for the first time two
 may each take themselves for the controller, and number a topic's partitions in ways of their own (docs/LIMITS.md)."""
 
 POLL_MS = 1_000

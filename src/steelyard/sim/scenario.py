@@ -119,7 +119,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     duplicates_max: int = -1
     """Most deliveries of a position after its first; -1: any number. 0 is what planned changes owe."""
     kafka_members: int = 0
-    """Of a Kafka group that reads the same topics through the brokers' Kafka doors; 0: there are no such doors."""
+    """Of a Kafka group that reads the same topics through the brokers' Kafka listeners; 0: there are no such listeners."""
     kafka_assignor: str = "range"
     kafka_static: bool = False
     """Members with a `group.instance.id`."""

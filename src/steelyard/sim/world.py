@@ -19,6 +19,7 @@ from steelyard.nodes.seam import (
     Address,
     Answer,
     Asked,
+    Deliver,
     Dial,
     DropTimer,
     Due,
@@ -26,19 +27,18 @@ from steelyard.nodes.seam import (
     Event,
     Flush,
     Flushed,
-    Hand,
     Hang,
-    Keep,
     Link,
     Node,
+    Persist,
     Received,
     Send,
     SetTimer,
-    Tell,
 )
 from steelyard.sim.clock import EPOCH, Clock
 from steelyard.sim.disk import Killed, SimDisk
 from steelyard.sim.trace import Trace
+from steelyard.types import LogLine
 
 EVENTS_MAX = 2_000_000
 """A run that takes more steps than this runs away."""
@@ -65,7 +65,7 @@ class World:
         """Run a node's `check` after every n-th of its events; it runs before its process ends in any case."""
         self.steps = 0
         self.told: dict[str, int] = {}
-        """How many `Tell`s of each level."""
+        """How many `LogLine`s of each level."""
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = 0
         self._link = 0
@@ -280,16 +280,16 @@ class Process:
                 assert then is not None, f"call {call_id} is answered twice"
                 self.world.trace.note(self.world.now, self.name, f"> {effect!r}")
                 self.world.after(0, partial(then, result))
-            case Hand(ticket, batch):
+            case Deliver(ticket, batch):
                 assert self.on_hand is not None, f"{self.name} has no listener"
                 self.on_hand(self, ticket, batch)
             case Dial(address, dialect):
                 self._network.dial(self, address, dialect)
             case Hang(link, reason):
                 self._network.hang(self, link, reason)
-            case Keep(data):
+            case Persist(data):
                 self.kept = data
-            case Tell(level, text):
+            case LogLine(level, text):
                 self.world.told[level] = self.world.told.get(level, 0) + 1
                 self.world.trace.note(self.world.now, self.name, f"{level}: {text}")
             case _:

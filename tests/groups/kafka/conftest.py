@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 from steelyard.config import KafkaConfig, StoreConfig
 from steelyard.groups.kafka.classic.overview import Overview
 from steelyard.groups.kafka.coordinator import Coordinator
-from steelyard.groups.kafka.effects import Effect, Effects, Replied, Told
+from steelyard.groups.kafka.effects import Effect, Effects, Replied
 from steelyard.groups.kafka.groups import Asker, Groups
 from steelyard.nodes.broker.turns import finish
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import (
     Assignment,
@@ -95,7 +96,7 @@ class Rig:
         self.now = START
         self.handles = 0
         self.replies: dict[object, Message] = {}
-        self.told: list[Told] = []
+        self.told: list[LogLine] = []
         self.events: list[Effect] = []
         self.rng = random.Random(1)
         self.restart()
@@ -123,7 +124,7 @@ class Rig:
                 case Replied(handle, message):
                     assert handle not in self.replies, f"{handle} was answered twice"
                     self.replies[handle] = message
-                case Told():
+                case LogLine():
                     self.told.append(effect)
                 case _:
                     self.events.append(effect)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.groups.kafka.conftest import REBALANCE_MS, SESSION_MS, Rig
 
 from steelyard.groups.kafka import effects as news
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 
 
@@ -23,7 +24,7 @@ def test_a_rebalance_says_whom_it_waits_for() -> None:
         rig.run(5_000)
         rig.beat(slow, 1)
     expected = f"group g has waited 10000 ms for JoinGroup of {slow} (/10.0.0.1)"
-    assert rig.told[-1] == news.Told("INFO", expected)
+    assert rig.told[-1] == LogLine("INFO", expected)
 
 
 def test_the_sync_phase_says_whom_it_waits_for() -> None:
@@ -157,5 +158,5 @@ def test_a_member_that_lives_but_does_not_rejoin_is_out_after_the_rebalance_time
     assert rig.joined(parked).generation_id == 2
     assert rig.state().members == (leader,)
     text = f"group g: {stuck} (/10.0.0.1) is out: it did not join again within {REBALANCE_MS} ms"
-    assert news.Told("INFO", text) in rig.told
+    assert LogLine("INFO", text) in rig.told
     assert rig.beat(stuck, 1) is ErrorCode.UNKNOWN_MEMBER_ID

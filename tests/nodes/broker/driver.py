@@ -19,10 +19,10 @@ from steelyard.nodes.seam import (
     Hang,
     Send,
     SetTimer,
-    Tell,
 )
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
+from steelyard.types import LogLine
 
 START = 1_700_000_000_000
 TOPIC = "TopicA"
@@ -39,7 +39,7 @@ class Driver:
         self.disk = disk or MemoryDisk()
         self.now = now
         self.timers: dict[Hashable, int] = {}
-        self.told: list[Tell] = []
+        self.told: list[LogLine] = []
         self.hung: list[int] = []
         self.flushes: list[int] = []
         self.disk_answers = True
@@ -76,7 +76,7 @@ class Driver:
                     self.flushes.append(ticket)
                     if self.disk_answers:
                         self.answer_flushes()
-                case Tell():
+                case LogLine():
                     self.told.append(effect)
                 case _:
                     self._make_other_true(effect)

@@ -84,7 +84,7 @@ def test_a_kafka_request_is_answered_with_unknown_server_error_where_there_is_a_
 ):
     rig = KafkaRig()
     assert rig.node._kafka is not None
-    handlers = rig.node._kafka.door._handlers
+    handlers = rig.node._kafka.channel._handlers
     handlers[HEARTBEAT.key] = handlers[METADATA.key] = raising
     request = Request(HEARTBEAT, 4, 9, "me", HeartbeatRequest())
     (send,) = (e for e in failed(rig.node, Received(rig.link, request)) if isinstance(e, Send))

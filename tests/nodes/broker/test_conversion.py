@@ -17,7 +17,7 @@ from steelyard.ledger.events import Delivered
 from steelyard.nodes.broker import conversion as module
 from steelyard.nodes.broker.conversion import (
     RESERVED,
-    Crossing,
+    Conversion,
     to_batch,
     unique_prefix,
 )
@@ -114,7 +114,7 @@ def record(value: bytes | None, tag: str = "", key: bytes | None = None) -> Reco
 
 
 def read(
-    crossing: Crossing,
+    conversion: Conversion,
     log: Log,
     offset: int,
     count_max: int,
@@ -123,24 +123,26 @@ def read(
     end: int,
 ) -> Slice:
     """What a read finds that has all the time it needs."""
-    found = crossing.read(log, offset, count_max, bytes_max, wanted, end, Effort(EVERYTHING))
+    found = conversion.read(log, offset, count_max, bytes_max, wanted, end, Effort(EVERYTHING))
     assert found is not None
     return found
 
 
-def all_of(log: Log, wanted: Filter = ALL, crossing: Crossing | None = None) -> list[MessageView]:
+def all_of(
+    log: Log, wanted: Filter = ALL, conversion: Conversion | None = None
+) -> list[MessageView]:
     """What a RocketMQ consumer gets from a log that holds batches only."""
-    crossing = crossing or Crossing(HOST)
+    conversion = conversion or Conversion(HOST)
     found: list[MessageView] = []
     offset = log.min_offset
-    while offset < crossing.readable_end(log, log.max_offset):
-        part = read(crossing, log, offset, 7, EVERYTHING, wanted, log.max_offset)
+    while offset < conversion.readable_end(log, log.max_offset):
+        part = read(conversion, log, offset, 7, EVERYTHING, wanted, log.max_offset)
         assert part.next_offset > offset
         views = decode_records(part.data)
         assert len(views) == part.count
         assert part.first_offset == (views[0].queue_offset if views else part.next_offset)
         offset, found = part.next_offset, found + views
-        crossing.check()
+        conversion.check()
     return found
 
 
@@ -200,7 +202,7 @@ def test_a_record_for_rocketmq() -> None:
     address = log.next_address
     produce(log, record(None), Record(0, START - 3, b"the key", b"body", headers), now=START + 4)
     first, second = decode_records(
-        read(Crossing(HOST), log, 1, 32, EVERYTHING, ALL, EVERYTHING).data, "broker-a"
+        read(Conversion(HOST), log, 1, 32, EVERYTHING, ALL, EVERYTHING).data, "broker-a"
     )
     assert (first.body, first.keys, first.tags, first.queue_offset) == (b"", "", "", 1)
     assert second.body == b"body"
@@ -344,18 +346,18 @@ def test_limits_of_a_read() -> None:
     produce(log, *(record(b"%d" % number) for number in range(6)))
     produce(log, *(record(b"%d" % number) for number in range(6, 9)))
     put(log)
-    crossing = Crossing(HOST)
-    whole = read(crossing, log, 0, 100, EVERYTHING, ALL, EVERYTHING)
+    conversion = Conversion(HOST)
+    whole = read(conversion, log, 0, 100, EVERYTHING, ALL, EVERYTHING)
     assert (whole.count, whole.first_offset, whole.next_offset) == (9, 0, 9)
     size = len(whole.data) // 9
-    assert read(crossing, log, 2, 3, EVERYTHING, ALL, EVERYTHING).next_offset == 5
-    assert read(crossing, log, 4, 100, 3 * size, ALL, EVERYTHING).next_offset == 7
-    assert read(crossing, log, 4, 100, 1, ALL, EVERYTHING).next_offset == 5
-    assert read(crossing, log, 0, 100, EVERYTHING, ALL, 6).next_offset == 6
+    assert read(conversion, log, 2, 3, EVERYTHING, ALL, EVERYTHING).next_offset == 5
+    assert read(conversion, log, 4, 100, 3 * size, ALL, EVERYTHING).next_offset == 7
+    assert read(conversion, log, 4, 100, 1, ALL, EVERYTHING).next_offset == 5
+    assert read(conversion, log, 0, 100, EVERYTHING, ALL, 6).next_offset == 6
     for end in (4, 7):  # inside a batch, as queries ask
-        part = read(crossing, log, 1, 100, EVERYTHING, ALL, end)
+        part = read(conversion, log, 1, 100, EVERYTHING, ALL, end)
         assert (part.count, part.next_offset) == (end - 1, end)
-    at_record = read(crossing, log, 9, 100, EVERYTHING, ALL, EVERYTHING)
+    at_record = read(conversion, log, 9, 100, EVERYTHING, ALL, EVERYTHING)
     assert (at_record.count, at_record.next_offset) == (0, 9)
 
 
@@ -363,7 +365,7 @@ def test_a_read_looks_at_a_bounded_number_of_messages() -> None:
     log = new_log()
     for _ in range(3):
         produce(log, *(record(b"", "blue") for _ in range(400)))
-    found = read(Crossing(HOST), log, 0, 32, EVERYTHING, Filter(frozenset((1,))), EVERYTHING)
+    found = read(Conversion(HOST), log, 0, 32, EVERYTHING, Filter(frozenset((1,))), EVERYTHING)
     assert (found.count, found.next_offset) == (0, SCAN_MESSAGES_MAX)
 
 
@@ -401,14 +403,14 @@ def test_unpacked_batches_are_kept_for_the_next_read_within_a_limit(
         return Unpacking(batch, header)
 
     monkeypatch.setattr(module, "Unpacking", counted)
-    crossing = Crossing(HOST)
-    all_of(log, crossing=crossing)
+    conversion = Conversion(HOST)
+    all_of(log, conversion=conversion)
     assert len(unpacked) == 4
     monkeypatch.setattr(module, "UNPACKED_BYTES_MAX", 4 * 4_000)
-    crossing = Crossing(HOST)
-    all_of(log, crossing=crossing)
+    conversion = Conversion(HOST)
+    all_of(log, conversion=conversion)
     assert len(unpacked) == 8
-    all_of(log, crossing=crossing)
+    all_of(log, conversion=conversion)
     assert len(unpacked) == 12
 
 
@@ -454,15 +456,15 @@ def test_aborted_control_and_open_records_are_not_delivered() -> None:
     produce(log, record(b"after the abort"), producer_id=1, attributes=TRANSACTIONAL)
     produce(log, record(b"open"), producer_id=3, attributes=TRANSACTIONAL)
     produce(log, record(b"behind it"))
-    crossing = Crossing(HOST)
-    crossing.visible = Seen(7, [(1, 1, 4)])
-    assert [view.body for view in all_of(log, crossing=crossing)] == [
+    conversion = Conversion(HOST)
+    conversion.visible = Seen(7, [(1, 1, 4)])
+    assert [view.body for view in all_of(log, conversion=conversion)] == [
         b"plain",
         b"committed",
         b"idempotent",
         b"after the abort",
     ]
-    beyond = read(crossing, log, 7, 32, EVERYTHING, ALL, log.max_offset)
+    beyond = read(conversion, log, 7, 32, EVERYTHING, ALL, log.max_offset)
     assert (beyond.count, beyond.next_offset) == (0, 7)
 
 
@@ -470,14 +472,14 @@ def test_a_transaction_that_was_open_when_others_were_read_is_aborted() -> None:
     log = new_log()
     produce(log, record(b"plain"))
     produce(log, record(b"open"), producer_id=1, attributes=TRANSACTIONAL)
-    crossing = Crossing(HOST)
-    crossing.visible = Seen(1, [])
-    assert [view.body for view in all_of(log, crossing=crossing)] == [b"plain"]
-    crossing.visible = Seen(2, [(1, 1, 2)])
-    assert [view.body for view in all_of(log, crossing=crossing)] == [b"plain"]
+    conversion = Conversion(HOST)
+    conversion.visible = Seen(1, [])
+    assert [view.body for view in all_of(log, conversion=conversion)] == [b"plain"]
+    conversion.visible = Seen(2, [(1, 1, 2)])
+    assert [view.body for view in all_of(log, conversion=conversion)] == [b"plain"]
 
 
-# -- through the broker's door ---------------------------------------------------------------------
+# -- through the broker's listener ---------------------------------------------------------------------
 
 
 @pytest.fixture

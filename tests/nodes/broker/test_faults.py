@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from steelyard.nodes.broker.faults import FAULT_INTERVAL_MS, REPEAT_MS, Faults
-from steelyard.nodes.seam import Effect, Tell
+from steelyard.nodes.seam import Effect
+from steelyard.types import LogLine
 
 
 def test_one_fault_is_told_in_an_interval() -> None:
@@ -11,7 +12,7 @@ def test_one_fault_is_told_in_an_interval() -> None:
     effects: list[Effect] = []
     for now in (5, 5, 4 + FAULT_INTERVAL_MS, 5 + FAULT_INTERVAL_MS, 6 + FAULT_INTERVAL_MS):
         faults.tell(f"at {now}", now, effects)
-    assert effects == [Tell("ERROR", "at 5"), Tell("ERROR", f"at {5 + FAULT_INTERVAL_MS}")]
+    assert effects == [LogLine("ERROR", "at 5"), LogLine("ERROR", f"at {5 + FAULT_INTERVAL_MS}")]
 
 
 def test_the_same_fault_is_told_again_after_a_while() -> None:
@@ -21,7 +22,7 @@ def test_the_same_fault_is_told_again_after_a_while() -> None:
     for now in range(0, 2 * REPEAT_MS + 1, FAULT_INTERVAL_MS // 2):
         effects: list[Effect] = []
         faults.tell("other" if now == 5 * FAULT_INTERVAL_MS else "full", now, effects)
-        told += [(now, effect.text) for effect in effects if isinstance(effect, Tell)]
+        told += [(now, effect.text) for effect in effects if isinstance(effect, LogLine)]
     assert told == [
         (0, "full"),
         (5 * FAULT_INTERVAL_MS, "other"),

@@ -289,8 +289,8 @@ def test_an_effort_is_spent(rig: Rig) -> None:
     log = queue(rig)
     produce(log, [b""] * 100_000)
     effort = Effort(SLICE)
-    crossing = module.Crossing(bytes(8))
-    assert crossing.read(log, 99_000, 32, 1 << 30, ALL, 1 << 40, effort) is None
+    conversion = module.Conversion(bytes(8))
+    assert conversion.read(log, 99_000, 32, 1 << 30, ALL, 1 << 40, effort) is None
     assert -1_000 < effort.left <= 0
 
 

@@ -11,8 +11,8 @@ from tests.nodes.broker.kafka.test_produce import send
 from steelyard.config import BrokerConfig, KafkaConfig, StoreConfig, check, store_config
 from steelyard.errors import ConfigError
 from steelyard.nodes.broker import retention
-from steelyard.nodes.seam import Tell
 from steelyard.store.memory import DISK_BYTES, MemoryDisk
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 
@@ -21,7 +21,7 @@ GIB = 1 << 30
 
 def told(rig: Rig | KafkaRig, words: str) -> list[str]:
     """The levels of the log lines with these words."""
-    return [each.level for each in rig.told if isinstance(each, Tell) and words in each.text]
+    return [each.level for each in rig.told if isinstance(each, LogLine) and words in each.text]
 
 
 def rig_on(disk: MemoryDisk, **settings: object) -> Rig:

@@ -7,8 +7,7 @@ from tests.nodes.consumer.remoting.conftest import Broker, reply
 from tests.nodes.producer.test_producer import Bench, silent
 
 from steelyard.errors import BrokerError, CallTimeoutError
-from steelyard.nodes.seam import Tell
-from steelyard.types import Message
+from steelyard.types import LogLine, Message
 from steelyard.wire.remoting.command import Command
 
 
@@ -110,7 +109,7 @@ def test_a_broker_that_answers_anything_can_be_reached_again(code: int) -> None:
     assert bench.rig.tells == []
     bench.a.script[30] = lambda command: reply(code, offset=5)
     bench.rig.advance(2_000)
-    assert bench.rig.tells == [Tell("INFO", "broker a can be reached again")]
+    assert bench.rig.tells == [LogLine("INFO", "broker a can be reached again")]
     bench.rig.advance(60_000)
     assert len(bench.rig.to(bench.a, 30)) == 3
     assert brokers_of(bench) == {"a", "b"}

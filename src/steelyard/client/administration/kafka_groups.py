@@ -1,6 +1,6 @@
 """Kafka groups, as their coordinators see them: members, why they rebalance and whom they wait for, how far they are.
 
-The request is our own (`nodes.broker.kafka.groups.reports`): Apache brokers, and ours without a Kafka door, know no such group.
+The request is our own (`nodes.broker.kafka.groups.reports`): Apache brokers, and ours without a Kafka listener, know no such group.
 """
 
 from __future__ import annotations

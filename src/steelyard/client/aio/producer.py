@@ -86,7 +86,7 @@ class Producer:
         return self
 
     async def stop(self) -> None:
-        """Let what is under way end, say goodbye to the brokers, close. Checks of transactions are cancelled."""
+        """Let what is under way end, unregister from the brokers, close. Checks of transactions are cancelled."""
         self._closed = True
         driver, self._driver = self._driver, None
         if driver is None:

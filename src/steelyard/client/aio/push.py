@@ -90,7 +90,7 @@ class PushConsumer(Pushing):
         return self
 
     async def stop(self, *, wait: bool = True) -> None:
-        """Leave the group: finish what listeners hold (bounded), commit, say goodbye.
+        """Leave the group: finish what listeners hold (bounded), commit, unregister.
 
         Without `wait` nothing is finished: what listeners hold is not committed, and the group reads it again.
         """

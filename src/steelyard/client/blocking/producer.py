@@ -95,7 +95,7 @@ class Producer:
         return self
 
     def stop(self) -> None:
-        """Let what is under way end, say goodbye to the brokers, close."""
+        """Let what is under way end, unregister from the brokers, close."""
         self._closed = True
         running, self._running = self._running, None
         if running is not None:

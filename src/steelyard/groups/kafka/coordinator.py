@@ -1,7 +1,7 @@
 """Kafka's group coordinator, for the groups of one broker: requests and times in, answers and news out.
 
 Every method takes the wire's message and `now`, and adds to `effects`: `Replied` for the request behind a handle, at once
-or with a later event; `Told` for people; the rest for the ledger. Call `due` at `next_at`. A group that another broker
+or with a later event; `LogLine` for people; the rest for the ledger. Call `due` at `next_at`. A group that another broker
 coordinates must not get here.
 Source: GroupCoordinatorService.java, GroupMetadataManager.java.
 """
@@ -20,7 +20,7 @@ from steelyard.groups.kafka.classic.saved import SavedGroups
 from steelyard.groups.kafka.classic.state import STABLE
 from steelyard.groups.kafka.classic.syncing import Syncing, beat
 from steelyard.groups.kafka.committing import Committing
-from steelyard.groups.kafka.effects import SIZE, Cause, Effects, Handle, Replied, Told
+from steelyard.groups.kafka.effects import SIZE, Cause, Effects, Handle, Replied
 from steelyard.groups.kafka.expiry import Expiry
 from steelyard.groups.kafka.fetching import Fetching
 from steelyard.groups.kafka.groups import Asker, Group, Groups, TopicsView
@@ -29,7 +29,7 @@ from steelyard.groups.kafka.moving import Moving
 from steelyard.groups.kafka.offsets import Offsets
 from steelyard.groups.kafka.timers import Timers
 from steelyard.store.tables import Table
-from steelyard.types import Random
+from steelyard.types import LogLine, Random
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest
 from steelyard.wire.kafka.messages.join_group import JoinGroupRequest
@@ -151,7 +151,7 @@ class Coordinator:
                 group.forget()
             except StorageError as fault:
                 text = f"group {request.group_id}: not stored: {fault}"
-                effects.append(Told("WARNING", text))
+                effects.append(LogLine("WARNING", text))
                 error = ErrorCode.NOT_COORDINATOR
         if error is not ErrorCode.NONE:
             join.refused(error, effects, request.member_id)
@@ -239,7 +239,7 @@ class Coordinator:
         try:
             self._expiry.clean(now, effects)
         except StorageError as error:
-            effects.append(Told("ERROR", f"old offsets could not be deleted: {error}"))
+            effects.append(LogLine("ERROR", f"old offsets could not be deleted: {error}"))
 
     # -- what else people ask --------------------------------------------------------------------
 

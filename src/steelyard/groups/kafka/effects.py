@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from steelyard.types import LogLine
 from steelyard.wire.kafka.schema import Message
 
 Handle = object
@@ -58,13 +59,6 @@ class Replied(Effect, frozen=True):
     message: Message
 
 
-class Told(Effect, frozen=True):
-    """Something a person should know. `level`: a name of the logging module."""
-
-    level: str
-    text: str
-
-
 class Joined(Effect, frozen=True):
     """A member is in the group, or wants other topics (`cause` subscription). `members`: all, sorted, afterwards."""
 
@@ -112,4 +106,4 @@ class Moved(Effect, frozen=True):
     offsets: tuple[tuple[str, int, int], ...]
 
 
-Effects = list[Effect]
+Effects = list[Effect | LogLine]

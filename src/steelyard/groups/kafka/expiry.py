@@ -11,9 +11,10 @@ Source: OffsetMetadataManager.java (cleanupExpiredOffsets), ClassicGroup.java (o
 from __future__ import annotations
 
 from steelyard.groups.kafka.classic.group import ClassicGroup
-from steelyard.groups.kafka.effects import Effects, Told
+from steelyard.groups.kafka.effects import Effects
 from steelyard.groups.kafka.groups import Group, Groups
 from steelyard.groups.kafka.offsets import CommittedOffset, Offsets
+from steelyard.types import LogLine
 
 MINUTE_MS = 60_000
 
@@ -38,7 +39,7 @@ class Expiry:
             if old:
                 self._offsets.delete(group.group_id, old)
                 text = f"{len(old)} offsets are past their retention"
-                effects.append(Told("INFO", f"group {group.group_id}: {text}"))
+                effects.append(LogLine("INFO", f"group {group.group_id}: {text}"))
             if group.is_empty and not self._offsets.has_any(group.group_id) and _is_idle(group):
                 group.forget()
                 self._groups.remove(group.group_id)

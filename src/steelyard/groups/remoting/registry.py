@@ -245,7 +245,7 @@ class Registry:
     # -- leaving ---------------------------------------------------------------------------------
 
     def unregister(self, link: int, client_id: str, group: str) -> Change | None:
-        """A consumer says good-bye. None: it was not there, or is still there on another connection."""
+        """A consumer unregisters. None: it was not there, or is still there on another connection."""
         member = self.member(group, link)
         if member is None or member.client.client_id != client_id:
             return None

@@ -154,7 +154,7 @@ class Visible(Protocol):
         """(producer id, first offset, last offset) of each aborted transaction that meets first .. next_offset - 1."""
 
 
-class Crossing:
+class Conversion:
     """Reads batches as RocketMQ's records. `host`: the broker's, as messages carry it; `visible`: None sees all."""
 
     def __init__(self, host: bytes) -> None:

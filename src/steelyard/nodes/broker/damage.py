@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from steelyard.nodes.seam import Effect, Tell
+from steelyard.nodes.seam import Effect
 from steelyard.store.findings import Finding, Findings
+from steelyard.types import LogLine
 
 REPEAT_MS = 600_000
 PLACES_MAX = 10_000
@@ -39,7 +40,7 @@ class DamageReports:
             if reported_at is None or now >= reported_at + REPEAT_MS:
                 self._reported_at[place] = now
                 self._reported_at.move_to_end(place)
-                effects.append(Tell("WARNING" if finding.mended else "ERROR", _text(finding)))
+                effects.append(LogLine("WARNING" if finding.mended else "ERROR", _text(finding)))
             if len(self._reported_at) > PLACES_MAX:
                 self._reported_at.popitem(last=False)
 

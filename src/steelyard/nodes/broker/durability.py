@@ -73,7 +73,7 @@ class Durability:
     ) -> Message | None:
         """The answer to give a Kafka client at once, None where it waits for the disk.
 
-        The door bounds how many answers a client can wait for.
+        The listener bounds how many answers a client can wait for.
         """
         if not self._sync:
             return answer

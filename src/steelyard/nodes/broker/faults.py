@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from steelyard.nodes.seam import Effect, Tell
+from steelyard.nodes.seam import Effect
+from steelyard.types import LogLine
 
 FAULT_INTERVAL_MS = 1_000
 REPEAT_MS = 30_000
@@ -34,4 +35,4 @@ class Faults:
         self._tell_at = now + FAULT_INTERVAL_MS
         self._again_at = {told: at for told, at in self._again_at.items() if at > now}
         self._again_at[text] = now + REPEAT_MS
-        effects.append(Tell("ERROR", text))
+        effects.append(LogLine("ERROR", text))

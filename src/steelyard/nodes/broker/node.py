@@ -1,9 +1,9 @@
 """One broker: takes its clients' requests, keeps the queues, and tells nameservers what it has.
 
 The node has a side for each dialect: `side` for RocketMQ's clients, `kafka/side` for Kafka's, where there is such a
-door. It keeps what both share, begins and ends it, and hands events to whom they concern:
+listener. It keeps what both share, begins and ends it, and hands events to whom they concern:
 
-- `Opened`, accepted: a peer, known by its address. Dialed: a nameserver, or another broker's Kafka door.
+- `Opened`, accepted: a peer, known by its address. Dialed: a nameserver, or another broker's Kafka listener.
 - `Received` request: the side of its dialect. Response: of a nameserver, or of a client that a request was relayed to.
 - `Closed`: a client leaves its groups, its held pulls are forgotten; a nameserver is told again soon.
 - `Due`: registration, holds, turns, clients, flush, retention, ledger, delayed messages, transactions, questions and replies
@@ -11,7 +11,7 @@ door. It keeps what both share, begins and ends it, and hands events to whom the
 - `Flushed`: replies that waited for the disk go out.
 - `Asked(Stop)`: the ledger is closed, the nameservers are told (2 s at most), the store is closed, then `Answer(None)`.
   From then on requests get 14.
-- `Asked(KafkaReady)`: answered when the Kafka door has found the other brokers.
+- `Asked(KafkaReady)`: answered when the Kafka listener has found the other brokers.
 - `Asked(AwaitRefusal)`: answered with an error when another broker has our name, node id or address (`joining`).
 """
 
@@ -32,13 +32,13 @@ from steelyard.nodes.broker.peers.joining import JOINING_TIMER, AwaitRefusal, Jo
 from steelyard.nodes.broker.peers.registration import (
     REGISTER_TIMER,
     STOP_TIMEOUT_MS,
-    Errand,
+    PendingCall,
     Purpose,
     Registration,
 )
 from steelyard.nodes.broker.peers.requests import IDENTIFY
 from steelyard.nodes.broker.remoting.offsets import Committed
-from steelyard.nodes.broker.remoting.service import RemotingSide
+from steelyard.nodes.broker.remoting.service import RemotingService
 from steelyard.nodes.broker.requests import Peer, host_of
 from steelyard.nodes.broker.retention import RETENTION_TIMER, SPACE_TIMER, Retention
 from steelyard.nodes.broker.scrubbing import SCRUB_TIMER
@@ -61,17 +61,16 @@ from steelyard.nodes.seam import (
     Received,
     Refused,
     SetTimer,
-    Tell,
 )
 from steelyard.store.store import Store
-from steelyard.types import Random
+from steelyard.types import LogLine, Random
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
 
 if TYPE_CHECKING:
-    from steelyard.nodes.broker.kafka.service import KafkaSide
+    from steelyard.nodes.broker.kafka.service import KafkaService
 
 CLIENTS_TIMER = "clients"
-HOLDS_TIMER = "holds"
+PARKED_TIMER = "parked"
 LEDGER_TIMER = "ledger"
 STOP_TIMER = "stop"
 
@@ -81,7 +80,7 @@ class Stop(msgspec.Struct, frozen=True):
 
 
 class KafkaReady(msgspec.Struct, frozen=True):
-    """Answered with None when Kafka clients are served. Only for a broker with a Kafka door."""
+    """Answered with None when Kafka clients are served. Only for a broker with a Kafka listener."""
 
 
 class BrokerNode:
@@ -97,9 +96,9 @@ class BrokerNode:
         self._turns = Turns()
         self._ledger = Ledger(config, self._registry)
         self._committed = Committed(store.table("offsets"))
-        self._holds_at: int | None = None
+        self._parked_at: int | None = None
         self._ledger_at: int | None = None
-        self._kafka: KafkaSide | None = None
+        self._kafka: KafkaService | None = None
         self._stop_call: int | None = None
         self._stopped = False
 
@@ -114,7 +113,7 @@ class BrokerNode:
         self._registration = Registration(config, self._topics, self._calls, self._durability)
         self._retention = Retention(config.store, store, self._topics)
         self._joining = Joining(config, self._calls, self._registration, now)
-        remoting = self._remoting = RemotingSide(
+        remoting = self._remoting = RemotingService(
             config,
             store,
             self._topics,
@@ -133,10 +132,10 @@ class BrokerNode:
         self._writer, self._statistics = remoting.writer, remoting.statistics
         if config.kafka is not None:
             from steelyard.nodes.broker.kafka.service import (
-                KafkaSide,  # a third of all that is loaded
+                KafkaService,  # a third of all that is loaded
             )
 
-            self._kafka = KafkaSide(
+            self._kafka = KafkaService(
                 config,
                 store,
                 self._topics,
@@ -151,7 +150,7 @@ class BrokerNode:
                 now,
             )
             remoting.handlers |= self._kafka.remoting_handlers
-            self._pulls.crossing.visible = self._kafka.producers
+            self._pulls.conversion.visible = self._kafka.producers
         assert IDENTIFY not in remoting.handlers
         remoting.handlers[IDENTIFY] = self._joining.identify
         effects: list[Effect] = self._durability.start(now)
@@ -209,7 +208,7 @@ class BrokerNode:
 
     def _ended(self, outcomes: list[Outcome[Purpose]], now: int, effects: list[Effect]) -> None:
         for outcome in outcomes:
-            if isinstance(outcome.purpose, Errand):
+            if isinstance(outcome.purpose, PendingCall):
                 if self._stop_call is not None or self._joining.ended(outcome, now, effects):
                     continue
                 assert self._kafka is not None
@@ -272,8 +271,8 @@ class BrokerNode:
         self._remoting.closed(event.link, now, effects)
 
     def _due(self, key: object, now: int, effects: list[Effect]) -> None:
-        if key == HOLDS_TIMER:
-            self._holds_at = None
+        if key == PARKED_TIMER:
+            self._parked_at = None
             self._pulls.expire(now, effects)
         elif key == FLUSH_TIMER:
             self._flush_index(now, effects)
@@ -335,10 +334,10 @@ class BrokerNode:
         if ledger.due_at is not None and self._ledger_at is None:
             self._ledger_at = ledger.due_at
             effects.append(SetTimer(LEDGER_TIMER, ledger.due_at))
-        next_hold = self._pulls.holds.next_at
-        if next_hold is not None and (self._holds_at is None or next_hold < self._holds_at):
-            self._holds_at = next_hold
-            effects.append(SetTimer(HOLDS_TIMER, next_hold))
+        next_parked = self._pulls.parked.next_at
+        if next_parked is not None and (self._parked_at is None or next_parked < self._parked_at):
+            self._parked_at = next_parked
+            effects.append(SetTimer(PARKED_TIMER, next_parked))
 
     def _write_ledger(self, now: int, effects: list[Effect]) -> None:
         for body in self._ledger.take():
@@ -346,7 +345,7 @@ class BrokerNode:
             try:
                 self._writer.write(LEDGER_TOPIC, 0, draft, now, effects)
             except StorageError as error:
-                effects.append(Tell("WARNING", f"ledger records are lost: {error}"))
+                effects.append(LogLine("WARNING", f"ledger records are lost: {error}"))
 
     # -- stopping --------------------------------------------------------------------------------
 
@@ -386,7 +385,7 @@ class BrokerNode:
         self._ledger.check()
         self._calls.check()
         self._turns.check()
-        self._pulls.crossing.check()
+        self._pulls.conversion.check()
         self._registration.check()
         self._joining.check()
         self._remoting.check()
@@ -400,7 +399,7 @@ class BrokerNode:
         if self._kafka is not None:
             self._kafka.check()
         self._store.check()
-        holds_at = self._pulls.holds.next_at
-        assert holds_at is None or (self._holds_at is not None and self._holds_at <= holds_at)
+        parked_at = self._pulls.parked.next_at
+        assert parked_at is None or (self._parked_at is not None and self._parked_at <= parked_at)
         assert not self._ledger.urgent
         assert self._ledger.due_at is None or self._ledger_at is not None

@@ -1,7 +1,7 @@
 """Those who found too little and wait: for a message, for their deadline, or for their connection to close.
 
-A hold waits at one queue (a pull) or at several (a fetch). Deadlines are rounded up to slots, so that thousands of
-holds need few timers and leave without a search. The node asks `next_at` after each event and sets the timer when it
+A parked request waits at one queue (a pull) or at several (a fetch). Deadlines are rounded up to slots, so that thousands of
+parked requests need few timers and leave without a search. The node asks `next_at` after each event and sets the timer when it
 moved.
 """
 
@@ -19,10 +19,10 @@ Queue = tuple[str, int]
 T = TypeVar("T")
 
 
-class Holds(Generic[T]):
-    """See the module's text. Holds are numbered in the order they came.
+class Parked(Generic[T]):
+    """See the module's text. Requests are numbered in the order they came.
 
-    `waiting_max`: most holds, `link_max`: most of one link, None for as many. `slot_ms`: what deadlines are rounded to.
+    `waiting_max`: most requests, `link_max`: most of one link, None for as many. `slot_ms`: what deadlines are rounded to.
     """
 
     def __init__(self, waiting_max: int, slot_ms: int, link_max: int | None = None) -> None:
@@ -30,38 +30,38 @@ class Holds(Generic[T]):
         self._link_max = waiting_max if link_max is None else link_max
         self._slot_ms = slot_ms
         self._serial = 0
-        # Plain tuples: a hold is made and forgotten with every message that a reader waited for.
-        self._holds: dict[int, tuple[T, Iterable[Queue], Link, int]] = {}
-        """By number: the hold, the queues it waits at, its link, its slot."""
+        # Plain tuples: one is made and forgotten with every message that a reader waited for.
+        self._requests: dict[int, tuple[T, Iterable[Queue], Link, int]] = {}
+        """By number: the request, the queues it waits at, its link, its slot."""
         self._by_queue: dict[Queue, dict[int, T]] = {}
         self._by_link: dict[Link, set[int]] = {}
         self._slots: dict[int, set[int]] = {}
         self._slot_order: list[int] = []
 
     def __len__(self) -> int:
-        return len(self._holds)
+        return len(self._requests)
 
     @property
     def next_at(self) -> int | None:
-        """When the next hold may be due, None without holds. May be earlier than any hold left."""
+        """When the next request may be due, None without any. May be earlier than that of any request left."""
         return self._slot_order[0] if self._slot_order else None
 
-    def add(self, hold: T, queues: Iterable[Queue], link: Link, due_at: int) -> bool:
-        """Let a hold wait at queues, which stay as they are; False where too many wait already."""
+    def add(self, request: T, queues: Iterable[Queue], link: Link, due_at: int) -> bool:
+        """Park a request at queues, which stay as they are; False where too many wait already."""
         of_link = self._by_link.get(link)
-        if len(self._holds) >= self._waiting_max or (of_link and len(of_link) >= self._link_max):
+        if len(self._requests) >= self._waiting_max or (of_link and len(of_link) >= self._link_max):
             return False
         self._serial += 1
         serial = self._serial
         slot = -(-due_at // self._slot_ms) * self._slot_ms
-        self._holds[serial] = (hold, queues, link, slot)
+        self._requests[serial] = (request, queues, link, slot)
         by_queue = self._by_queue
         for queue in queues:
             waiting = by_queue.get(queue)
             if waiting is None:
-                by_queue[queue] = {serial: hold}
+                by_queue[queue] = {serial: request}
             else:
-                waiting[serial] = hold
+                waiting[serial] = request
         if of_link is None:
             self._by_link[link] = {serial}
         else:
@@ -75,11 +75,11 @@ class Holds(Generic[T]):
         return True
 
     def of_queue(self, queue: Queue) -> dict[int, T] | None:
-        """The holds that wait for a queue, by number; None for none. Not to be changed by the caller."""
+        """The requests that wait for a queue, by number; None for none. Not to be changed by the caller."""
         return self._by_queue.get(queue)
 
     def remove(self, serial: int) -> T:
-        hold, queues, link, slot = self._holds.pop(serial)
+        request, queues, link, slot = self._requests.pop(serial)
         by_queue = self._by_queue
         for queue in queues:
             waiting = by_queue[queue]
@@ -91,10 +91,10 @@ class Holds(Generic[T]):
         if not of_link:
             del self._by_link[link]
         self._slots[slot].remove(serial)  # an empty slot goes when its time comes
-        return hold
+        return request
 
     def due(self, now: int) -> list[T]:
-        """Remove and return the holds whose time has come, in the order they came."""
+        """Remove and return the requests whose time has come, in the order they came."""
         found: list[T] = []
         while self._slot_order and self._slot_order[0] <= now:
             slot = heapq.heappop(self._slot_order)
@@ -108,31 +108,35 @@ class Holds(Generic[T]):
             self.remove(serial)
 
     def of_topic(self, topic: str) -> list[T]:
-        """Remove and return all holds that wait at a queue of a topic."""
+        """Remove and return all requests that wait at a queue of a topic."""
         serials = [
             serial
-            for serial, (_, queues, _, _) in self._holds.items()
+            for serial, (_, queues, _, _) in self._requests.items()
             if any(name == topic for name, _ in queues)
         ]
         return [self.remove(serial) for serial in serials]
 
     def check(self) -> None:
-        holds = self._holds
-        assert len(holds) <= self._waiting_max
+        requests = self._requests
+        assert len(requests) <= self._waiting_max
         waiting = {
-            (queue, serial): hold
+            (queue, serial): request
             for queue, of_queue in self._by_queue.items()
-            for serial, hold in of_queue.items()
+            for serial, request in of_queue.items()
         }
         assert waiting == {
-            (queue, serial): hold
-            for serial, (hold, queues, _, _) in holds.items()
+            (queue, serial): request
+            for serial, (request, queues, _, _) in requests.items()
             for queue in queues
         }
         assert all(self._by_queue.values())
         assert all(0 < len(serials) <= self._link_max for serials in self._by_link.values())
         by_link = [(serial, link) for link, serials in self._by_link.items() for serial in serials]
-        assert sorted(by_link) == sorted((serial, hold[2]) for serial, hold in holds.items())
+        assert sorted(by_link) == sorted(
+            (serial, request[2]) for serial, request in requests.items()
+        )
         by_slot = [(serial, slot) for slot, serials in self._slots.items() for serial in serials]
-        assert sorted(by_slot) == sorted((serial, hold[3]) for serial, hold in holds.items())
+        assert sorted(by_slot) == sorted(
+            (serial, request[3]) for serial, request in requests.items()
+        )
         assert sorted(self._slot_order) == sorted(self._slots)

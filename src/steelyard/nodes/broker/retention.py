@@ -1,7 +1,7 @@
 """How long messages are kept: by the settings of their topic, else by the broker's; and what a disk that fills up means.
 
 A topic's settings are Kafka's (segment.bytes, segment.ms, retention.ms, retention.bytes, cleanup.policy). They are set
-through the Kafka door and hold for both dialects.
+through the Kafka listener and hold for both dialects.
 
 - Every `retention_check_interval_ms` the segments past their retention are deleted, a thousand logs at a time.
 - Every second the free space is looked at. Above `disk_full_ratio` producers of both dialects are refused until there is room
@@ -19,10 +19,11 @@ from steelyard.config import StoreConfig
 from steelyard.errors import DiskFullError, StorageError
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.topics import Topics
-from steelyard.nodes.seam import Effect, SetTimer, Tell
+from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.store.log import Log
 from steelyard.store.log_config import LogConfig, usual
 from steelyard.store.store import Store
+from steelyard.types import LogLine
 
 RETENTION_TIMER = "retention"
 SPACE_TIMER = "space"
@@ -113,7 +114,7 @@ class Retention:
             pause = self._config.retention_check_interval_ms
             if self._gone:
                 text = f"{self._gone} messages past their retention were deleted"
-                effects.append(Tell("INFO", text))
+                effects.append(LogLine("INFO", text))
             self._gone = 0
         effects.append(SetTimer(RETENTION_TIMER, now + pause))
 
@@ -138,12 +139,12 @@ class Retention:
             )
             if not was_full:
                 text = f"producers are refused: {self.full} (disk_full_ratio is {config.disk_full_ratio})"
-                effects.append(Tell("ERROR", text))
+                effects.append(LogLine("ERROR", text))
         elif was_full:
             text = (
                 f"producers are accepted again: {free // 2**20} MiB of {size // 2**20} MiB are free"
             )
-            effects.append(Tell("WARNING", text))
+            effects.append(LogLine("WARNING", text))
 
     def _is_over(self, ratio: float, free: int, size: int) -> bool:
         """More than this part of the disk is in use, and not enough is free all the same."""
@@ -163,5 +164,5 @@ class Retention:
                 f"{messages} messages ({freed // 2**20} MiB) were deleted before their time:"
                 f" more than {config.disk_clean_ratio:.0%} of the disk are in use"
             )
-            effects.append(Tell("WARNING", text))
+            effects.append(LogLine("WARNING", text))
         return freed

@@ -8,8 +8,9 @@ be read. The messages stay in the log, and Kafka's consumers get them.
 
 from __future__ import annotations
 
-from steelyard.nodes.seam import Effect, Tell
+from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
+from steelyard.types import LogLine
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 """Largest frame that RocketMQ's clients take, with its size field."""
@@ -47,7 +48,7 @@ class PassedOver:
         self.has_news = False
         what = "1 message was" if news == 1 else f"{news} messages were"
         text = f"{what} passed over for RocketMQ consumers; the last: {self._last}"
-        effects.append(Tell("WARNING", text))
+        effects.append(LogLine("WARNING", text))
 
 
 def too_large(size: int) -> str:

@@ -6,7 +6,7 @@ nameservers see what is new.
 - A topic that a producer sends to without its being there takes after the header's default topic (TBW102),
   if that allows it: as many queues as the producer wants, at most as many as the default topic has.
 - `%RETRY%group` and `%DLQ%group` are made when a group needs them.
-- A topic with an id is one of the Kafka door as well, and may have any name that is legal there.
+- A topic with an id is one of the Kafka listener as well, and may have any name that is legal there.
 Source: broker/topic/TopicConfigManager.java, common/topic/TopicValidator.java.
 """
 
@@ -54,7 +54,7 @@ LAYOUT_ATTRIBUTE = "steelyard.layout"
 ID_ATTRIBUTE = "steelyard.id"
 CREATED_ATTRIBUTE = "steelyard.created"
 MERGED_ATTRIBUTE = "steelyard.merged"
-"""Attributes that the Kafka door gives a topic."""
+"""Attributes that the Kafka listener gives a topic."""
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _KAFKA_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -104,7 +104,7 @@ def topic_fault(name: str) -> str | None:
 
 
 def is_kafka_name(name: str) -> bool:
-    """A topic of this name may be one of the Kafka door. Source: clients/common/internals/Topic.java."""
+    """A topic of this name may be one of the Kafka listener. Source: clients/common/internals/Topic.java."""
     return _KAFKA_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from steelyard.errors import RemotingError
 from steelyard.nodes.producer.peers import Detected, Peers
-from steelyard.nodes.seam import Effect, SetTimer, Tell
+from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.produce.faults import Faults
-from steelyard.types import MessageQueue
+from steelyard.types import LogLine, MessageQueue
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
@@ -63,4 +63,4 @@ class Detector:
         if isinstance(reply, RemotingError) or self._faults.reachable(asked.broker_name):
             return []
         self._faults.returned(asked.broker_name)
-        return [Tell("INFO", f"broker {asked.broker_name} can be reached again")]
+        return [LogLine("INFO", f"broker {asked.broker_name} can be reached again")]

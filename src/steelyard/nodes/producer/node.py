@@ -241,7 +241,7 @@ class ProducerNode:
     # -- the end -----------------------------------------------------------------------------------
 
     def _go(self, now: int) -> list[Effect]:
-        """Once nothing is under way any more, say good-bye."""
+        """Once nothing is under way any more, unregister."""
         if self._stopped or not self._sending.idle or self._fetching:
             return []
         effects = self._peers.say_goodbye(now)

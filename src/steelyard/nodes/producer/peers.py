@@ -1,7 +1,7 @@
 """Nameservers and brokers as one producer sees them: its calls, its routes, and who knows of it.
 
 A broker that a producer sends to is told who that is, by a heartbeat at once and every 30 s: so that it can ask
-the group's members for the state of a transaction, and pass replies on to them. The good-bye (35) ends it.
+the group's members for the state of a transaction, and pass replies on to them. Unregistering (35) ends it.
 Source: client/impl/factory/MQClientInstance.java.
 """
 
@@ -27,7 +27,7 @@ ROUTE_TIMER = "routes"
 HEARTBEAT_TIMER = "heartbeats"
 
 CALLS_EXTRA = 10_000
-"""Calls besides those that `in_flight_max` limits: for routes, heartbeats, good-byes, questions to lost brokers."""
+"""Calls besides those that `in_flight_max` limits: for routes, heartbeats, unregistering, questions to lost brokers."""
 
 
 class SendTried(msgspec.Struct, frozen=True):
@@ -135,7 +135,7 @@ class Peers:
         self._greeted.pop(address, None)
         return self.calls.closed(event), self._doubt(address, now)
 
-    # -- heartbeats and the good-bye ---------------------------------------------------------------
+    # -- heartbeats and unregistering ----------------------------------------------------------------
 
     def heartbeats_due(self, now: int) -> list[Effect]:
         if self._leaving:
@@ -187,7 +187,7 @@ class Peers:
 
     @property
     def gone(self) -> bool:
-        """Every broker that was told good-bye has answered, or never will."""
+        """Every broker has answered that we unregister, or never will."""
         return not self._goodbyes and not self._greeted
 
     def check(self) -> None:

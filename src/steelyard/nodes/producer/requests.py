@@ -18,7 +18,8 @@ from steelyard.errors import (
     RemotingError,
     SteelyardError,
 )
-from steelyard.nodes.seam import Answer, Effect, Link, Send, SetTimer, Tell
+from steelyard.nodes.seam import Answer, Effect, Link, Send, SetTimer
+from steelyard.types import LogLine
 from steelyard.wire.remoting import headers, ids
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway
@@ -79,12 +80,12 @@ class Requests:
         except ProtocolError as error:
             remark = f"process reply message fail: {error}"
             refusal = _response(link, command, ResponseCode.SYSTEM_ERROR, remark)
-            return [*refusal, Tell("WARNING", f"a reply that cannot be read: {error}")]
+            return [*refusal, LogLine("WARNING", f"a reply that cannot be read: {error}")]
         effects = _response(link, command, ResponseCode.SUCCESS)
         request = self._requests.pop(view.property_of(CORRELATION_ID) or "", None)
         if request is None:
             text = f"a reply from {view.born_host} that nobody waits for, or not any more"
-            return [*effects, Tell("INFO", text)]
+            return [*effects, LogLine("INFO", text)]
         return [*effects, Answer(request.call_id, view)]
 
     def expire(self, now: int) -> list[Effect]:

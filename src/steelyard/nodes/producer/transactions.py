@@ -16,8 +16,8 @@ import msgspec
 from steelyard.errors import ConfigError, ProtocolError
 from steelyard.nodes.producer.contract import EndTransaction, TransactionCheck
 from steelyard.nodes.producer.peers import Peers
-from steelyard.nodes.seam import Address, Answer, Effect, Hand, Handled, Tell
-from steelyard.types import TransactionState
+from steelyard.nodes.seam import Address, Answer, Deliver, Effect, Handled
+from steelyard.types import LogLine, TransactionState
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
@@ -45,7 +45,7 @@ class _Check(msgspec.Struct, frozen=True):
 
 
 class Transactions:
-    """See the module's text. Questions wait for the program under the ticket of their `Hand`."""
+    """See the module's text. Questions wait for the program under the ticket of their `Deliver`."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
@@ -83,20 +83,20 @@ class Transactions:
             (message,) = decode_records(command.body, name)
         except (ProtocolError, ValueError) as error:
             text = f"{address} asks for a transaction in a way that cannot be read: {error}"
-            return [Tell("WARNING", text)]
+            return [LogLine("WARNING", text)]
         group = message.property_of(PGROUP)
         if group != config.group:
             text = f"{address} asks {config.group} for a transaction of group {group}"
-            return [Tell("WARNING", text)]
+            return [LogLine("WARNING", text)]
         if not config.checks:
             text = f"{address} asks for a transaction, and this producer has no transaction_check"
-            return [Tell("WARNING", text)]
+            return [LogLine("WARNING", text)]
         if len(self._checks) >= config.checks_max:
             text = f"more than {config.checks_max} transactions are being checked (checks_max)"
-            return [Tell("WARNING", text)]
+            return [LogLine("WARNING", text)]
         self._ticket += 1
         self._checks[self._ticket] = _Check(address, header, message.message_id)
-        return [Hand(self._ticket, TransactionCheck(message))]
+        return [Deliver(self._ticket, TransactionCheck(message))]
 
     def handled(self, event: Handled) -> list[Effect]:
         """The program has looked."""

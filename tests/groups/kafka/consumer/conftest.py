@@ -10,7 +10,7 @@ import msgspec
 from steelyard.config import KafkaConfig, StoreConfig
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
-from steelyard.groups.kafka.effects import Cause, Effect
+from steelyard.groups.kafka.effects import Cause, Effects
 from steelyard.groups.kafka.groups import Asker, Groups
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
@@ -91,7 +91,7 @@ class Rig:
         self.config = KafkaConfig(**config)  # type: ignore[arg-type]
         self.disk = MemoryDisk()
         self.now = NOW
-        self.effects: list[Effect] = []
+        self.effects: Effects = []
         self.start()
 
     def start(self) -> None:

@@ -15,6 +15,7 @@ from tests.groups.kafka.member.rig import (
 from steelyard.allocate.assignors.user_data import write_sticky
 from steelyard.groups.kafka.member import events
 from steelyard.groups.kafka.member.states import JOIN_GRACE_MS, State
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import read_assignment, read_subscription
 from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -186,7 +187,7 @@ def test_who_lost_the_membership_has_lost_its_partitions(
     rig = Rig(*names)
     rig.stable(*parts(0))
     rig.beat(code)
-    rig.take(events.Warn)
+    rig.take(LogLine)
     assert rig.prepare() == events.Prepare((), parts(0), commit=False)
     rig.pass_time(BACKOFF_MS)
     assert rig.request().member_id == member_id
@@ -201,7 +202,7 @@ def test_a_membership_lost_while_it_joins(names: tuple[str, ...]) -> None:
     rig.prepare()
     rig.request()
     rig.answer(JoinGroupResponse(0, ErrorCode.UNKNOWN_MEMBER_ID))
-    rig.take(events.Warn)
+    rig.take(LogLine)
     held = () if names == ("range",) else parts(0)
     assert rig.prepare() == events.Prepare((), held, commit=False)
     rig.pass_time(BACKOFF_MS)
@@ -215,7 +216,7 @@ def test_a_membership_lost_while_the_application_prepares() -> None:
     rig.beat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert rig.take(events.Prepare).lost == ()
     rig.beat(ErrorCode.UNKNOWN_MEMBER_ID)
-    rig.take(events.Warn)
+    rig.take(LogLine)
     rig.tell(events.Prepared(()))
     assert rig.prepare() == events.Prepare((), parts(0), commit=False)
     rig.pass_time(BACKOFF_MS)
@@ -467,7 +468,7 @@ def test_a_silent_static_member_keeps_its_id_for_its_session() -> None:
     rig.tell(events.CoordinatorLost("gone"))
     rig.take(events.FindCoordinator)
     rig.pass_time(POLL_MS)
-    rig.take(events.Warn)
+    rig.take(LogLine)
     rig.nothing()
     assert rig.member.member_id == "me"
 

@@ -30,10 +30,10 @@ from steelyard.nodes.seam import (
     Refused,
     Send,
     SetTimer,
-    Tell,
 )
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
+from steelyard.types import LogLine
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.frame import (
     RawReply,
@@ -88,7 +88,7 @@ class Brokers:
         self.listed = names or listed
         self.processes: dict[str, Process] = {}
         self.disks: dict[str, MemoryDisk] = {}
-        self.told: list[Tell] = []
+        self.told: list[LogLine] = []
         self.answers: list[Answer] = []
         """To what was asked of nodes."""
         self.replies: dict[int, Reply | Command] = {}
@@ -170,7 +170,7 @@ class Brokers:
                     self.arriving.append((process, Closed(link, "hung up")))
                 case Flush(ticket):
                     self.arriving.append((process, Flushed(ticket)))
-                case Tell():
+                case LogLine():
                     self.told.append(effect)
                 case Answer():
                     self.answers.append(effect)
@@ -298,7 +298,7 @@ class Brokers:
         return reply
 
     def create_queues(self, name: str, topic: str, queues: int) -> None:
-        """Create a topic, or queues of it, through a broker's RocketMQ door."""
+        """Create a topic, or queues of it, through a broker's RocketMQ listener."""
         ext = {
             "topic": topic,
             "defaultTopic": "TBW102",
@@ -310,7 +310,7 @@ class Brokers:
         assert self.command(name, RequestCode.UPDATE_AND_CREATE_TOPIC, ext).code == 0
 
     def create(self, name: str, topic: str, partitions: int) -> CreatableTopicResult:
-        """Create a topic through a broker's Kafka door."""
+        """Create a topic through a broker's Kafka listener."""
         request = CreateTopicsRequest([CreatableTopic(topic, partitions, 1)])
         return self.ask(name, request, 7, CreateTopicsResponse).topics[0]
 

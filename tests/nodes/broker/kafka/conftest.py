@@ -1,4 +1,4 @@
-"""A rig that drives a broker's Kafka door through the seam: a disk in memory, a clock of our own, a client that asks."""
+"""A rig that drives a broker's Kafka listener through the seam: a disk in memory, a clock of our own, a client that asks."""
 
 from __future__ import annotations
 

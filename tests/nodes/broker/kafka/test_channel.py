@@ -1,11 +1,12 @@
-"""The door: answers in the order of requests, broken peers, what is advertised."""
+"""The request channel: answers in the order of requests, broken peers, what is advertised."""
 
 from __future__ import annotations
 
-from steelyard.nodes.broker.kafka.requests.channel import UNANSWERED_MAX, Call, KafkaDoor
+from steelyard.nodes.broker.kafka.requests.channel import UNANSWERED_MAX, Call, RequestChannel
 from steelyard.nodes.broker.requests import Peer
 from steelyard.nodes.broker.turns import Turns
-from steelyard.nodes.seam import Effect, Hang, Send, Tell
+from steelyard.nodes.seam import Effect, Hang, Send
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Reply, Request
 from steelyard.wire.kafka.messages.api_versions import (
@@ -22,13 +23,13 @@ LINK = 7
 
 
 class Rig:
-    """A door whose heartbeats are answered when the test says so."""
+    """A channel whose heartbeats are answered when the test says so."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.effects: list[Effect] = []
-        self.door = KafkaDoor({HEARTBEAT.key: self.later, PRODUCE.key: self.never}, Turns())
-        self.door.opened(Peer(LINK, "127.0.0.1:1234", b""))
+        self.channel = RequestChannel({HEARTBEAT.key: self.later, PRODUCE.key: self.never}, Turns())
+        self.channel.opened(Peer(LINK, "127.0.0.1:1234", b""))
 
     def later(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         self.calls.append(call)
@@ -39,8 +40,8 @@ class Rig:
         return None
 
     def ask(self, request: Request) -> None:
-        self.door.received(LINK, request, 0, self.effects)
-        self.door.check()
+        self.channel.received(LINK, request, 0, self.effects)
+        self.channel.check()
 
     def beat(self, number: int) -> None:
         self.ask(Request(HEARTBEAT, 4, number, "me", HeartbeatRequest()))
@@ -48,7 +49,7 @@ class Rig:
     def answer(self, number: int) -> None:
         (call,) = [c for c in self.calls if c.request.correlation_id == number]
         call.answer(HeartbeatResponse(), self.effects)
-        self.door.check()
+        self.channel.check()
 
     def sent(self) -> list[int]:
         found = [e.message.correlation_id for e in self.effects if isinstance(e, Send)]  # type: ignore[attr-defined]
@@ -80,9 +81,9 @@ def test_a_request_without_an_answer_does_not_hold_up_the_next() -> None:
 def test_an_answer_for_a_link_that_is_gone_goes_nowhere() -> None:
     rig = Rig()
     rig.beat(1)
-    assert rig.door.closed(LINK)
+    assert rig.channel.closed(LINK)
     rig.answer(1)
-    assert not rig.door.closed(LINK)
+    assert not rig.channel.closed(LINK)
     rig.beat(2)
     assert rig.sent() == []
 
@@ -101,7 +102,7 @@ def test_a_peer_that_never_waits_is_hung_up_on() -> None:
     assert not rig.effects
     rig.beat(UNANSWERED_MAX)
     told, hang = rig.effects
-    assert isinstance(told, Tell)
+    assert isinstance(told, LogLine)
     assert isinstance(hang, Hang)
     assert hang.link == LINK
 

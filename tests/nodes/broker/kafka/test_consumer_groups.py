@@ -1,4 +1,4 @@
-"""Groups of the new protocol through the door, beside everything else that asks about groups."""
+"""Groups of the new protocol through the listener, beside everything else that asks about groups."""
 
 from __future__ import annotations
 

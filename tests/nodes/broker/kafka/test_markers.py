@@ -13,7 +13,7 @@ from tests.nodes.broker.kafka.test_produce import send
 
 from steelyard.nodes.broker.kafka.data import producers
 from steelyard.nodes.broker.kafka.data.producers import Producers
-from steelyard.nodes.broker.kafka.service import KafkaSide
+from steelyard.nodes.broker.kafka.service import KafkaService
 from steelyard.nodes.seam import Effect
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode
@@ -27,7 +27,7 @@ from steelyard.wire.kafka.messages.list_offsets import (
 from steelyard.wire.kafka.records import ABORT, COMMIT, TRANSACTIONAL, read_header, read_marker
 
 
-def side(rig: KafkaRig) -> KafkaSide:
+def side(rig: KafkaRig) -> KafkaService:
     assert rig.node._kafka is not None
     return rig.node._kafka
 

@@ -115,7 +115,7 @@ class Nonsense:
 def served() -> list[Api]:
     rig = KafkaRig()
     assert rig.node._kafka is not None
-    return [APIS[key] for key in sorted(rig.node._kafka.door._handlers)]
+    return [APIS[key] for key in sorted(rig.node._kafka.channel._handlers)]
 
 
 @pytest.mark.parametrize("flush", ["async", "sync"])

@@ -25,7 +25,7 @@ from steelyard.ledger.events import (
 )
 from steelyard.nodes.broker.kafka.groups import announcing, readers
 from steelyard.nodes.broker.kafka.groups.readers import Readers
-from steelyard.nodes.broker.kafka.service import KafkaSide
+from steelyard.nodes.broker.kafka.service import KafkaService
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.broker.peers.requests import (
     NAME_MAX,
@@ -106,7 +106,7 @@ class Cluster:
         assert isinstance(node, BrokerNode)
         return node
 
-    def side(self, name: str) -> KafkaSide:
+    def side(self, name: str) -> KafkaService:
         side = self.node(name)._kafka
         assert side is not None
         return side

@@ -14,12 +14,12 @@ from steelyard.nodes.seam import (
     Answer,
     Asked,
     Closed,
+    Deliver,
     Dial,
     DropTimer,
     Due,
     Effect,
     Event,
-    Hand,
     Handled,
     Hang,
     Opened,
@@ -27,9 +27,8 @@ from steelyard.nodes.seam import (
     Refused,
     Send,
     SetTimer,
-    Tell,
 )
-from steelyard.types import TopicPartition
+from steelyard.types import LogLine, TopicPartition
 from steelyard.wire.kafka import frame
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.errors import ErrorCode
@@ -318,12 +317,12 @@ class Rig:
                 case Answer(call_id=call_id, result=result):
                     assert call_id not in self.answers
                     self.answers[call_id] = result
-                case Hand(ticket=ticket, batch=batch):
+                case Deliver(ticket=ticket, batch=batch):
                     self.handed.append(batch)
                     self._tickets.append(ticket)
                     if not self.hold_hooks:
                         self.finish_hook()
-                case Tell(text=text):
+                case LogLine(text=text):
                     self.told.append(text)
                 case _:
                     raise AssertionError(effect)

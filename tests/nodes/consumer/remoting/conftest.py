@@ -14,24 +14,23 @@ from steelyard.nodes.seam import (
     Answer,
     Asked,
     Closed,
+    Deliver,
     Dial,
     DropTimer,
     Due,
     Effect,
     Event,
-    Hand,
     Handled,
     Hang,
-    Keep,
     Node,
     Opened,
+    Persist,
     Received,
     Refused,
     Send,
     SetTimer,
-    Tell,
 )
-from steelyard.types import ConsumeStatus, MessageQueue, Subscription
+from steelyard.types import ConsumeStatus, LogLine, MessageQueue, Subscription
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import (
     Body,
@@ -249,8 +248,8 @@ class Rig:
                 peer.clock = lambda: self.now
         self.sent: list[tuple[str, Command]] = []
         self.answers: dict[int, object] = {}
-        self.hands: list[Hand] = []
-        self.tells: list[Tell] = []
+        self.hands: list[Deliver] = []
+        self.tells: list[LogLine] = []
         self.kept: list[bytes] = []
         self.timers: dict[Hashable, int] = {}
         self.links: dict[int, str] = {}
@@ -302,11 +301,11 @@ class Rig:
                 case Answer(call_id=call_id, result=result):
                     assert call_id not in self.answers, "answered twice"
                     self.answers[call_id] = result
-                case Hand():
+                case Deliver():
                     self.hands.append(effect)
-                case Keep(data=data):
+                case Persist(data=data):
                     self.kept.append(data)
-                case Tell():
+                case LogLine():
                     self.tells.append(effect)
                 case _:
                     raise AssertionError(f"unexpected {effect!r}")
@@ -396,7 +395,7 @@ class Rig:
                 if answer is not None:
                     self.answer(broker, command, answer)
 
-    def handled(self, hand: Hand, *, ok: bool = True) -> None:
+    def handled(self, hand: Deliver, *, ok: bool = True) -> None:
         """The listener is done."""
         self.hands.remove(hand)
         status = ConsumeStatus.CONSUME_SUCCESS if ok else ConsumeStatus.RECONSUME_LATER
@@ -426,12 +425,12 @@ def _numbered(command: Command, opaque: int) -> Command:
     )
 
 
-def batch_of(hand: Hand) -> ConsumeBatch:
+def batch_of(hand: Deliver) -> ConsumeBatch:
     assert isinstance(hand.batch, ConsumeBatch)
     return hand.batch
 
 
-def offsets_of(hand: Hand) -> list[int]:
+def offsets_of(hand: Deliver) -> list[int]:
     return [message.queue_offset for message in batch_of(hand).messages]
 
 

@@ -18,6 +18,7 @@ from steelyard.nodes.seam import (
     Answer,
     Asked,
     Closed,
+    Deliver,
     Dial,
     DropTimer,
     Due,
@@ -25,7 +26,6 @@ from steelyard.nodes.seam import (
     Event,
     Flush,
     Flushed,
-    Hand,
     Handled,
     Hang,
     Node,
@@ -145,10 +145,10 @@ class Town:
                     self._queue.append((address, Flushed(ticket)))
                 case Answer(call_id=call_id, result=result):
                     self.answers[call_id] = result
-                case Hand():
+                case Deliver():
                     self._hand(address, effect)
 
-    def _hand(self, address: str, hand: Hand) -> None:
+    def _hand(self, address: str, hand: Deliver) -> None:
         if address in self.busy:
             return
         batch = batch_of(hand)

@@ -7,7 +7,7 @@ from tests.nodes.consumer.remoting.conftest import Group, offsets_of, pulled, qu
 
 from steelyard.groups.remoting.locks import QueueLocks
 from steelyard.nodes.consumer.remoting.node import Stop
-from steelyard.nodes.seam import Hand, Handled
+from steelyard.nodes.seam import Deliver, Handled
 from steelyard.types import ConsumeOrderlyStatus, Subscription
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command, is_oneway
@@ -41,7 +41,7 @@ def to_b(group: Group, *codes: int) -> list[tuple[int, int | None]]:
     return [(int(c.code), int(c.ext["commitOffset"]) if c.code == 15 else None) for c in sent]
 
 
-def with_listener(group: Group, count: int) -> list[Hand]:
+def with_listener(group: Group, count: int) -> list[Deliver]:
     """So many messages of B0 come to the listener."""
     before = len(group.rig.hands)
     group.rig.publish(group.b, "T", 0, count)
@@ -400,7 +400,7 @@ def test_a_queue_whose_lock_is_only_waited_for_does_not_count_towards_the_quota(
     assert len(group.state().held) == 2
 
 
-def at_work_again(**settings: object) -> tuple[Group, Hand]:
+def at_work_again(**settings: object) -> tuple[Group, Deliver]:
     """c1 has a batch of A0 at its listener, lost the queue with its broker, and holds it anew."""
     group = Group(1, orderly=True, **settings)
     rig = group.start()

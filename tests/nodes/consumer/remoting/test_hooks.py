@@ -7,7 +7,7 @@ from tests.nodes.consumer.remoting.conftest import Group, batch_of, queues
 
 from steelyard.nodes.consumer.remoting.contract import Assigned, ConsumeBatch, Lost, Revoked
 from steelyard.nodes.consumer.remoting.node import Stop
-from steelyard.nodes.seam import Hand, Handled
+from steelyard.nodes.seam import Deliver, Handled
 from steelyard.wire.remoting.command import Command
 
 A0, A1, B0, B1 = queues("T", "a", 0, 1) + queues("T", "b", 0, 1)
@@ -31,7 +31,7 @@ class Hooked(Group):
         self.rig.put(Handled(hand.ticket, None))
         return hand.batch
 
-    def messages(self) -> list[Hand]:
+    def messages(self) -> list[Deliver]:
         return [h for h in self.rig.hands if isinstance(h.batch, ConsumeBatch)]
 
     def members(self, *names: str) -> None:

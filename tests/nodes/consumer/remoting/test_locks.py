@@ -263,7 +263,7 @@ def test_a_broker_that_answers_while_no_route_names_it_is_asked_for_the_locks_ag
     """It was restarted, and so was the nameserver. The route is back before the consumer has given the queue up."""
     group = Group(1)
     rig = group.start()
-    listed, greeted = group.b.script[38], group.b.script[34]
+    listed, registered = group.b.script[38], group.b.script[34]
     group.a.script[38] = group.b.script[38] = group.b.script[34] = lambda command: None
     rig.crash(group.b)
     group.b.up = True
@@ -274,7 +274,7 @@ def test_a_broker_that_answers_while_no_route_names_it_is_asked_for_the_locks_ag
     rig.answer(group.b, rig.to(group.b, 34)[-1], reply())
     group.ns.add("T", group.a, group.b, queues=1)
     group.a.script[38] = group.b.script[38] = listed
-    group.b.script[34] = greeted
+    group.b.script[34] = registered
     group.b.members = ["c1"]
     rig.advance(30_000)
     assert group.state().held == (A0, B0)

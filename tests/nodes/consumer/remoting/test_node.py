@@ -9,8 +9,7 @@ from steelyard.allocate import circle
 from steelyard.config import ConsumerConfig
 from steelyard.errors import ClosedError, ConfigError
 from steelyard.nodes.consumer.remoting.node import ConsumerNode, Stop
-from steelyard.nodes.seam import Tell
-from steelyard.types import MessageQueue, Subscription
+from steelyard.types import LogLine, MessageQueue, Subscription
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import HeartbeatData
 from steelyard.wire.remoting.command import Command, is_oneway
@@ -239,7 +238,7 @@ def test_a_refused_heartbeat_is_told() -> None:
     group = Group()
     group.b.script[34] = lambda command: reply(1, "go away")
     rig = group.start()
-    assert Tell("WARNING", "heartbeat refused by b:1: code 1: go away") in rig.tells
+    assert LogLine("WARNING", "heartbeat refused by b:1: code 1: go away") in rig.tells
 
 
 def test_the_next_nameserver_is_asked_when_one_is_silent() -> None:

@@ -14,7 +14,7 @@ from tests.nodes.consumer.remoting.conftest import (
 )
 
 from steelyard.nodes.consumer.remoting.contract import Resize, Stop
-from steelyard.nodes.seam import Hand, Handled
+from steelyard.nodes.seam import Deliver, Handled
 from steelyard.types import ConsumeOrderlyStatus, MessageQueue
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import LockBatchBody, LockBatchResponseBody
@@ -58,7 +58,7 @@ class OrderedGroup(Group):
         super().__init__(count, orderly=True, **settings)
         self.locks_a, self.locks_b = LockTable(self.a), LockTable(self.b)
 
-    def verdict(self, hand: Hand, *, ok: bool = True) -> None:
+    def verdict(self, hand: Deliver, *, ok: bool = True) -> None:
         self.rig.hands.remove(hand)
         status = ConsumeOrderlyStatus.SUCCESS if ok else SUSPEND
         self.rig.put(Handled(hand.ticket, status))

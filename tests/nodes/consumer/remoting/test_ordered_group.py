@@ -13,7 +13,7 @@ from tests.nodes.consumer.remoting.test_group import Cluster
 from steelyard.config import ConsumerConfig
 from steelyard.nodes.consumer.remoting.contract import Stop
 from steelyard.nodes.consumer.remoting.node import ConsumerNode
-from steelyard.nodes.seam import Hand, Handled
+from steelyard.nodes.seam import Deliver, Handled
 from steelyard.types import ConsumeFrom, ConsumeOrderlyStatus, MessageQueue, Subscription
 
 STEP_MS = 20
@@ -23,7 +23,7 @@ class Work(msgspec.Struct):
     """A batch at some member's listener."""
 
     address: str
-    hand: Hand
+    hand: Deliver
     queue: MessageQueue
     until: int
     ok: bool
@@ -53,7 +53,7 @@ class OrderedCluster(Cluster):
         )
         self.add(name, ConsumerNode(config, random.Random(3)))
 
-    def _hand(self, address: str, hand: Hand) -> None:
+    def _hand(self, address: str, hand: Deliver) -> None:
         queue = batch_of(hand).queue
         if queue.topic == "T":
             assert set(range(offsets_of(hand)[0])) <= set(self.done[queue]), "out of order"

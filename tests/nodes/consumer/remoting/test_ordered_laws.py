@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.nodes.consumer.remoting.conftest import batch_of, offsets_of
 from tests.nodes.consumer.remoting.test_ordered import OrderedGroup
 
-from steelyard.nodes.seam import Hand
+from steelyard.nodes.seam import Deliver
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.command import Command
 
@@ -21,13 +21,13 @@ B0, B1 = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
 QUEUES = (A0, A1, B0, B1)
 
 
-class Watched(list[Hand]):
+class Watched(list[Deliver]):
     """What the listener has; tells of everything that comes."""
 
-    def __init__(self, seen: Callable[[Hand], None]) -> None:
+    def __init__(self, seen: Callable[[Deliver], None]) -> None:
         self._seen = seen
 
-    def append(self, hand: Hand) -> None:
+    def append(self, hand: Deliver) -> None:
         self._seen(hand)
         super().append(hand)
 
@@ -59,7 +59,7 @@ class OrderedMachine(RuleBasedStateMachine):
     def owners(self, queue: MessageQueue) -> dict[MessageQueue, str]:
         return self.tables[queue.broker_name].owners
 
-    def handed(self, hand: Hand) -> None:
+    def handed(self, hand: Deliver) -> None:
         """No batch beside another of its queue, none without the lock, no message before its forerunners."""
         queue = batch_of(hand).queue
         assert queue not in [batch_of(other).queue for other in self.rig.hands]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.nodes.consumer.remoting.conftest import Group, offsets_of, pulled, queues, record, reply
 
-from steelyard.nodes.seam import Tell
-from steelyard.types import ConsumeFrom, MessageQueue, Subscription
+from steelyard.types import ConsumeFrom, LogLine, MessageQueue, Subscription
 from steelyard.wire.remoting.command import Command
 
 
@@ -107,7 +106,7 @@ def test_a_refused_pull_is_repeated_after_a_while(code: int, wait_ms: int) -> No
     assert len(group.pulls(group.a)) == before
     rig.advance(1)
     assert len(group.pulls(group.a)) == before + 1
-    refused = Tell("WARNING", f"pull from a:1 refused: code {code}: no")
+    refused = LogLine("WARNING", f"pull from a:1 refused: code {code}: no")
     assert (refused in rig.tells) == (wait_ms == 1_000)
 
 

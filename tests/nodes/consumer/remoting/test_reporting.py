@@ -12,8 +12,8 @@ from steelyard.nodes.consumer.remoting.contract import (
     Pause,
     Resume,
 )
-from steelyard.nodes.seam import Handled, Tell, Verdict
-from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, MessageQueue
+from steelyard.nodes.seam import Handled, Verdict
+from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, LogLine, MessageQueue
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import (
     ConsumeMessageDirectlyResult,
@@ -244,7 +244,7 @@ def test_a_broken_reset_is_told_to_people() -> None:
     rig = group.start()
     ext = {"group": "g", "topic": "T", "timestamp": "1", "isForce": "true"}
     assert asked(group, 220, b'{"offsetTable":[]}', 2, **ext) == []
-    assert rig.tells[-1] == Tell("WARNING", rig.tells[-1].text)
+    assert rig.tells[-1] == LogLine("WARNING", rig.tells[-1].text)
     assert "220" in rig.tells[-1].text
 
 

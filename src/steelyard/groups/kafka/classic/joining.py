@@ -31,18 +31,10 @@ from steelyard.groups.kafka.classic.rebalances import (
     joined_reply,
 )
 from steelyard.groups.kafka.classic.state import DEAD, EMPTY, PREPARING, STABLE
-from steelyard.groups.kafka.effects import (
-    Cause,
-    Effects,
-    Handle,
-    Joined,
-    Left,
-    Replied,
-    Told,
-)
+from steelyard.groups.kafka.effects import Cause, Effects, Handle, Joined, Left, Replied
 from steelyard.groups.kafka.groups import Asker, Groups, TopicsView
 from steelyard.groups.kafka.timers import SESSION, Timers
-from steelyard.types import Random
+from steelyard.types import LogLine, Random
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
@@ -197,7 +189,7 @@ class Joining:
         try:
             group.save_return(member)
         except StorageError as error:
-            effects.append(Told("WARNING", f"group {group.group_id}: not stored: {error}"))
+            effects.append(LogLine("WARNING", f"group {group.group_id}: not stored: {error}"))
             join.refused(ErrorCode.NOT_COORDINATOR, effects)
             return False
         return True
@@ -297,7 +289,7 @@ class Joining:
                 reply = replace(reply, leader=old_leader, members=())
             effects.append(Replied(join.handle, reply))
             text = f"{name} came back for {old.member_id}, no rebalance"
-            effects.append(Told("INFO", f"group {group.group_id}: {text}"))
+            effects.append(LogLine("INFO", f"group {group.group_id}: {text}"))
             self._replaced(group, old, member, effects)
             return
         group.park_join(member, join.handle)

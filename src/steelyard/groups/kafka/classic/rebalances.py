@@ -8,7 +8,7 @@
                     same rebalance timeout
     sessions        run while a member waits for nothing from us; a new member has 5 minutes for its first generation
 
-Each rebalance knows why it began and whom it waits for: see `Began`, `Told` and `overview`.
+Each rebalance knows why it began and whom it waits for: see `Began`, `LogLine` and `overview`.
 Source: GroupMetadataManager.java (prepareRebalance, completeClassicGroupJoin, expire...).
 """
 
@@ -28,10 +28,10 @@ from steelyard.groups.kafka.effects import (
     Ended,
     Left,
     Replied,
-    Told,
 )
 from steelyard.groups.kafka.groups import Groups
 from steelyard.groups.kafka.timers import JOIN, SESSION, SYNC, WAITING, Timers
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
@@ -77,7 +77,7 @@ class Rebalances:
         group.awaited_since = now
         effects.append(Began(group.group_id, group.generation, cause, group.member_ids()))
         ends = f"generation {group.generation} ends" if group.generation else "rebalance"
-        effects.append(Told("INFO", f"group {group.group_id}: {ends}, {cause.text}"))
+        effects.append(LogLine("INFO", f"group {group.group_id}: {ends}, {cause.text}"))
         from_empty = group.state == EMPTY
         group.move(PREPARING, now)
         if from_empty:
@@ -145,7 +145,7 @@ class Rebalances:
             group.save()
         except StorageError as error:
             text = f"group {group.group_id}: that it is empty could not be stored: {error}"
-            effects.append(Told("WARNING", text))
+            effects.append(LogLine("WARNING", text))
         self.ended(group, now, effects)
 
     def ended(self, group: ClassicGroup, now: int, effects: Effects) -> None:
@@ -157,7 +157,7 @@ class Rebalances:
         took = now - group.began_at
         text = f"{len(members)} members, {took} ms after its rebalance began"
         effects.append(
-            Told("INFO", f"group {group.group_id}: generation {group.generation}, {text}")
+            LogLine("INFO", f"group {group.group_id}: generation {group.generation}, {text}")
         )
 
     # -- the sync phase --------------------------------------------------------------------------
@@ -207,7 +207,7 @@ class Rebalances:
         group.remove(member.member_id)
         self._groups.touched(group.group_id)
         effects.append(Left(group.group_id, member.member_id, cause, group.member_ids()))
-        effects.append(Told("INFO", f"group {group.group_id}: {member.name} is out: it {text}"))
+        effects.append(LogLine("INFO", f"group {group.group_id}: {member.name} is out: it {text}"))
 
     def _session_due(self, group: ClassicGroup, member_id: str, now: int, effects: Effects) -> None:
         """A member has been silent for its session timeout, or a pending id was not used in time."""
@@ -239,7 +239,7 @@ class Rebalances:
             return
         waited = now - group.awaited_since
         text = f"has waited {waited} ms for {what} of {_names(names)}"
-        effects.append(Told("INFO", f"group {group.group_id} {text}"))
+        effects.append(LogLine("INFO", f"group {group.group_id} {text}"))
         self._timers.set(group.key(WAITING), now + WAITING_TOLD_MS)
 
     def due(

@@ -11,15 +11,9 @@ from steelyard.groups.kafka.classic.joining import GROUP_BYTES_MAX, ROOM_BYTES_M
 from steelyard.groups.kafka.classic.members import Room
 from steelyard.groups.kafka.classic.rebalances import Rebalances, synced_reply
 from steelyard.groups.kafka.classic.state import DEAD, PREPARING, STABLE
-from steelyard.groups.kafka.effects import (
-    STORAGE,
-    Cause,
-    Effects,
-    Handle,
-    Replied,
-    Told,
-)
+from steelyard.groups.kafka.effects import STORAGE, Cause, Effects, Handle, Replied
 from steelyard.groups.kafka.timers import SYNC, WAITING, Timers
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest
 from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -86,13 +80,13 @@ class Syncing:
         size = sum(len(assignments.get(member_id, b"")) for member_id in group.members)
         if group.bytes + size > GROUP_BYTES_MAX or self._room.bytes + size > ROOM_BYTES_MAX:
             text = f"group {group.group_id}: an assignment of {size} bytes is too large"
-            effects.append(Told("WARNING", text))
+            effects.append(LogLine("WARNING", text))
             return ErrorCode.UNKNOWN_SERVER_ERROR
         group.assign(assignments)
         try:
             group.save()
         except StorageError as error:
-            effects.append(Told("WARNING", f"group {group.group_id}: not stored: {error}"))
+            effects.append(LogLine("WARNING", f"group {group.group_id}: not stored: {error}"))
             return ErrorCode.NOT_COORDINATOR
         return ErrorCode.NONE
 

@@ -34,12 +34,12 @@ from steelyard.groups.kafka.consumer.overview import GroupOverview, overview
 from steelyard.groups.kafka.consumer.reconciliation import Partitions, Target, reconcile
 from steelyard.groups.kafka.consumer.records import Records
 from steelyard.groups.kafka.consumer.requests import Refusal, refuse_invalid
-from steelyard.groups.kafka.effects import Cause, Effects, Joined, Left, Told
+from steelyard.groups.kafka.effects import Cause, Effects, Joined, Left
 from steelyard.groups.kafka.groups import Asker, Group, Groups, TopicsView
 from steelyard.groups.kafka.patterns import PatternError
 from steelyard.groups.kafka.timers import Timers
 from steelyard.store.tables import Table
-from steelyard.types import Random
+from steelyard.types import LogLine, Random
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_group_describe import DescribedGroup
 from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
@@ -130,7 +130,7 @@ class ConsumerGroups:
             try:
                 group.save()
             except StorageError as error:
-                effects.append(Told("ERROR", f"group {group_id}: {member_id} is out: {error}"))
+                effects.append(LogLine("ERROR", f"group {group_id}: {member_id} is out: {error}"))
 
     # -- groups ----------------------------------------------------------------------------------
 
@@ -347,7 +347,7 @@ class ConsumerGroups:
         self._groups.touched(group.group_id)
         group.look_at_topics(anew=True)
         effects.append(Left(group.group_id, member_id, trigger, group.member_ids()))
-        effects.append(Told("INFO", f"group {group.group_id}: {member.name} is out: it {text}"))
+        effects.append(LogLine("INFO", f"group {group.group_id}: {member.name} is out: it {text}"))
         group.bump(Cause(trigger, f"{member.name} {text}"), now, effects)
         group.settle(effects)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from steelyard.types import TopicPartition
+from steelyard.types import LogLine, TopicPartition
 from steelyard.wire.kafka.messages.heartbeat import HeartbeatResponse
 from steelyard.wire.kafka.messages.join_group import JoinGroupResponse
 from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
@@ -180,11 +180,4 @@ class Fail(Order, frozen=True):
     text: str
 
 
-class Warn(Order, frozen=True):
-    """A person may want to know."""
-
-    level: str
-    text: str
-
-
-Effect = Ask | FindCoordinator | Prepare | NeedTopics | Adopt | Fail | Warn
+Effect = Ask | FindCoordinator | Prepare | NeedTopics | Adopt | Fail | LogLine

@@ -10,7 +10,7 @@ from __future__ import annotations
 from steelyard.groups.kafka.member.states import Settings
 
 
-class Pulse:
+class Heartbeats:
     """Times in ms since the epoch."""
 
     def __init__(self, settings: Settings) -> None:

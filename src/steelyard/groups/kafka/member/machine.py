@@ -30,7 +30,7 @@ from steelyard.groups.kafka.member.answers import (
     join_verdict,
     sync_verdict,
 )
-from steelyard.groups.kafka.member.heartbeats import Pulse
+from steelyard.groups.kafka.member.heartbeats import Heartbeats
 from steelyard.groups.kafka.member.leading import Lead
 from steelyard.groups.kafka.member.share import Share, read_share
 from steelyard.groups.kafka.member.states import (
@@ -42,6 +42,7 @@ from steelyard.groups.kafka.member.states import (
     Settings,
     State,
 )
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
 from steelyard.wire.kafka.messages.heartbeat import HeartbeatResponse
@@ -69,7 +70,7 @@ class Member:
         self._share = Share(settings.assignors)
         self._lead: Lead | None = None
         """Of the generation that this member leads, from its JoinGroup response until it joins again."""
-        self._pulse = Pulse(settings)
+        self._heartbeats = Heartbeats(settings)
         self._coordinator = False
         self._turn = 0
         self._rejoin = False
@@ -92,7 +93,7 @@ class Member:
         if self.state is State.READY and self._coordinator and not self._refused:
             return self._retry_at
         if self.generation >= 0 and self.state in BEATING:
-            return self._pulse.due(beats=self._coordinator)
+            return self._heartbeats.due(beats=self._coordinator)
         return None
 
     @property
@@ -129,7 +130,7 @@ class Member:
                 self._subscribed(event)
             case events.CoordinatorFound():
                 self._coordinator = True
-                self._pulse.coordinator_found(now)
+                self._heartbeats.coordinator_found(now)
             case events.CoordinatorLost():
                 self._coordinator_lost(event.reason, orders)
             case events.Prepared():
@@ -148,9 +149,9 @@ class Member:
             case events.Retried():
                 self._refused = False
             case events.PollBegan():
-                self._pulse.poll_began()
+                self._heartbeats.poll_began()
             case events.PollEnded():
-                self._pulse.poll_ended(now)
+                self._heartbeats.poll_ended(now)
             case events.CommitRefused():
                 self._commit_refused(event.code, now, orders)
             case events.RejoinWanted():
@@ -167,9 +168,9 @@ class Member:
         """Whatever can be done now without anybody's word."""
         if self._refused:
             return
-        if (self.state is State.OUT and self.topics is not None and not self._pulse.silent) or (
-            self.state is State.STABLE and self._rejoin
-        ):
+        if (
+            self.state is State.OUT and self.topics is not None and not self._heartbeats.silent
+        ) or (self.state is State.STABLE and self._rejoin):
             self._prepare(orders)
         elif self.state is State.READY and self._coordinator and now >= self._retry_at:
             self._join(orders)
@@ -222,7 +223,7 @@ class Member:
         self, request: JoinGroupRequest | SyncGroupRequest, orders: list[events.Effect]
     ) -> None:
         self._turn += 1
-        self._pulse.beating = None
+        self._heartbeats.beating = None
         timeout_ms = self._settings.rebalance_timeout_ms + JOIN_GRACE_MS
         orders.append(events.Ask(self._turn, request, timeout_ms))
 
@@ -251,7 +252,7 @@ class Member:
         if not self._rejoin:  # else it is why to join once more
             self._reason = ""
         self.leads = response.leader == response.member_id
-        self._pulse.alive(now)
+        self._heartbeats.alive(now)
         if not self.leads:
             self._sync((), orders)
             return
@@ -291,7 +292,7 @@ class Member:
             return
         wanted = set(self._joined_topics)
         self._move(State.ADOPTING)
-        self._pulse.alive(now)
+        self._heartbeats.alive(now)
         if any(part.topic not in wanted for part in share):
             share = tuple(part for part in share if part.topic in wanted)
             self._want_rejoin("the assignment has topics that are not subscribed to")
@@ -311,8 +312,8 @@ class Member:
         response = event.response
         match response:
             case HeartbeatResponse():
-                if event.turn == self._pulse.beating:
-                    self._pulse.beating = None
+                if event.turn == self._heartbeats.beating:
+                    self._heartbeats.beating = None
                     self._beaten(response.error_code, now, orders)
             case JoinGroupResponse():
                 if event.turn == self._turn and self.state is State.JOINING:
@@ -324,8 +325,8 @@ class Member:
                 assert_never(response)
 
     def _unanswered(self, event: events.Unanswered, now: int, orders: list[events.Effect]) -> None:
-        if event.turn == self._pulse.beating:
-            self._pulse.beating = None
+        if event.turn == self._heartbeats.beating:
+            self._heartbeats.beating = None
             self._coordinator_lost(event.reason, orders)
         elif event.turn == self._turn and self.state in ASKING:
             self._coordinator_lost(event.reason, orders)
@@ -334,7 +335,7 @@ class Member:
     def _beaten(self, code: int, now: int, orders: list[events.Effect]) -> None:
         verdict = heartbeat_verdict(code)
         if verdict in (Verdict.FINE, Verdict.REJOIN):
-            self._pulse.alive(now)
+            self._heartbeats.alive(now)
         self._obey(verdict, code, now, orders)
 
     def _obey(self, verdict: Verdict, code: int, now: int, orders: list[events.Effect]) -> None:
@@ -351,7 +352,7 @@ class Member:
                 self._coordinator_lost(name, orders)
                 self._ask_again(f"rebalance failed due to {name}", now)
             case Verdict.NEW_GENERATION | Verdict.NEW_MEMBER:
-                orders.append(events.Warn("WARNING", f"the membership was lost: {name}"))
+                orders.append(LogLine("WARNING", f"the membership was lost: {name}"))
                 self._retry_at = now + self._settings.retry_backoff_ms
                 self._lose(keep_id=verdict is Verdict.NEW_GENERATION)
                 self._reason = f"rebalance failed due to {name}"
@@ -381,16 +382,16 @@ class Member:
     def _time_passed(self, now: int, orders: list[events.Effect]) -> None:
         if self.generation < 0 or self.state not in BEATING:
             return
-        settings, pulse = self._settings, self._pulse
-        if pulse.fell_silent(now):
+        settings, heartbeats = self._settings, self._heartbeats
+        if heartbeats.fell_silent(now):
             self._fell_silent(orders)
         elif not self._coordinator:
             return
-        elif pulse.session_is_over(now):
+        elif heartbeats.session_is_over(now):
             self._coordinator_lost("no heartbeat was answered in a session's time", orders)
-        elif pulse.may_beat(now):
+        elif heartbeats.may_beat(now):
             self._turn += 1
-            pulse.beat(self._turn, now)
+            heartbeats.beat(self._turn, now)
             request = requests.heartbeat(settings, self.member_id, self.generation)
             timeout_ms = min(settings.request_timeout_ms, settings.session_timeout_ms)
             orders.append(events.Ask(self._turn, request, timeout_ms))
@@ -398,14 +399,14 @@ class Member:
     def _fell_silent(self, orders: list[events.Effect]) -> None:
         interval_ms = self._settings.rebalance_timeout_ms
         text = f"no poll for {interval_ms} ms (max_poll_interval_ms): the member leaves its group"
-        orders.append(events.Warn("WARNING", text))
+        orders.append(LogLine("WARNING", text))
         self._leave("consumer poll timeout has expired.", orders)
         self._lose(keep_id=self._settings.instance is not None)
 
     def _coordinator_lost(self, reason: str, orders: list[events.Effect]) -> None:
         if self._coordinator:
             self._coordinator = False
-            self._pulse.beating = None
+            self._heartbeats.beating = None
             orders.append(events.FindCoordinator(reason))
 
     def _lose(self, *, keep_id: bool) -> None:
@@ -413,7 +414,7 @@ class Member:
         self.generation = NO_GENERATION
         self.leads = False
         self._rejoin = False
-        self._pulse.beating = None
+        self._heartbeats.beating = None
         self._lead = None
         self._share.forget_assigned()
         self._turn += 1

@@ -1,3 +1,3 @@
-"""The broker's Kafka door: what Kafka clients ask of a broker, served over the same store as RocketMQ's requests."""
+"""The broker's Kafka listener: what Kafka clients ask of a broker, served over the same store as RocketMQ's requests."""
 
 KAFKA_TIMER = "kafka"

@@ -1,4 +1,4 @@
-"""The parts of the Kafka door, put together for the broker's node.
+"""The parts of the Kafka listener, put together for the broker's node.
 
 Each part is a module of this package that serves the API keys named in its first line. A part with something to do later
 has `next_at` and `due(now, effects)`; one timer of the node serves them all.
@@ -23,7 +23,7 @@ from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.data.delete_records import DeleteRecords
 from steelyard.nodes.broker.kafka.data.describe_producers import DescribeProducers
 from steelyard.nodes.broker.kafka.data.fetch import Fetches
-from steelyard.nodes.broker.kafka.data.fetch_parked import Holds
+from steelyard.nodes.broker.kafka.data.fetch_parked import ParkedFetches
 from steelyard.nodes.broker.kafka.data.fetch_sessions import Sessions
 from steelyard.nodes.broker.kafka.data.leader_epochs import LeaderEpochs
 from steelyard.nodes.broker.kafka.data.list_offsets import ListOffsets
@@ -38,7 +38,7 @@ from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
 from steelyard.nodes.broker.kafka.groups.readers import Readers
 from steelyard.nodes.broker.kafka.groups.reports import Reports
-from steelyard.nodes.broker.kafka.requests.channel import Handler, KafkaDoor, size_of
+from steelyard.nodes.broker.kafka.requests.channel import Handler, RequestChannel, size_of
 from steelyard.nodes.broker.kafka.topology import Topology
 from steelyard.nodes.broker.kafka.transactions.markers import Markers
 from steelyard.nodes.broker.kafka.transactions.marking import Markings
@@ -47,7 +47,7 @@ from steelyard.nodes.broker.kafka.transactions.producer_ids import ProducerIds
 from steelyard.nodes.broker.kafka.transactions.transactions import TransactionRequests
 from steelyard.nodes.broker.ledger import Ledger
 from steelyard.nodes.broker.peers.registration import Purpose, Registration
-from steelyard.nodes.broker.peers.requests import HANDOVER, READERS, Neighbours
+from steelyard.nodes.broker.peers.requests import HANDOVER, READERS, PeerRequests
 from steelyard.nodes.broker.requests import Peer
 from steelyard.nodes.broker.topics import Topics
 from steelyard.nodes.broker.turns import Turns
@@ -75,7 +75,7 @@ class Timed(Protocol):
         """Do what is due; `next_at` is later than `now` afterwards."""
 
 
-class KafkaSide:
+class KafkaService:
     """See the module's text."""
 
     def __init__(
@@ -98,13 +98,13 @@ class KafkaSide:
         self._timed: list[Timed] = []
         self._timer_at: int | None = None
         self._handlers: dict[int, Handler] = {}
-        self.door = KafkaDoor(self._handlers, turns)
+        self.channel = RequestChannel(self._handlers, turns)
         self.topology = Topology(
             config, self.cluster, store, calls, registration, delete, durability, now
         )
         self._handlers.update(self.topology.handlers)
         self.remoting_handlers = dict(self.topology.remoting_handlers)
-        """Of requests at the RocketMQ door, by code."""
+        """Of requests at the RocketMQ listener, by code."""
         self._timed.append(self.topology)
         self._early: list[tuple[Link, Request]] = []
         self._early_bytes = 0
@@ -113,11 +113,11 @@ class KafkaSide:
         self.groups = Groups()
         self.readers = Readers(self.cluster)
         self.remoting_handlers[READERS] = self.readers.take
-        self.announcing = Announcing(self.cluster, self.groups, Neighbours(calls))
+        self.announcing = Announcing(self.cluster, self.groups, PeerRequests(calls))
         self._timed.append(self.announcing)
         self._add_groups(config.kafka, store, durability, ledger, rng, now)
         self._add_data(config, config.kafka, store, topics, writer, durability, turns, rng, now)
-        self._add_transactions(config.kafka, store, durability, Neighbours(calls), now)
+        self._add_transactions(config.kafka, store, durability, PeerRequests(calls), now)
         self.cluster.deleted.append(self._topic_deleted)
 
     def _add_data(
@@ -145,7 +145,7 @@ class KafkaSide:
             store,
             durability,
             Sessions(kafka.max_incremental_fetch_session_cache_slots, rng),
-            Holds(config.hold_waiting_max),
+            ParkedFetches(config.hold_waiting_max),
             writer.statistics,
             self.faults,
             self.notes,
@@ -207,7 +207,7 @@ class KafkaSide:
         config: KafkaConfig,
         store: Store,
         durability: Durability,
-        neighbours: Neighbours,
+        peer_requests: PeerRequests,
         now: int,
     ) -> None:
         table = store.table("kafka_transactions")
@@ -226,7 +226,7 @@ class KafkaSide:
         )
         self._timed.append(self.markings)
         moving = self.coordinator.moving
-        self.handover = Handover(self.cluster, moving, transactions, neighbours, self.faults)
+        self.handover = Handover(self.cluster, moving, transactions, peer_requests, self.faults)
         self.remoting_handlers[HANDOVER] = self.handover.requested
         self._timed.append(self.handover)
         self._handlers[22] = requests.init_producer_id
@@ -249,7 +249,7 @@ class KafkaSide:
         self.markings.refused(event, now, effects)
 
     def opened(self, peer: Peer) -> None:
-        self.door.opened(peer)
+        self.channel.opened(peer)
 
     def received(self, link: Link, message: object, now: int, effects: list[Effect]) -> None:
         """A client's request, or another broker's response."""
@@ -258,7 +258,7 @@ class KafkaSide:
             return
         assert isinstance(message, Request)
         if self.cluster.is_ready:
-            self.door.received(link, message, now, effects)
+            self.channel.received(link, message, now, effects)
             return
         size = self._early_bytes + size_of(message)
         if len(self._early) >= EARLY_MAX or size > EARLY_BYTES_MAX:
@@ -270,7 +270,7 @@ class KafkaSide:
     def failed(self, link: Link, message: object, effects: list[Effect]) -> None:
         """A bug ended the handling of a message."""
         if isinstance(message, Request):
-            self.door.failed(link, message, effects)
+            self.channel.failed(link, message, effects)
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         """A call to a nameserver or to another broker ended."""
@@ -307,7 +307,7 @@ class KafkaSide:
         self.markings.closed(event, now, effects)
         self.fetches.closed(link)
         self.notes.closed(link)
-        return self.door.closed(link)
+        return self.channel.closed(link)
 
     def due(self, now: int, effects: list[Effect]) -> None:
         """The timer came."""
@@ -337,7 +337,7 @@ class KafkaSide:
 
     def check(self) -> None:
         """Assert the invariants of all parts."""
-        self.door.check()
+        self.channel.check()
         self.coordinator.check()
         self.consumer_groups.check()
         self.fetches.check()

@@ -23,7 +23,7 @@ from steelyard.nodes.broker.peers.requests import (
     NEWS,
     QUEUES_WANTED,
     SURVEY,
-    Neighbours,
+    PeerRequests,
 )
 from steelyard.nodes.broker.requests import Handler as RemotingHandler
 from steelyard.nodes.calls.remoting import Calls, Outcome
@@ -47,14 +47,14 @@ class Topology:
     ) -> None:
         assert config.kafka is not None
         self._cluster = cluster
-        neighbours = Neighbours(calls)
-        self._surveys = Surveys(cluster, neighbours)
+        peer_requests = PeerRequests(calls)
+        self._surveys = Surveys(cluster, peer_requests)
         self._changes = Changes(
-            config, cluster, neighbours, self._surveys, registration, delete, durability
+            config, cluster, peer_requests, self._surveys, registration, delete, durability
         )
-        self._forwarding = Forwarding(cluster, neighbours)
+        self._forwarding = Forwarding(cluster, peer_requests)
         self._name_service = NameService(
-            config, cluster, self._changes, self._surveys, neighbours, registration, now
+            config, cluster, self._changes, self._surveys, peer_requests, registration, now
         )
         self.remoting_handlers: dict[int, RemotingHandler] = {
             FORWARD: self._forwarding.requested,

@@ -32,11 +32,12 @@ from steelyard.errors import (
     ProtocolError,
     RemotingError,
 )
-from steelyard.nodes.broker.peers.registration import Errand, Purpose, Registration
+from steelyard.nodes.broker.peers.registration import PendingCall, Purpose, Registration
 from steelyard.nodes.broker.peers.requests import IDENTIFY, BrokerEntry, read_body
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.calls.remoting import Calls, Outcome
-from steelyard.nodes.seam import Answer, Effect, SetTimer, Tell
+from steelyard.nodes.seam import Answer, Effect, SetTimer
+from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ClusterInfo, KVTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -79,14 +80,14 @@ class AwaitRefusal(msgspec.Struct, frozen=True):
     """Answered with a ConfigError when another broker has what is this one's; otherwise never."""
 
 
-class _List(Errand, frozen=True):
+class _List(PendingCall, frozen=True):
     """A nameserver was asked who is there."""
 
     serial: int
     is_entries: bool
 
 
-class _Identify(Errand, frozen=True):
+class _Identify(PendingCall, frozen=True):
     """A suspect was asked who it is. `listed`: as whom the nameservers know it, None where it came to us."""
 
     serial: int
@@ -154,47 +155,47 @@ class Joining:
             if self._me.is_kafka:
                 ext = headers.write(headers.KVConfigHeader(namespace=namespace))
                 request = Command(int(RequestCode.GET_KVLIST_BY_NAMESPACE), ext=ext)
-                errand = _List(self._serial, True)
-                self._ask(address, request, errand, LIST_TIMEOUT_MS, now, effects)
+                pending = _List(self._serial, True)
+                self._ask(address, request, pending, LIST_TIMEOUT_MS, now, effects)
         self._go_on(now, effects)
 
     def _ask(
         self,
         address: str,
         request: Command,
-        errand: Errand,
+        pending: PendingCall,
         timeout_ms: int,
         now: int,
         effects: list[Effect],
     ) -> None:
         try:
-            effects += self._calls.call(address, request, errand, now, timeout_ms)
+            effects += self._calls.call(address, request, pending, now, timeout_ms)
         except RemotingError:
             return  # too much is under way: as if there were no answer
         self._pending += 1
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
         """A call ended; False where it was none of ours."""
-        errand = outcome.purpose
-        if not isinstance(errand, _List | _Identify):
+        pending = outcome.purpose
+        if not isinstance(pending, _List | _Identify):
             return False
         self._pending -= 1
-        assert errand.serial == self._serial
-        if isinstance(errand, _Identify):
-            self._identified(errand, outcome.reply)
+        assert pending.serial == self._serial
+        if isinstance(pending, _Identify):
+            self._identified(pending, outcome.reply)
         elif isinstance(outcome.reply, Command):
             try:
-                self._take_list(errand, outcome.reply)
+                self._take_list(pending, outcome.reply)
             except ProtocolError as error:
                 text = f"nameserver {outcome.address} does not say who is registered: {error}"
-                effects.append(Tell("WARNING", text))
+                effects.append(LogLine("WARNING", text))
         self._go_on(now, effects)
         return True
 
-    def _take_list(self, errand: _List, answer: Command) -> None:
+    def _take_list(self, pending: _List, answer: Command) -> None:
         if answer.code != ResponseCode.SUCCESS:
             return  # it knows no such settings, or is another kind of server
-        if errand.is_entries:
+        if pending.is_entries:
             for name, text in fastjson.read(KVTable, answer.body).table.items():
                 try:
                     self._entries[name] = read_body(text.encode(), BrokerEntry)
@@ -215,8 +216,8 @@ class Joining:
             for address, listed in self._suspects()[:SUSPECTS_MAX]:
                 self._claims.discard(address)
                 request = Command(IDENTIFY, body=msgspec.json.encode(self._me))
-                errand = _Identify(self._serial, address, listed)
-                self._ask(address, request, errand, IDENTIFY_TIMEOUT_MS, now, effects)
+                pending = _Identify(self._serial, address, listed)
+                self._ask(address, request, pending, IDENTIFY_TIMEOUT_MS, now, effects)
             if self._pending:
                 return
         self._conclude(now, effects)
@@ -235,8 +236,8 @@ class Joining:
             found.setdefault(address, None)
         return list(found.items())
 
-    def _identified(self, errand: _Identify, answer: Command | RemotingError) -> None:
-        me, rival = self._me, errand.listed
+    def _identified(self, pending: _Identify, answer: Command | RemotingError) -> None:
+        me, rival = self._me, pending.listed
         if isinstance(answer, CallTimeoutError):
             pass  # it accepts connections, and does not answer
         elif isinstance(answer, RemotingError) or answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
@@ -245,7 +246,7 @@ class Joining:
             try:
                 rival = read_body(answer.body, Identity)
             except ProtocolError:
-                rival = errand.listed  # somebody is there, and does not say who
+                rival = pending.listed  # somebody is there, and does not say who
             else:
                 if (rival.address, rival.started_at) == (me.address, me.started_at):
                     rival = None  # we are listed under an old name
@@ -290,7 +291,7 @@ class Joining:
     def _tell_rivals(self, rivals: Iterable[Identity], effects: list[Effect]) -> None:
         texts = [clash(self._me, rival) for rival in rivals]
         effects.extend(
-            Tell("ERROR", f"{text} (both serve, and clients take one for the other)")
+            LogLine("ERROR", f"{text} (both serve, and clients take one for the other)")
             for text in texts
             if text not in self._told
         )
@@ -299,7 +300,7 @@ class Joining:
     def _refuse(self, error: ConfigError, effects: list[Effect]) -> None:
         self._refusal = error
         if not self._waiting:
-            effects.append(Tell("ERROR", str(error)))
+            effects.append(LogLine("ERROR", str(error)))
         effects.extend(Answer(call_id, error) for call_id in self._waiting)
         self._waiting.clear()
 

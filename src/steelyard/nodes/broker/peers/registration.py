@@ -18,7 +18,8 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.requests import Peer
 from steelyard.nodes.broker.topics import Topics
 from steelyard.nodes.calls.remoting import Calls, Outcome
-from steelyard.nodes.seam import Effect, Link, SetTimer, Tell
+from steelyard.nodes.seam import Effect, Link, SetTimer
+from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import RegisterBrokerBody, TopicConfigTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -35,11 +36,11 @@ REGISTER = "register"
 UNREGISTER = "unregister"
 
 
-class Errand(msgspec.Struct, frozen=True):
+class PendingCall(msgspec.Struct, frozen=True):
     """Why the broker calls somebody for another reason than registration: the root of those purposes."""
 
 
-Purpose = str | Errand
+Purpose = str | PendingCall
 """Of the broker's calls to nameservers and other brokers."""
 
 
@@ -131,10 +132,10 @@ class Registration:
             if outcome.address not in self._silent:
                 self._silent.add(outcome.address)
                 text = f"nameserver {outcome.address} did not register {self._config.name}: {fault}"
-                effects.append(Tell("WARNING", text))
+                effects.append(LogLine("WARNING", text))
         elif outcome.address in self._silent:
             self._silent.discard(outcome.address)
-            effects.append(Tell("INFO", f"nameserver {outcome.address} registers us again"))
+            effects.append(LogLine("INFO", f"nameserver {outcome.address} registers us again"))
         if not self._pending:
             self._round_over(now, effects)
 

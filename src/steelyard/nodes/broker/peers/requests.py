@@ -1,4 +1,4 @@
-"""What the brokers of a cluster ask each other for their Kafka doors, in requests of our own over the RocketMQ doors.
+"""What the brokers of a cluster ask each other for their Kafka listeners, in requests of our own over the RocketMQ listeners.
 
 | code | request | answer |
 |---|---|---|
@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from steelyard.errors import ProtocolError, RemotingError
-from steelyard.nodes.broker.peers.registration import Errand, Purpose
+from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.calls.remoting import Calls
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.schema import NO_ID
@@ -122,7 +122,7 @@ class SurveyAnswer(msgspec.Struct, frozen=True):
     deleted: dict[str, bool] = {}
 
 
-class Neighbours:
+class PeerRequests:
     """Sends requests to other brokers and to nameservers."""
 
     def __init__(self, calls: Calls[Purpose]) -> None:
@@ -132,7 +132,7 @@ class Neighbours:
         self,
         address: str,
         code: int,
-        errand: Errand,
+        pending: PendingCall,
         now: int,
         effects: list[Effect],
         *,
@@ -142,7 +142,7 @@ class Neighbours:
         """Send a request; its outcome comes back under the errand. False where too many are under way."""
         request = Command(code, ext=ext or {}, body=body)
         try:
-            effects += self._calls.call(address, request, errand, now, TIMEOUT_MS)
+            effects += self._calls.call(address, request, pending, now, TIMEOUT_MS)
         except RemotingError:
             return False
         return True

@@ -10,7 +10,7 @@
 | 202 | how far each queue of a topic reaches | 17 where there is none |
 | 305 | topics of the system | |
 
-Topic attributes are kept, as the Kafka door needs them (18). Ignored: those of 17, permissions of the whole broker.
+Topic attributes are kept, as the Kafka listener needs them (18). Ignored: those of 17, permissions of the whole broker.
 Source: broker/processor/AdminBrokerProcessor.java.
 """
 
@@ -128,7 +128,7 @@ class Admin:
         return self._registration.answer_when_known(request, reply(request), peer, effects)
 
     def _with_attributes(self, config: TopicConfig) -> TopicConfig:
-        """Who changes a topic and names no attributes does not mean to take those of the Kafka door away."""
+        """Who changes a topic and names no attributes does not mean to take those of the Kafka listener away."""
         known = self._topics.get(config.topic_name)
         if known is None or config.attributes:
             return config
@@ -269,10 +269,10 @@ class Admin:
             "msgPutTotalTodayMorning": "0",
             "msgPutTotalTodayNow": str(statistics.put_messages),
             "msgPutTotalYesterdayMorning": "0",
-            "messagesPassedOver": str(self._pulls.crossing.passed.count),
+            "messagesPassedOver": str(self._pulls.conversion.passed.count),
             "pageCacheLockTimeMills": "0",
             "pullThreadPoolQueueHeadWaitTimeMills": "0",
-            "pullThreadPoolQueueSize": str(len(self._pulls.holds)),
+            "pullThreadPoolQueueSize": str(len(self._pulls.parked)),
             "putMessageAverageSize": str(average),
             "putMessageSizeTotal": str(statistics.put_bytes),
             "putMessageTimesTotal": str(statistics.put_messages),

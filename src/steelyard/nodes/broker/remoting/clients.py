@@ -29,7 +29,8 @@ from steelyard.nodes.broker.remoting.pull import Pulls
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.broker.topics import Topics, check_group, retry_topic
 from steelyard.nodes.broker.turns import Steps
-from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
+from steelyard.nodes.seam import Effect, Hang, Link, Send
+from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
     Connection,
@@ -95,7 +96,7 @@ class Clients:
                     f" clients, {first} and {second}: they share one part of the queues;"
                     " give each its own id"
                 )
-                effects.append(Tell("WARNING", text))
+                effects.append(LogLine("WARNING", text))
         for producer in body.producer_data_set:
             self._registry.producer_heard(client, producer.group_name, now)
         return reply(request)

@@ -11,7 +11,7 @@ offset 0 → 19, held first where the peer allows it (`PullFlag.SUSPEND`); elsew
 A held pull is looked at again with every message appended to its queue; past its time it gets 19.
 Damaged on the disk → 1, after REFUSED_MS where the pull may be held.
 What Kafka's producers wrote is converted on the way (`kafka/crossing.py`); the queue ends at the last stable offset.
-A pull that takes long waits for its turn (`turns`). A message that no frame holds is passed over (`passing`).
+A pull that takes long waits for its turn (`turns`). A message that no frame holds is passed over (`skipped`).
 Differences from RocketMQ: a member is judged by its own subscription, not by the group's latest; an offset beyond the
 end is sent to the end (as 5.x does, 4.x sends it to 0 in a young queue).
 Source: broker/processor/PullMessageProcessor.java, PullRequestHoldService.java, store/DefaultMessageStore.getMessage.
@@ -28,11 +28,11 @@ from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError, StorageError
 from steelyard.groups.remoting.registry import BROADCASTING, Registry
 from steelyard.groups.remoting.subscriptions import Filter, is_tag, parse
-from steelyard.nodes.broker.conversion import Crossing
+from steelyard.nodes.broker.conversion import Conversion
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.filters import not_filtering, read_matching
 from steelyard.nodes.broker.ledger import Delivery, Ledger
-from steelyard.nodes.broker.parked import Holds, Queue
+from steelyard.nodes.broker.parked import Parked, Queue
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.offsets import Offsets
 from steelyard.nodes.broker.requests import FAQ, Peer, host_of, reply
@@ -110,8 +110,8 @@ class Pulls:
         self._durability = durability
         self._statistics = statistics
         self._turns = turns
-        self.holds: Holds[Pull] = Holds(config.hold_waiting_max, SLOT_MS)
-        self.crossing = Crossing(host_of(config.address))
+        self.parked: Parked[Pull] = Parked(config.hold_waiting_max, SLOT_MS)
+        self.conversion = Conversion(host_of(config.address))
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -140,24 +140,24 @@ class Pulls:
             return answer
         if hold_ms <= 0:
             return answer
-        if not self.holds.add(pull, queues, peer.link, now + hold_ms):
+        if not self.parked.add(pull, queues, peer.link, now + hold_ms):
             return reply(request, ResponseCode.SYSTEM_BUSY, "too many pulls wait on this broker")
         return None
 
     def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
         """Messages were appended: answer the pulls that wait for them."""
-        waiting = self.holds.of_queue((topic, queue_id))
+        waiting = self.parked.of_queue((topic, queue_id))
         if waiting is None:
             return
         effort = Effort(SLICE)
         for serial, pull in list(waiting.items()):
             answer = self._attempt(pull, now, effort)
             if answer is None:
-                self._wait_for_turn(self.holds.remove(serial), now, effects)
+                self._wait_for_turn(self.parked.remove(serial), now, effects)
                 continue
             if answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and self._at_end(pull):
                 continue  # nothing for its filter: it waits on, past what it refused
-            self.holds.remove(serial)
+            self.parked.remove(serial)
             effects.append(Send(pull.peer.link, answer))
 
     def _at_end(self, pull: Pull) -> bool:
@@ -165,17 +165,17 @@ class Pulls:
         return log is not None and pull.offset >= self._readable_end(log)
 
     def _readable_end(self, log: Log) -> int:
-        return self.crossing.readable_end(log, self._durability.readable_end(log))
+        return self.conversion.readable_end(log, self._durability.readable_end(log))
 
     def expire(self, now: int, effects: list[Effect]) -> None:
         """Answer the pulls that waited long enough."""
-        self._answer(self.holds.due(now), now, effects)
+        self._answer(self.parked.due(now), now, effects)
 
     def end(self, link: Link, group: str, queue: Queue, now: int, effects: list[Effect]) -> None:
         """Answer what a member still waits for on a queue (topic, id) that it has let go."""
         ended = [
-            self.holds.remove(serial)
-            for serial, pull in list((self.holds.of_queue(queue) or {}).items())
+            self.parked.remove(serial)
+            for serial, pull in list((self.parked.of_queue(queue) or {}).items())
             if pull.peer.link == link and pull.group == group
         ]
         self._answer(ended, now, effects)
@@ -208,7 +208,7 @@ class Pulls:
         """Tell those who wait that they wait for nothing."""
         effects.extend(
             Send(pull.peer.link, _no_topic(pull.request, topic))
-            for pull in self.holds.of_topic(topic)
+            for pull in self.parked.of_topic(topic)
         )
 
     # -- checks ----------------------------------------------------------------------------------
@@ -359,11 +359,11 @@ class Pulls:
             if found.next_offset == near < high and found.count < count_max:
                 effort.left = 0
         if found.count == 1 and len(found.data) > ANSWER_BYTES_MAX:
-            self.crossing.passed.note(log, found.first_offset, 1, too_large(len(found.data)))
+            self.conversion.passed.note(log, found.first_offset, 1, too_large(len(found.data)))
             return Slice(b"", 0, found.next_offset, found.next_offset)
         if found.next_offset > offset:
             return found
-        return self.crossing.read(log, offset, count_max, bytes_max, wanted, high, own)
+        return self.conversion.read(log, offset, count_max, bytes_max, wanted, high, own)
 
     def _note(self, pull: Pull, found: Slice, high: int, now: int) -> None:
         self._statistics.found += 1

@@ -22,7 +22,7 @@ import msgspec
 
 from steelyard.errors import ProtocolError, StorageError
 from steelyard.groups.remoting.subscriptions import ALL
-from steelyard.nodes.broker.conversion import Crossing
+from steelyard.nodes.broker.conversion import Conversion
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX
@@ -73,9 +73,9 @@ class _Search(msgspec.Struct):
 class Queries:
     """See the module's text."""
 
-    def __init__(self, store: Store, durability: Durability, crossing: Crossing) -> None:
+    def __init__(self, store: Store, durability: Durability, conversion: Conversion) -> None:
         self._store = store
-        self._crossing = crossing
+        self._conversion = conversion
         self._durability = durability
         self._searches: deque[_Search] = deque()
 
@@ -145,7 +145,7 @@ class Queries:
                     part = log.read(offset, rows_left, STEP_BYTES, None, window.stop)
                     is_batch = part.next_offset <= offset
                     if is_batch:
-                        converted = self._crossing.read(
+                        converted = self._conversion.read(
                             log, offset, rows_left, STEP_BYTES, ALL, window.stop
                         )
                         if converted is None:  # more of the batch is unpacked in the next step
@@ -163,7 +163,7 @@ class Queries:
                         rows = STEP_ROWS
 
     def _readable_end(self, log: Log) -> int:
-        return self._crossing.readable_end(log, self._durability.readable_end(log))
+        return self._conversion.readable_end(log, self._durability.readable_end(log))
 
     def check(self) -> None:
         assert len(self._searches) <= QUERIES_MAX

@@ -17,7 +17,8 @@ from steelyard.groups.remoting.registry import Registry
 from steelyard.nodes.broker.remoting.send import AnySend, Sends
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.broker.writer import Draft, Place, Writer
-from steelyard.nodes.seam import Effect, Link, Send, SetTimer, Tell
+from steelyard.nodes.seam import Effect, Link, Send, SetTimer
+from steelyard.types import LogLine
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -134,7 +135,7 @@ class Replies:
         try:
             return self._writer.write(header.topic, queue_id, draft, now, effects)
         except (StorageError, MessageError) as error:
-            effects.append(Tell("WARNING", f"a reply was not stored: {error}"))
+            effects.append(LogLine("WARNING", f"a reply was not stored: {error}"))
             return None
 
     def _pushed_header(

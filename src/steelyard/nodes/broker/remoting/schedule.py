@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from steelyard.errors import CorruptError, StorageError
 from steelyard.nodes.broker.topics import SCHEDULE_QUEUES, SCHEDULE_TOPIC, Topics
 from steelyard.nodes.broker.writer import Draft, Writer
-from steelyard.nodes.seam import Effect, SetTimer, Tell
+from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.store.log import Log
 from steelyard.store.store import Store
 from steelyard.store.tables import Table
+from steelyard.types import LogLine
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.message import decode_records
 
@@ -97,7 +98,7 @@ class Schedule:
                 offset += 1
             self._table.put(str(level), b"%d" % offset)
         except StorageError as error:
-            effects.append(Tell("ERROR", f"delayed messages of level {level} wait: {error}"))
+            effects.append(LogLine("ERROR", f"delayed messages of level {level} wait: {error}"))
             self._offsets[level] = offset
             self._armed.add(level)
             effects.append(SetTimer((SCHEDULE_TIMER, level), now + DISK_RETRY_MS))
@@ -113,12 +114,12 @@ class Schedule:
         config = self._topics.get(topic)
         if config is None:
             text = f"a delayed message was dropped: its topic {topic!r} is gone"
-            effects.append(Tell("WARNING", text))
+            effects.append(LogLine("WARNING", text))
             return
         queue = properties.get(props.REAL_QID, "")
         if not queue.isdecimal() or len(queue) > 9:
             text = f"a delayed message of topic {topic!r} was dropped: it is damaged, its queue is {queue!r}"
-            effects.append(Tell("ERROR", text))
+            effects.append(LogLine("ERROR", text))
             return
         queue_id = int(queue)
         draft = Draft(

@@ -1,8 +1,8 @@
-"""The parts of the RocketMQ door, put together for the broker's node.
+"""The parts of the RocketMQ listener, put together for the broker's node.
 
 Each part is a module of this package with handlers for the request codes that its first line names. A handler that meets
 a bad request raises ProtocolError or MessageError, one that the disk refuses StorageError; both become replies here, and
-nothing was acknowledged. An unknown code gets 3; once the broker is `stopping`, requests get 14. The other door is
+nothing was acknowledged. An unknown code gets 3; once the broker is `stopping`, requests get 14. The other listener is
 `kafka/side.py`.
 """
 
@@ -49,7 +49,7 @@ from steelyard.wire.remoting.codes import NAMESERVER_CODES, RequestCode, Respons
 from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 
 
-class RemotingSide:
+class RemotingService:
     """See the module's text. The node hands on what its clients do, and the timers of the parts."""
 
     def __init__(
@@ -99,7 +99,7 @@ class RemotingSide:
         )
         self.writer = Writer(store, durability, retention, self.statistics, config.address)
         self.writer.watchers.append(self.pulls.wake)
-        self._passed = self.pulls.crossing.passed
+        self._passed = self.pulls.conversion.passed
         self._schedule = Schedule(store, store.table("schedule"), topics, self.writer)
         self._transactions = Transactions(
             config, store, topics, registry, self.writer, self._schedule, durability
@@ -108,9 +108,9 @@ class RemotingSide:
             config, registry, self._groups, topics, registration, ledger, self.pulls
         )
         self._relays = Relays(config, registry, store)
-        self._queries = Queries(store, durability, self.pulls.crossing)
+        self._queries = Queries(store, durability, self.pulls.conversion)
         self.handlers = self._make_handlers(offsets)
-        """By request code. The Kafka door has some of its own."""
+        """By request code. The Kafka listener has some of its own."""
 
     def _make_handlers(self, offsets: Offsets) -> dict[int, Handler]:
         sends = Sends(
@@ -307,7 +307,7 @@ class RemotingSide:
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
         """A link is gone; maybe one of a client."""
         if self._peers.pop(link, None) is not None:
-            self.pulls.holds.closed(link)
+            self.pulls.parked.closed(link)
             self._relays.closed(link, effects)
             self._replies.closed(link, effects)
             self._queries.closed(link)
@@ -343,7 +343,7 @@ class RemotingSide:
         self._relays.check()
         self._replies.check()
         self._queries.check()
-        self.pulls.holds.check()
+        self.pulls.parked.check()
 
     def check_kept(self) -> None:
         """Assert the invariants of what is on the disk too, while the store is open."""

@@ -44,8 +44,9 @@ from steelyard.nodes.broker.topics import (
     Topics,
 )
 from steelyard.nodes.broker.writer import Draft, Writer
-from steelyard.nodes.seam import Effect, Send, SetTimer, Tell
+from steelyard.nodes.seam import Effect, Send, SetTimer
 from steelyard.store.store import Store
+from steelyard.types import LogLine
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -252,7 +253,7 @@ class Transactions:
                         asked.append((half, row.checks))
             self._open.keep(rows, self._half_log.max_offset, self._operations.next_offset)
         except StorageError as error:
-            effects.append(Tell("ERROR", f"transactions wait: {error}"))
+            effects.append(LogLine("ERROR", f"transactions wait: {error}"))
             self._open.postpone(offsets, now + DISK_RETRY_MS)
         else:
             for half, checks in asked:
@@ -265,7 +266,7 @@ class Transactions:
         """What is to be kept of a transaction whose time has come; None where it is given up."""
         if half is None:
             effects.append(
-                Tell(
+                LogLine(
                     "WARNING",
                     "an open transaction was forgotten: its half message is past its retention, or damaged",
                 )
@@ -280,7 +281,7 @@ class Transactions:
             return Row(offset, checks + 1, now + self._config.transaction_check_interval_ms)
         group = half.property_of(props.PGROUP)
         text = f"a transaction of group {group} was given up, with no answer to {checks} questions"
-        effects.append(Tell("WARNING", text))
+        effects.append(LogLine("WARNING", text))
         target = self._target(half, Outcome.GIVEN_UP)
         self._conclude(half, Outcome.GIVEN_UP, target, now, effects)
         return None
@@ -332,7 +333,7 @@ class Transactions:
                 f"{OP_TOPIC}: {self._operations.unreadable} damaged entries cannot be read. The transactions that they"
                 " ended count as open: their producers are asked again, and may publish them twice"
             )
-            effects.append(Tell("ERROR", text))
+            effects.append(LogLine("ERROR", text))
         first = max(self._open.half_offset, half_log.min_offset)
         timeout = self._config.transaction_timeout_ms
         rows = [
@@ -353,7 +354,7 @@ class Transactions:
             # are given again, so nothing of that may be read once more.
             self._open.keep(rows, half_log.max_offset, self._operations.next_offset)
         except StorageError as error:
-            effects.append(Tell("ERROR", f"transactions wait: {error}"))
+            effects.append(LogLine("ERROR", f"transactions wait: {error}"))
             for row in rows:
                 self._open.begin(row.offset, row.ask_at, self._open.op_offset)
         self._arm(now, effects)

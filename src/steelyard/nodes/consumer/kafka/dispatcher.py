@@ -24,8 +24,8 @@ from steelyard.nodes.consumer.kafka.lookups import Lookups
 from steelyard.nodes.consumer.kafka.membership import Membership
 from steelyard.nodes.consumer.kafka.metadata import Metadata
 from steelyard.nodes.consumer.kafka.progress import Progress
-from steelyard.nodes.seam import Answer, Effect, Tell
-from steelyard.types import TopicPartition
+from steelyard.nodes.seam import Answer, Effect
+from steelyard.types import LogLine, TopicPartition
 
 STOP_MS_MAX = 30_000
 """How long a clean stop may take (KafkaConsumer.close without a timeout)."""
@@ -53,7 +53,7 @@ class _Waiting:
         self.deadline = deadline
 
 
-class Desk:
+class Dispatcher:
     """See the module's text."""
 
     def __init__(
@@ -141,7 +141,7 @@ class Desk:
             if self._stop is not None:
                 self._end_stop(out)
         elif self._stop is not None and now >= self._stop[1]:
-            out.append(Tell("WARNING", "the consumer closes without having left its group"))
+            out.append(LogLine("WARNING", "the consumer closes without having left its group"))
             self._end_stop(out)
 
     # -- what is read ------------------------------------------------------------------------------

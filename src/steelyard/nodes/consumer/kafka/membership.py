@@ -33,7 +33,8 @@ from steelyard.nodes.consumer.kafka.contract import (
 from steelyard.nodes.consumer.kafka.coordinator import CoordinatorSearch
 from steelyard.nodes.consumer.kafka.held import Holdings
 from steelyard.nodes.consumer.kafka.metadata import DATA, Metadata
-from steelyard.nodes.seam import Effect, Hand, Tell
+from steelyard.nodes.seam import Deliver, Effect
+from steelyard.types import LogLine
 from steelyard.wire.kafka.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 from steelyard.wire.kafka.messages.join_group import (
     JOIN_GROUP,
@@ -285,7 +286,7 @@ class Membership:
             case events.FindCoordinator():
                 self._coordinator.lost(now)
                 self._coordinator_known = False
-                out.append(Tell("INFO", f"the coordinator is looked for: {order.reason}"))
+                out.append(LogLine("INFO", f"the coordinator is looked for: {order.reason}"))
             case events.NeedTopics(topics=topics):
                 self._needed = topics
             case events.Prepare() | events.Adopt() if self._leave_reason is not None:
@@ -297,8 +298,8 @@ class Membership:
                 self._change = Change(events.Adopt, revoked, revoked, (), assigned)
             case events.Fail(code=code, text=text):
                 self.failed = KafkaError(code, f"group {self._config.group_id}: {text}")
-            case events.Warn(level=level, text=text):
-                out.append(Tell(level, f"group {self._config.group_id}: {text}"))
+            case LogLine(level=level, text=text):
+                out.append(LogLine(level, f"group {self._config.group_id}: {text}"))
 
     def _ask(self, order: events.Ask, now: int, out: list[Effect]) -> None:
         lane = self._coordinator.lane
@@ -366,7 +367,7 @@ class Membership:
 
     def _hand(self, change: Change, handed: object, out: list[Effect]) -> None:
         change.ticket = next(self._tickets)
-        out.append(Hand(change.ticket, handed))
+        out.append(Deliver(change.ticket, handed))
 
     def _end(self, change: Change, now: int, out: list[Effect]) -> None:
         if change.kind is events.Prepare:

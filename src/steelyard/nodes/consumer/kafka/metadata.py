@@ -16,8 +16,8 @@ from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import SteelyardError
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane
 from steelyard.nodes.consumer.kafka.backoff import Backoff
-from steelyard.nodes.seam import Address, Effect, Tell
-from steelyard.types import Random, TopicPartition
+from steelyard.nodes.seam import Address, Effect
+from steelyard.types import LogLine, Random, TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.metadata import (
     METADATA,
@@ -185,7 +185,7 @@ class Metadata:
         if now >= self._tell_at:
             self._tell_at = now + TELL_MS
             text = f"cannot get the cluster's metadata from any broker: {error}; trying again"
-            out.append(Tell("WARNING", text))
+            out.append(LogLine("WARNING", text))
         self._asking = None
         self._stale = True
         self._next_at = now + self._backoff.next_ms()

@@ -23,7 +23,7 @@ from steelyard.groups.kafka.member.states import Settings
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
 from steelyard.nodes.consumer.kafka.commits import CommitAsked, Commits
 from steelyard.nodes.consumer.kafka.coordinator import CoordinatorAsked, CoordinatorSearch
-from steelyard.nodes.consumer.kafka.dispatcher import Desk
+from steelyard.nodes.consumer.kafka.dispatcher import Dispatcher
 from steelyard.nodes.consumer.kafka.fetching import FetchAsked, Fetching
 from steelyard.nodes.consumer.kafka.held import Holdings
 from steelyard.nodes.consumer.kafka.lookups import LookupAsked, Lookups
@@ -108,7 +108,7 @@ class KafkaConsumerNode:
             hooks=hooks,
         )
         self._progress = Progress(config, self._holdings, self._commits, self._membership)
-        self._desk = Desk(
+        self._dispatcher = Dispatcher(
             config,
             self._calls,
             self._metadata,
@@ -132,7 +132,7 @@ class KafkaConsumerNode:
     def handle(self, event: Event, now: int) -> list[Effect]:
         """Take one event in, give the effects out."""
         out: list[Effect] = []
-        if self._desk.stopped:
+        if self._dispatcher.stopped:
             if isinstance(event, Asked):
                 out.append(Answer(event.call_id, ClosedError("the consumer is closed")))
             return out
@@ -147,7 +147,7 @@ class KafkaConsumerNode:
                 assert isinstance(message, RawReply)
                 self._outcomes(self._calls.received(link, message, now, out), now, out)
             case Asked(call_id=call_id, call=call):
-                self._desk.take(call_id, call, now, out)
+                self._dispatcher.take(call_id, call, now, out)
             case Handled(ticket=ticket):
                 self._membership.handled(ticket)
             case Due():
@@ -186,13 +186,13 @@ class KafkaConsumerNode:
         self._lookups.act(now, out)
         self._fetching.act(now, out)
         self._outcomes(self._calls.pump(out), now, out)
-        self._desk.act(now, out)
-        if not self._desk.stopped:
+        self._dispatcher.act(now, out)
+        if not self._dispatcher.stopped:
             self._set_timer(now, out)
 
     def _topics(self) -> frozenset[str]:
         topics = self._membership.topics()
-        topics.update(self._lookups.topics(), self._desk.topics())
+        topics.update(self._lookups.topics(), self._dispatcher.topics())
         topics.update([partition.topic for partition in self._holdings.by_partition])
         return frozenset(topics)
 
@@ -207,7 +207,7 @@ class KafkaConsumerNode:
             self._progress.due,
             self._lookups.due,
             self._fetching.due,
-            self._desk.due,
+            self._dispatcher.due,
             now if self._again else None,
         ]
         at = min((time for time in times if time is not None), default=None)

@@ -18,7 +18,8 @@ from steelyard.nodes.consumer.kafka.commits import (
 )
 from steelyard.nodes.consumer.kafka.held import Holdings
 from steelyard.nodes.consumer.kafka.membership import Membership
-from steelyard.nodes.seam import Answer, Effect, Tell
+from steelyard.nodes.seam import Answer, Effect
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 
 
@@ -88,7 +89,7 @@ class Progress:
         if commit.why >= 0:
             out.append(Answer(commit.why, ended.error))
         elif ended.error is not None:
-            out.append(Tell("WARNING", f"an automatic commit failed: {ended.error}"))
+            out.append(LogLine("WARNING", f"an automatic commit failed: {ended.error}"))
         if ended.code in MEMBERSHIP:
             self._membership.commit_refused(generation, ended.code, now, out)
 

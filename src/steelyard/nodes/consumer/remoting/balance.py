@@ -14,8 +14,8 @@ from steelyard.allocate.plan import Strategy
 from steelyard.errors import ProtocolError, RemotingError
 from steelyard.groups.remoting.rebalancer import Decision, Rebalancer, View
 from steelyard.nodes.consumer.remoting.peers import MembersAsked, Peers
-from steelyard.nodes.seam import Effect, SetTimer, Tell
-from steelyard.types import MessageModel, MessageQueue, Random
+from steelyard.nodes.seam import Effect, SetTimer
+from steelyard.types import LogLine, MessageModel, MessageQueue, Random
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ConsumerListBody
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -130,7 +130,7 @@ class Balance:
             self._faults = decision.faults
             for fault in decision.faults:
                 text = f"group {config.group}: the allocation strategy failed on {fault}; its queues stay"
-                effects.append(Tell("ERROR", text))
+                effects.append(LogLine("ERROR", text))
         twice = any(listed.count(config.client_id) > 1 for listed in self._seen.values())
         if twice and not self._collided:
             self._collided = True
@@ -138,7 +138,7 @@ class Balance:
                 f"group {config.group} has another client with the id {config.client_id}: both read the"
                 " same queues and leave others unread; set another client_id"
             )
-            effects.append(Tell("WARNING", text))
+            effects.append(LogLine("WARNING", text))
         return effects
 
     def everybody(self) -> frozenset[str]:

@@ -27,8 +27,8 @@ from steelyard.nodes.consumer.remoting.copies import send_copy
 from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
 from steelyard.nodes.consumer.remoting.holdings import Held
 from steelyard.nodes.consumer.remoting.peers import Peers, SentBack
-from steelyard.nodes.seam import Effect, Hand, Handled, SetTimer, Tell
-from steelyard.types import ConsumeStatus
+from steelyard.nodes.seam import Deliver, Effect, Handled, SetTimer
+from steelyard.types import ConsumeStatus, LogLine
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
@@ -132,14 +132,14 @@ class ConcurrentDelivery:
             effects.append(SetTimer(LookForOverdue(), now + self._timeout_ms))
         return effects
 
-    def _hand(self, batch: _Batch, now: int) -> Hand:
+    def _hand(self, batch: _Batch, now: int) -> Deliver:
         ticket = self._peers.ticket()
         held = batch.held
         self._free -= 1
         held.handed += 1
         held.consumed_at = batch.handed_at = now
         self._with_listener[ticket] = batch
-        return Hand(ticket, ConsumeBatch(held.queue, batch.messages))
+        return Deliver(ticket, ConsumeBatch(held.queue, batch.messages))
 
     def handled(self, event: Handled, now: int) -> list[Effect]:
         """The listener's verdict."""
@@ -158,7 +158,7 @@ class ConcurrentDelivery:
             if self._peers.retry_topic:
                 return self._send_back(batch, None, 0, now)
             effects = [
-                Tell("WARNING", f"message {message.message_id} failed and is dropped: {DROPPED}")
+                LogLine("WARNING", f"message {message.message_id} failed and is dropped: {DROPPED}")
                 for message in batch.messages
             ]
         self._free += 1
@@ -214,7 +214,7 @@ class ConcurrentDelivery:
                     return copy
                 why = f"{why}; nor as a copy: {copy}"
             back.failed.add(sent.position)
-            effects.append(Tell("WARNING", f"message {message.message_id} not sent back: {why}"))
+            effects.append(LogLine("WARNING", f"message {message.message_id} not sent back: {why}"))
         back.open -= 1
         if not back.open:
             effects += self._returned(sent.number, back, now)
@@ -280,7 +280,7 @@ class ConcurrentDelivery:
         for ticket, batch in found:
             batch.overdue = True
             text = f"messages of {batch.held.queue} take their listener too long; they go back"
-            effects.append(Tell("WARNING", text))
+            effects.append(LogLine("WARNING", text))
             effects += self._send_back(batch, ticket, OVERDUE_LEVEL, now)
         return effects
 

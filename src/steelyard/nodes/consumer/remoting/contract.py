@@ -13,7 +13,7 @@ from steelyard.wire.remoting.message import MessageView
 
 
 class ConsumeBatch(msgspec.Struct, frozen=True, gc=False):
-    """What `Hand` gives to the listener: messages of one queue, oldest first, at most `consume_batch`.
+    """What `Deliver` gives to the listener: messages of one queue, oldest first, at most `consume_batch`.
 
     `queue` is where they were read: a message of the group's retry topic has its own topic back.
     """
@@ -23,7 +23,7 @@ class ConsumeBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class ConsumeDirectly(msgspec.Struct, frozen=True, gc=False):
-    """What `Hand` gives to the listener because an operator wants to see what it does with this message (309).
+    """What `Deliver` gives to the listener because an operator wants to see what it does with this message (309).
 
     The verdict changes nothing in the queue. Handled with a text: what the listener raised.
     """
@@ -33,26 +33,26 @@ class ConsumeDirectly(msgspec.Struct, frozen=True, gc=False):
 
 
 class Assigned(msgspec.Struct, frozen=True):
-    """What `Hand` tells with `config.hooks`: these queues are this member's; they are pulled once it is handled."""
+    """What `Deliver` tells with `config.hooks`: these queues are this member's; they are pulled once it is handled."""
 
     queues: tuple[MessageQueue, ...]
 
 
 class Revoked(msgspec.Struct, frozen=True):
-    """What `Hand` tells with `config.hooks`: these queues are given up, the application has nothing of them
+    """What `Deliver` tells with `config.hooks`: these queues are given up, the application has nothing of them
     any more. They are committed and go to others once it is handled."""
 
     queues: tuple[MessageQueue, ...]
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """What `Hand` tells with `config.hooks`: these queues were taken away; others may read them already."""
+    """What `Deliver` tells with `config.hooks`: these queues were taken away; others may read them already."""
 
     queues: tuple[MessageQueue, ...]
 
 
 class QueuesChanged(msgspec.Struct, frozen=True):
-    """What `Hand` tells with `config.hooks`: a topic has other queues, or this member another share of them
+    """What `Deliver` tells with `config.hooks`: a topic has other queues, or this member another share of them
     (MessageQueueListener.java). Clients of queues that are pulled get it."""
 
     topic: str
@@ -61,7 +61,7 @@ class QueuesChanged(msgspec.Struct, frozen=True):
 
 
 class DescribeThreads(msgspec.Struct, frozen=True):
-    """What `Hand` asks for when an operator wants to see where the client's threads are (307).
+    """What `Deliver` asks for when an operator wants to see where the client's threads are (307).
 
     Handled with that text.
     """

@@ -45,8 +45,8 @@ from steelyard.nodes.consumer.remoting.peers import (
 )
 from steelyard.nodes.consumer.remoting.pulling import Pulling
 from steelyard.nodes.consumer.remoting.quota import Quota
-from steelyard.nodes.seam import Effect, SetTimer, Tell
-from steelyard.types import MessageQueue
+from steelyard.nodes.seam import Effect, SetTimer
+from steelyard.types import LogLine, MessageQueue
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command
 
@@ -300,7 +300,7 @@ class Handover:
         effects: list[Effect] = []
         if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS:
             why = reply if isinstance(reply, RemotingError) else f"code {reply.code}"
-            effects.append(Tell("WARNING", f"last commit of {held.queue}: {why}; sent again"))
+            effects.append(LogLine("WARNING", f"last commit of {held.queue}: {why}; sent again"))
             effects += self._holdings.commit_again(held)
         elif not held.repeated and self._holdings.doubtful(held):
             held.repeat_at = now + SETTLE_MS

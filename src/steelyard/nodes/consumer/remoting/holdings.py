@@ -23,8 +23,8 @@ from steelyard.errors import ProtocolError, RemotingError
 from steelyard.groups.remoting.ownership import COMING, READ, Holding, State
 from steelyard.nodes.consumer.remoting.offsets import Offsets
 from steelyard.nodes.consumer.remoting.peers import LastCommitSent, OffsetAsked, Peers, StartAsked
-from steelyard.nodes.seam import Address, Effect, SetTimer, Tell
-from steelyard.types import ConsumeFrom, MessageQueue
+from steelyard.nodes.seam import Address, Effect, SetTimer
+from steelyard.types import ConsumeFrom, LogLine, MessageQueue
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
@@ -255,7 +255,7 @@ class Holdings:
 
     def _failed(self, held: Held, what: str, offset: int | str, now: int) -> list[Effect]:
         text = f"{what} of {_name(held.queue)}: {offset}; asked again soon"
-        tell = Tell("WARNING", text)
+        tell = LogLine("WARNING", text)
         return [tell, *self.later(held, self._peers.config.pull_retry_ms, now)]
 
     def restart(self, held: Held, offset: int, now: int) -> Held:

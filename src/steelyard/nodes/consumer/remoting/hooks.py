@@ -14,7 +14,7 @@ import msgspec
 
 from steelyard.nodes.consumer.remoting.contract import Assigned, Lost, Revoked
 from steelyard.nodes.consumer.remoting.holdings import Held
-from steelyard.nodes.seam import Effect, Hand, SetTimer
+from steelyard.nodes.seam import Deliver, Effect, SetTimer
 
 Told = Assigned | Revoked | Lost
 
@@ -53,7 +53,7 @@ class Hooks:
             return []
         self._now_told = self._next.popleft()
         self._ticket -= 1
-        hand = Hand(self._ticket, self._now_told.what)
+        hand = Deliver(self._ticket, self._now_told.what)
         return [hand, SetTimer(HookTimer(self._ticket), now + self._timeout_ms)]
 
     def ended(self, ticket: int, now: int) -> tuple[Telling | None, list[Effect]]:

@@ -37,8 +37,8 @@ from steelyard.groups.remoting.ownership import State
 from steelyard.nodes.consumer.remoting.departed import Departed
 from steelyard.nodes.consumer.remoting.holdings import SETTLE_MS, Held, Holdings
 from steelyard.nodes.consumer.remoting.peers import LocksAsked, LocksLetGo, Peers, PresentAsked
-from steelyard.nodes.seam import Address, Effect, SetTimer, Tell
-from steelyard.types import MessageQueue
+from steelyard.nodes.seam import Address, Effect, SetTimer
+from steelyard.types import LogLine, MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ConsumerListBody, LockBatchBody, LockBatchResponseBody
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -159,23 +159,23 @@ class Locks:
         claim = self._claims.get(held.queue)
         if address is None or claim is None:
             return []
-        desk = self._desk(address)
+        dispatcher = self._dispatcher(address)
         if claim.granted_at:
-            desk.renew_at = now
+            dispatcher.renew_at = now
         else:
-            desk.ask_at = now
+            dispatcher.ask_at = now
         return self._talk(address, now)
 
     def want(self, queue: MessageQueue, now: int, *, sought: bool = False) -> None:
         """This member wants the lock from now on; `ask` once all are named."""
         assert queue not in self._claims
         claim = self._claims[queue] = _Claim(now, sought)
-        for address, desk in self._desks.items():
-            unlocks = desk.unlocks.get(self._me)
+        for address, dispatcher in self._desks.items():
+            unlocks = dispatcher.unlocks.get(self._me)
             if unlocks and unlocks.pop(queue, False) is None:  # not said yet: it may still be ours
                 claim.address = address
                 if not unlocks:
-                    del desk.unlocks[self._me]
+                    del dispatcher.unlocks[self._me]
 
     def ask(self, now: int) -> LockNews:
         """Ask for everything that is waited for, now. Some need no lock."""
@@ -185,7 +185,7 @@ class Locks:
             if claim.granted_at or not self._waits(queue, claim):
                 continue
             address = self._peers.master(queue)
-            if address is None or self._desk(address).lockless:
+            if address is None or self._dispatcher(address).lockless:
                 if claim.sought:
                     news.missed.append(queue)
                 else:
@@ -193,9 +193,9 @@ class Locks:
             else:
                 addresses[address] = None
         for address in addresses:
-            desk = self._desk(address)
-            desk.ask_at = now
-            desk.wait_ms = POLL_MS
+            dispatcher = self._dispatcher(address)
+            dispatcher.ask_at = now
+            dispatcher.wait_ms = POLL_MS
             news.effects += self._talk(address, now)
         return news
 
@@ -222,33 +222,33 @@ class Locks:
             claim = self._claims.pop(queue)
             if claim.address is not None:
                 self._unlock(claim.address, self._me, [queue])
-        for address, desk in self._desks.items():
-            mine = desk.unlocks.get(self._me)
+        for address, dispatcher in self._desks.items():
+            mine = dispatcher.unlocks.get(self._me)
             if mine:
                 command = self._command(RequestCode.UNLOCK_BATCH_MQ, self._me, tuple(mine))
                 effects += self._peers.calls.tell(address, command)
-            desk.unlocks = {}
+            dispatcher.unlocks = {}
         return effects
 
     def due(self, timer: LockTimer, now: int) -> list[Effect]:
-        self._desk(timer.address).timer_at = None
+        self._dispatcher(timer.address).timer_at = None
         return self._talk(timer.address, now)
 
-    def greeted(self, address: Address, now: int) -> list[Effect]:
+    def registered(self, address: Address, now: int) -> list[Effect]:
         """The broker did not know this member: it may have been restarted, and has forgotten its locks."""
         if address not in self._desks and not self._claims_at(address):
             return []
-        desk = self._desk(address)
-        desk.lockless = False
-        desk.renew_at = now
+        dispatcher = self._dispatcher(address)
+        dispatcher.lockless = False
+        dispatcher.renew_at = now
         return self._talk(address, now)
 
     def heard(self, members: Collection[str], now: int) -> None:
         """The members that brokers told of in one rebalance."""
         self._departed.heard(members, now)
         if not self._departed.alone:
-            for desk in self._desks.values():
-                desk.alone = False
+            for dispatcher in self._desks.values():
+                dispatcher.alone = False
 
     def rerouted(self, topic: str, now: int) -> None:
         """The topic's route is new. Other members may not hear of that before they ask again."""
@@ -256,59 +256,61 @@ class Locks:
 
     # -- the conversation with one broker ----------------------------------------------------------
 
-    def _desk(self, address: Address) -> _Desk:
+    def _dispatcher(self, address: Address) -> _Desk:
         return self._desks.setdefault(address, _Desk())
 
     def _talk(self, address: Address, now: int) -> list[Effect]:
         """The next request, unless one is under way or it is not time."""
-        desk = self._desk(address)
-        if desk.busy:
+        dispatcher = self._dispatcher(address)
+        if dispatcher.busy:
             return []
-        for client_id in list(desk.unlocks):
-            queues = self._take_unlocks(desk, client_id, now)
+        for client_id in list(dispatcher.unlocks):
+            queues = self._take_unlocks(dispatcher, client_id, now)
             if queues:
                 command = self._command(RequestCode.UNLOCK_BATCH_MQ, client_id, queues)
                 return self._send(address, command, LocksLetGo(address, client_id, queues), now)
-        if desk.refused:
+        if dispatcher.refused:
             header = headers.ConsumerGroupHeader(consumer_group=self._peers.config.group)
             code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
             command = Command(code=code, ext=headers.write(header))
             return self._send(address, command, PresentAsked(address), now)
-        asked = self._due_at(address, desk, now)
+        asked = self._due_at(address, dispatcher, now)
         if asked:
             for queue in asked:
                 self._claims[queue].address = address
             command = self._command(RequestCode.LOCK_BATCH_MQ, self._me, asked)
             return self._send(address, command, LocksAsked(address, asked, now), now)
-        return self._timer(address, desk, now)
+        return self._timer(address, dispatcher, now)
 
-    def _take_unlocks(self, desk: _Desk, client_id: str, now: int) -> tuple[MessageQueue, ...]:
+    def _take_unlocks(
+        self, dispatcher: _Desk, client_id: str, now: int
+    ) -> tuple[MessageQueue, ...]:
         """What is to be unlocked in this name by now; it is not to be any longer."""
-        unlocks = desk.unlocks[client_id]
+        unlocks = dispatcher.unlocks[client_id]
         mine = client_id == self._me
         queues = tuple(q for q in unlocks if not (mine and self._holdings.at_work_until(q, now)))
         for queue in queues:
             del unlocks[queue]
         if not unlocks:
-            del desk.unlocks[client_id]
+            del dispatcher.unlocks[client_id]
         return queues
 
     def heard_out(self, now: int) -> list[Effect]:
         """The application gave a verdict: perhaps a lock need not be kept any longer."""
         effects: list[Effect] = []
-        for address, desk in self._desks.items():
-            if desk.unlocks:
+        for address, dispatcher in self._desks.items():
+            if dispatcher.unlocks:
                 effects += self._talk(address, now)
         return effects
 
-    def _due_at(self, address: Address, desk: _Desk, now: int) -> tuple[MessageQueue, ...]:
+    def _due_at(self, address: Address, dispatcher: _Desk, now: int) -> tuple[MessageQueue, ...]:
         """What to ask the broker for now: everything, or what is missing."""
-        renew = desk.renew_at is not None and now >= desk.renew_at
-        if not renew and (desk.ask_at is None or now < desk.ask_at):
+        renew = dispatcher.renew_at is not None and now >= dispatcher.renew_at
+        if not renew and (dispatcher.ask_at is None or now < dispatcher.ask_at):
             return ()
-        desk.ask_at = None
+        dispatcher.ask_at = None
         if renew:
-            desk.renew_at = None
+            dispatcher.renew_at = None
         here = self._claims_at(address)
         return tuple(queue for queue in here if renew or not self._claims[queue].granted_at)
 
@@ -323,14 +325,16 @@ class Locks:
                 here.append(queue)
         return here
 
-    def _timer(self, address: Address, desk: _Desk, now: int) -> list[Effect]:
-        times = [at for at in (desk.ask_at, desk.renew_at) if at is not None]
+    def _timer(self, address: Address, dispatcher: _Desk, now: int) -> list[Effect]:
+        times = [at for at in (dispatcher.ask_at, dispatcher.renew_at) if at is not None]
         # Only our own are left: those that wait for the application.
-        times += [self._holdings.at_work_until(q, now) for q in desk.unlocks.get(self._me, ())]
+        times += [
+            self._holdings.at_work_until(q, now) for q in dispatcher.unlocks.get(self._me, ())
+        ]
         at = min(times, default=None)
-        if at is None or (desk.timer_at is not None and desk.timer_at <= at):
+        if at is None or (dispatcher.timer_at is not None and dispatcher.timer_at <= at):
             return []
-        desk.timer_at = at
+        dispatcher.timer_at = at
         return [SetTimer(LockTimer(address), at)]
 
     def _send(
@@ -340,7 +344,7 @@ class Locks:
         purpose: LocksAsked | LocksLetGo | PresentAsked,
         now: int,
     ) -> list[Effect]:
-        self._desk(address).busy = True
+        self._dispatcher(address).busy = True
         return self._peers.call(address, command, purpose, now, LOCK_TIMEOUT_MS)
 
     def _command(
@@ -350,19 +354,19 @@ class Locks:
         return Command(code=code, body=fastjson.write(body))
 
     def _unlock(self, address: Address, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        unlocks = self._desk(address).unlocks.setdefault(client_id, {})
+        unlocks = self._dispatcher(address).unlocks.setdefault(client_id, {})
         unlocks.update(dict.fromkeys(queues))
 
     # -- answers -----------------------------------------------------------------------------------
 
     def answered(self, asked: LocksAsked, reply: Command | RemotingError, now: int) -> LockNews:
         """The outcome of a 41."""
-        desk = self._desk(asked.address)
-        desk.busy = False
+        dispatcher = self._dispatcher(asked.address)
+        dispatcher.busy = False
         news = LockNews()
         granted = self._granted(asked, reply, news)
         if granted is not None:
-            self._settle(desk, asked, now)
+            self._settle(dispatcher, asked, now)
         for queue in asked.queues:
             claim = self._claims.get(queue)
             if claim is None:
@@ -370,8 +374,8 @@ class Locks:
                     self._unlock(asked.address, self._me, [queue])
             elif granted is None or queue not in granted:
                 self._refused(queue, claim, asked, answered=granted is not None, news=news, now=now)
-            elif queue in desk.unheard:
-                desk.ask_at = desk.unheard[queue]
+            elif queue in dispatcher.unheard:
+                dispatcher.ask_at = dispatcher.unheard[queue]
             else:
                 held = self._holdings.get(queue)
                 lapsed = claim.granted_at and asked.at - claim.granted_at > EXPIRY_MS
@@ -382,19 +386,19 @@ class Locks:
                     news.lost.append(held)
                 else:
                     self._release_waiting(queue, claim, news)
-        self._plan(asked.address, desk, answered=granted is not None, now=now)
+        self._plan(asked.address, dispatcher, answered=granted is not None, now=now)
         news.effects += self._talk(asked.address, now)
         if granted is None:
             news.effects += self._turn_to_masters(asked, now)
         return news
 
-    def _settle(self, desk: _Desk, asked: LocksAsked, now: int) -> None:
+    def _settle(self, dispatcher: _Desk, asked: LocksAsked, now: int) -> None:
         """The broker answers: whatever it was sent before is taken in soon, or was by the time that it was asked."""
-        for queue, settled_at in list(desk.unheard.items()):
+        for queue, settled_at in list(dispatcher.unheard.items()):
             if settled_at is None:
-                desk.unheard[queue] = now + SETTLE_MS
+                dispatcher.unheard[queue] = now + SETTLE_MS
             elif asked.at >= settled_at:
-                del desk.unheard[queue]
+                del dispatcher.unheard[queue]
 
     def _turn_to_masters(self, asked: LocksAsked, now: int) -> list[Effect]:
         """Who was asked does not say. The routes may name another master by now: its locks are renewed at once."""
@@ -406,9 +410,9 @@ class Locks:
             if (
                 address is not None
                 and address != asked.address
-                and not self._desk(address).lockless
+                and not self._dispatcher(address).lockless
             ):
-                self._desk(address).renew_at = now
+                self._dispatcher(address).renew_at = now
                 effects += self._talk(address, now)
         return effects
 
@@ -419,16 +423,16 @@ class Locks:
         if isinstance(reply, RemotingError):
             return None
         if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and not self._patient:
-            self._desk(asked.address).lockless = True
+            self._dispatcher(asked.address).lockless = True
             return None
         if reply.code != ResponseCode.SUCCESS:
             text = f"locks refused by {asked.address}: code {reply.code}: {reply.remark}"
-            news.effects.append(Tell("WARNING", text))
+            news.effects.append(LogLine("WARNING", text))
             return None
         try:
             body = fastjson.read(LockBatchResponseBody, reply.body)
         except ProtocolError as error:
-            news.effects.append(Tell("WARNING", f"lock reply of {asked.address}: {error}"))
+            news.effects.append(LogLine("WARNING", f"lock reply of {asked.address}: {error}"))
             return None
         return frozenset(body.lock_ok_mq_set)
 
@@ -453,20 +457,20 @@ class Locks:
                 news.lost.append(held)
         if not waits:
             return
-        desk = self._desk(asked.address)
-        suspects = self._departed.suspects(queue) or (self._departed.alone and not desk.alone)
+        dispatcher = self._dispatcher(asked.address)
+        suspects = self._departed.suspects(queue) or (self._departed.alone and not dispatcher.alone)
         if answered and suspects and not self._patient:
-            desk.refused[queue] = None
-        if desk.alone:
+            dispatcher.refused[queue] = None
+        if dispatcher.alone:
             self._do_without(queue, claim, news)
         elif claim.sought:
             news.missed.append(queue)
             if not answered:  # it may be ours without our knowing
                 self._unlock(asked.address, self._me, [queue])
-        elif desk.lockless:
+        elif dispatcher.lockless:
             self._do_without(queue, claim, news)
         elif not self._patient and self._overdue(queue, claim, now):
-            desk.refused[queue] = None
+            dispatcher.refused[queue] = None
 
     def _overdue(self, queue: MessageQueue, claim: _Claim, now: int) -> bool:
         rerouted_at = self._rerouted_at.get(queue.topic, 0)
@@ -476,25 +480,25 @@ class Locks:
         self, asked: PresentAsked, reply: Command | RemotingError, now: int
     ) -> LockNews:
         """Whom the broker that refuses a lock knows. What the dead have is unlocked."""
-        desk = self._desk(asked.address)
-        desk.busy = False
+        dispatcher = self._dispatcher(asked.address)
+        dispatcher.busy = False
         news = LockNews()
-        refused, desk.refused = tuple(desk.refused), {}
+        refused, dispatcher.refused = tuple(dispatcher.refused), {}
         known = _members_in(reply)
-        desk.alone = known is not None and self._departed.is_alone(known)
+        dispatcher.alone = known is not None and self._departed.is_alone(known)
         for queue in refused:
             claim = self._claims.get(queue)
             if claim is None or claim.granted_at or not self._waits(queue, claim):
                 continue
-            if desk.alone:
+            if dispatcher.alone:
                 self._do_without(queue, claim, news)
             elif self._overdue(queue, claim, now):
                 self._take_over(queue, claim, known, news, now)
-        if known is not None and not desk.alone:
+        if known is not None and not dispatcher.alone:
             for client_id in self._departed.dead(known):
                 self._unlock(asked.address, client_id, refused)
                 self._departed.tried(client_id, refused)
-                desk.ask_at = now
+                dispatcher.ask_at = now
         news.effects += self._talk(asked.address, now)
         return news
 
@@ -513,18 +517,18 @@ class Locks:
             claim.since = now
             return
         text = f"{queue} was not to be locked for {waited_ms} ms; it is read without a lock"
-        news.effects.append(Tell("WARNING", text))
+        news.effects.append(LogLine("WARNING", text))
         self._do_without(queue, claim, news)
 
     def let_go_answered(
         self, asked: LocksLetGo, reply: Command | RemotingError, now: int
     ) -> tuple[tuple[MessageQueue, ...], list[Effect]]:
         """The outcome of a 42, whatever it is. Returns the queues that others may have now."""
-        desk = self._desk(asked.address)
-        desk.busy = False
+        dispatcher = self._dispatcher(asked.address)
+        dispatcher.busy = False
         mine = asked.queues if asked.client_id == self._me else ()
         if isinstance(reply, RemotingError):
-            desk.unheard.update(dict.fromkeys(mine))
+            dispatcher.unheard.update(dict.fromkeys(mine))
         return mine, self._talk(asked.address, now)
 
     def _waits(self, queue: MessageQueue, claim: _Claim) -> bool:
@@ -544,31 +548,34 @@ class Locks:
             assert held is not None
             news.free.append(held)
 
-    def _plan(self, address: Address, desk: _Desk, *, answered: bool, now: int) -> None:
+    def _plan(self, address: Address, dispatcher: _Desk, *, answered: bool, now: int) -> None:
         """When to speak next, after a 41 was answered or was not."""
         here = self._claims_at(address)
-        if desk.lockless or not here:
-            desk.renew_at = desk.ask_at = None
+        if dispatcher.lockless or not here:
+            dispatcher.renew_at = dispatcher.ask_at = None
             return
-        if desk.renew_at is None:
-            desk.renew_at = now + (self._peers.config.lock_renew_ms if answered else RETRY_MS)
+        if dispatcher.renew_at is None:
+            dispatcher.renew_at = now + (self._peers.config.lock_renew_ms if answered else RETRY_MS)
         missing = [q for q in here if not self._claims[q].granted_at]
-        if not missing or desk.ask_at is not None:
+        if not missing or dispatcher.ask_at is not None:
             return
         if not answered:
-            desk.ask_at = now + RETRY_MS
+            dispatcher.ask_at = now + RETRY_MS
         elif self._patient or any(self._waits(q, self._claims[q]) for q in missing):
-            desk.ask_at = now + desk.wait_ms
-            desk.wait_ms = min(2 * desk.wait_ms, POLL_MAX_MS)
+            dispatcher.ask_at = now + dispatcher.wait_ms
+            dispatcher.wait_ms = min(2 * dispatcher.wait_ms, POLL_MAX_MS)
         else:
-            desk.ask_at = now + BARE_POLL_MS
+            dispatcher.ask_at = now + BARE_POLL_MS
 
     def check(self) -> None:
         """Assert that every holding on its way has a claim, and that what is missing is asked for and what is ours renewed."""
         for queue, claim in self._claims.items():
             assert claim.sought == (self._holdings.get(queue) is None)
             assert claim.address is not None or not claim.granted_at
-            assert all(queue not in desk.unlocks.get(self._me, ()) for desk in self._desks.values())
+            assert all(
+                queue not in dispatcher.unlocks.get(self._me, ())
+                for dispatcher in self._desks.values()
+            )
         if not self.needed:
             assert not self._claims
             return
@@ -577,12 +584,12 @@ class Locks:
                 assert held.queue in self._claims
             address = self._peers.master(held.queue)
             if held.state is State.LOCKING and address is not None:
-                desk = self._desk(address)
-                assert desk.busy or desk.ask_at is not None
+                dispatcher = self._dispatcher(address)
+                assert dispatcher.busy or dispatcher.ask_at is not None
         for claim in self._claims.values():
             if claim.granted_at and claim.address is not None:
-                desk = self._desk(claim.address)
-                assert desk.busy or desk.lockless or desk.renew_at is not None
+                dispatcher = self._dispatcher(claim.address)
+                assert dispatcher.busy or dispatcher.lockless or dispatcher.renew_at is not None
 
 
 def _members_in(reply: Command | RemotingError) -> frozenset[str] | None:

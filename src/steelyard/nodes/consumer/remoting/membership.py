@@ -1,4 +1,4 @@
-"""Which brokers know this member of the group: heartbeats to all of them, a good-bye at the end.
+"""Which brokers know this member of the group: heartbeats to all of them, and unregistering (35) at the end.
 
 A broker forgets a member when its link closes, so the first thing said on a new link is a heartbeat.
 Source: client/impl/factory/MQClientInstance.java `sendHeartbeatToAllBroker`, `unregisterClient`.
@@ -17,8 +17,8 @@ from steelyard.nodes.consumer.remoting.peers import (
     Peers,
     Unregistered,
 )
-from steelyard.nodes.seam import Address, Effect, Tell
-from steelyard.types import ExpressionType, Subscription
+from steelyard.nodes.seam import Address, Effect
+from steelyard.types import ExpressionType, LogLine, Subscription
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
     CheckClientBody,
@@ -97,9 +97,9 @@ class Membership:
             return []
         why = f"code {reply.code}: {reply.remark}"
         text = f"{asked.address} cannot filter topic {asked.topic} as subscribed: {why}"
-        return [Tell("ERROR", text)]
+        return [LogLine("ERROR", text)]
 
-    def greet(self, addresses: Iterable[Address], now: int) -> list[Effect]:
+    def register(self, addresses: Iterable[Address], now: int) -> list[Effect]:
         """Heartbeats to the brokers that none is on the way to."""
         assert self._command is not None
         effects: list[Effect] = []
@@ -109,7 +109,7 @@ class Membership:
                 effects += self._peers.call(address, self._command, HeartbeatSent(address), now)
         return effects
 
-    def greeted(
+    def registered(
         self, address: Address, reply: Command | RemotingError
     ) -> tuple[bool, list[Effect]]:
         """The outcome of a heartbeat. True: the broker did not know this member before."""
@@ -120,7 +120,7 @@ class Membership:
         if reply.code != ResponseCode.SUCCESS:
             self._known.pop(address, None)
             text = f"heartbeat refused by {address}: code {reply.code}: {reply.remark}"
-            return False, [Tell("WARNING", text)]
+            return False, [LogLine("WARNING", text)]
         fresh = address not in self._known
         self._known[address] = None
         return fresh, []
@@ -153,7 +153,7 @@ class Membership:
         return effects
 
     def left(self, address: Address) -> None:
-        """The broker answered the good-bye, or never will."""
+        """The broker answered that the client unregistered, or never will."""
         self._leaving.pop(address, None)
 
     @property

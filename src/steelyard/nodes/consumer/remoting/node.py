@@ -82,11 +82,11 @@ from steelyard.nodes.seam import (
     Answer,
     Asked,
     Closed,
+    Deliver,
     Due,
     Effect,
     Event,
     Flushed,
-    Hand,
     Handled,
     Link,
     Opened,
@@ -94,9 +94,8 @@ from steelyard.nodes.seam import (
     Refused,
     Send,
     SetTimer,
-    Tell,
 )
-from steelyard.types import MessageModel, Random
+from steelyard.types import LogLine, MessageModel, Random
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
@@ -111,7 +110,7 @@ STOP_TIMER = "stop"
 
 class ConsumerNode:
     """See the module's text. `allocate`: a strategy in place of the one that `config.strategy` names.
-    `kept`: what the driver was told to `Keep` last, of a broadcasting consumer."""
+    `kept`: what the driver was told to `Persist` last, of a broadcasting consumer."""
 
     def __init__(
         self,
@@ -229,9 +228,9 @@ class ConsumerNode:
             case RouteAsked():
                 return self._route_answered(purpose, reply, now)
             case HeartbeatSent(address=address):
-                fresh, effects = self._membership.greeted(address, reply)
+                fresh, effects = self._membership.registered(address, reply)
                 if fresh:
-                    effects += self._locks.greeted(address, now)
+                    effects += self._locks.registered(address, now)
                 retry_topic = self._peers.retry_topic
                 if fresh and retry_topic and self._peers.routes.route(retry_topic) is None:
                     # A broker makes the retry topic of a new group at its first heartbeat.
@@ -301,7 +300,7 @@ class ConsumerNode:
             return effects
         effects += self._membership.ask_condition(news.done, now)
         strangers = self._membership.strangers(self._peers.routes.readers())
-        effects += self._membership.greet(strangers, now)
+        effects += self._membership.register(strangers, now)
         if news.changed:
             self._locks.rerouted(news.done, now)
             effects += self._handover.routed(now)
@@ -346,7 +345,7 @@ class ConsumerNode:
                 f" {len(decision.target)} queues, gave up {len(change.release)},"
                 f" took {len(change.acquire)}"
             )
-            effects.append(Tell("INFO", text))
+            effects.append(LogLine("INFO", text))
         return effects + self._tell_shares() + self._introduce(decision, now)
 
     def _tell_shares(self) -> list[Effect]:
@@ -355,13 +354,15 @@ class ConsumerNode:
             return []
         plan = self._handover.wanted
         topics = self._topics or sorted({queue.topic for queue in plan})
-        return [Hand(self._peers.ticket(), share) for share in self._shares.changed(topics, plan)]
+        return [
+            Deliver(self._peers.ticket(), share) for share in self._shares.changed(topics, plan)
+        ]
 
     def _introduce(self, decision: Decision, now: int) -> list[Effect]:
         """A broker that does not list this member has forgotten it: say again who is here."""
         if not decision.absent:
             return []
-        return self._membership.greet(self._peers.routes.readers(), now)
+        return self._membership.register(self._peers.routes.readers(), now)
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -371,7 +372,7 @@ class ConsumerNode:
             try:
                 header = headers.read(headers.ConsumerGroupHeader, command.ext)
             except ProtocolError as error:
-                return [Tell("WARNING", f"notification without a group: {error}")]
+                return [LogLine("WARNING", f"notification without a group: {error}")]
             if header.consumer_group != self._config.group:
                 return []
             return self._ready(now, news=True)
@@ -391,7 +392,7 @@ class ConsumerNode:
         if self._stop is not None or event.address not in self._peers.routes.readers():
             return waiting
         strangers = self._membership.strangers([event.address])
-        return self._membership.greet(strangers, now) + waiting
+        return self._membership.register(strangers, now) + waiting
 
     def _closed(self, event: Closed, now: int) -> list[Effect]:
         address = self._peers.calls.address_of(event.link)
@@ -444,7 +445,7 @@ class ConsumerNode:
                 return [again, *self._peers.ask_routes(self._peers.routes.refresh(), now)]
             case _ if key == HEARTBEAT_TIMER:
                 again = SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms)
-                return [again, *self._membership.greet(self._peers.routes.readers(), now)]
+                return [again, *self._membership.register(self._peers.routes.readers(), now)]
             case _:
                 assert key == COMMIT_TIMER, f"timer {key!r} is not ours"
                 again = SetTimer(COMMIT_TIMER, now + self._config.commit_interval_ms)

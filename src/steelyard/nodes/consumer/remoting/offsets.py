@@ -4,7 +4,7 @@
   commit to a topic there goes alone, the others follow its reply: when the first commits of a group to a topic come
   at once, Apache's brokers keep those of one thread only (ConsumerOffsetManager.java `commitOffset`, 4.9 and 5.3).
 - `LocalOffsets`: every member of a broadcasting group has its own. They live here, and are written down by
-  `Keep` every commit interval and at the end; what was kept last is given back when the node is made anew.
+  `Persist` every commit interval and at the end; what was kept last is given back when the node is made anew.
   An offset stays known when its queue is given up: a broker that is missing for a while takes no offset
   along (apache/rocketmq#4016).
 
@@ -17,7 +17,7 @@ from collections import deque
 from typing import Protocol
 
 from steelyard.nodes.consumer.remoting.peers import LastCommitSent, OffsetAsked, OffsetTold, Peers
-from steelyard.nodes.seam import Address, Effect, Keep
+from steelyard.nodes.seam import Address, Effect, Persist
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import OffsetTable
@@ -101,7 +101,7 @@ class BrokerOffsets:
 
 
 class LocalOffsets:
-    """Offsets of this member. `kept`: the data of the last `Keep` of its life before, empty for the first."""
+    """Offsets of this member. `kept`: the data of the last `Persist` of its life before, empty for the first."""
 
     def __init__(self, kept: bytes) -> None:
         self._offsets = read_kept(kept)
@@ -128,11 +128,11 @@ class LocalOffsets:
         if self._offsets == self._written:
             return []
         self._written = dict(self._offsets)
-        return [Keep(fastjson.write(OffsetTable(self._written)))]
+        return [Persist(fastjson.write(OffsetTable(self._written)))]
 
 
 def read_kept(data: bytes) -> dict[MessageQueue, int]:
-    """The offsets in the data of a `Keep`, or in a file of a Java client. Raises ProtocolError."""
+    """The offsets in the data of a `Persist`, or in a file of a Java client. Raises ProtocolError."""
     if not data:
         return {}
     table = fastjson.read(OffsetTable, data).offset_table

@@ -35,8 +35,8 @@ from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
 from steelyard.nodes.consumer.remoting.holdings import Held
 from steelyard.nodes.consumer.remoting.locks import Locks
 from steelyard.nodes.consumer.remoting.peers import Peers, SentBack
-from steelyard.nodes.seam import Effect, Hand, Handled, SetTimer, Tell
-from steelyard.types import ConsumeOrderlyStatus, MessageQueue
+from steelyard.nodes.seam import Deliver, Effect, Handled, SetTimer
+from steelyard.types import ConsumeOrderlyStatus, LogLine, MessageQueue
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import MessageView
@@ -156,7 +156,7 @@ class OrderedDelivery:
             turn.messages = () if turn.run is None else turn.run.messages
         return turn.run is not None
 
-    def _hand(self, turn: _Turn, now: int) -> Hand:
+    def _hand(self, turn: _Turn, now: int) -> Deliver:
         held = turn.held
         ticket = self._peers.ticket()
         self._free -= 1
@@ -165,7 +165,7 @@ class OrderedDelivery:
         turn.step = Step.LISTENER
         turn.lock_rest_ms = REST_MS_MIN
         self._with_listener[ticket] = turn
-        return Hand(ticket, ConsumeBatch(held.queue, turn.messages))
+        return Deliver(ticket, ConsumeBatch(held.queue, turn.messages))
 
     def _rest(self, turn: _Turn, rest_ms: int, now: int) -> SetTimer:
         turn.step = Step.RESTING
@@ -246,7 +246,7 @@ class OrderedDelivery:
         """There is no retry topic: what was tried too often is over."""
         dropped = [turn.messages[position].message_id for position in sorted(spent)]
         effects: list[Effect] = [
-            Tell("WARNING", f"message {message_id} failed and is dropped: {DROPPED}")
+            LogLine("WARNING", f"message {message_id} failed and is dropped: {DROPPED}")
             for message_id in dropped
         ]
         if len(spent) == len(turn.messages):
@@ -267,7 +267,7 @@ class OrderedDelivery:
         else:
             why = f"code {reply.code}: {reply.remark}" if isinstance(reply, Command) else reply
             message_id = turn.messages[sent.position].message_id
-            effects.append(Tell("WARNING", f"message {message_id} stays in its queue: {why}"))
+            effects.append(LogLine("WARNING", f"message {message_id} stays in its queue: {why}"))
         if departure.open:
             return effects
         del self._departures[sent.number]

@@ -43,11 +43,11 @@ from steelyard.nodes.seam import (
     Answer,
     Asked,
     Closed,
+    Deliver,
     Due,
     Effect,
     Event,
     Flushed,
-    Hand,
     Handled,
     Link,
     Opened,
@@ -55,9 +55,8 @@ from steelyard.nodes.seam import (
     Refused,
     Send,
     SetTimer,
-    Tell,
 )
-from steelyard.types import Random
+from steelyard.types import LogLine, Random
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
@@ -146,7 +145,7 @@ class PullerNode:
             case RouteAsked():
                 return self._route_answered(purpose, reply, now)
             case HeartbeatSent(address=address):
-                fresh, effects = self._membership.greeted(address, reply)
+                fresh, effects = self._membership.registered(address, reply)
                 return effects + self._ready(now, fresh)
             case MembersAsked():
                 self._balance.answered(purpose, reply)
@@ -166,7 +165,7 @@ class PullerNode:
         if self._stop is not None or not news.done:
             return effects
         strangers = self._membership.strangers(self._peers.routes.readers())
-        effects += self._membership.greet(strangers, now)
+        effects += self._membership.register(strangers, now)
         effects += self._questions.routed(news, now)
         return effects + self._ready(now, news.changed and news.done in self._topics)
 
@@ -196,14 +195,14 @@ class PullerNode:
                 f"group {self._config.group}: {self._config.client_id} has {len(share.mine)} of"
                 f" {len(share.all)} queues of {share.topic}"
             )
-            effects.append(Tell("INFO", text))
+            effects.append(LogLine("INFO", text))
             if self._config.queue_changes:
-                effects.append(Hand(self._peers.ticket(), share))
+                effects.append(Deliver(self._peers.ticket(), share))
         self._decided = True
         waiting, self._waiting = self._waiting, []
         effects += [Answer(call_id, self._shares.of(call.topic)) for call_id, call in waiting]
         if decision.absent:  # a broker that does not list this member has forgotten it
-            effects += self._membership.greet(self._peers.routes.readers(), now)
+            effects += self._membership.register(self._peers.routes.readers(), now)
         return effects
 
     # -- events ------------------------------------------------------------------------------------
@@ -214,7 +213,7 @@ class PullerNode:
             try:
                 header = headers.read(headers.ConsumerGroupHeader, command.ext)
             except ProtocolError as error:
-                return [Tell("WARNING", f"notification without a group: {error}")]
+                return [LogLine("WARNING", f"notification without a group: {error}")]
             if header.consumer_group != self._config.group:
                 return []
             return self._ready(now, news=True)
@@ -231,7 +230,7 @@ class PullerNode:
         if self._stop is not None or event.address not in self._peers.routes.readers():
             return waiting
         strangers = self._membership.strangers([event.address])
-        return self._membership.greet(strangers, now) + waiting
+        return self._membership.register(strangers, now) + waiting
 
     def _closed(self, event: Closed, now: int) -> list[Effect]:
         address = self._peers.calls.address_of(event.link)
@@ -261,7 +260,7 @@ class PullerNode:
             return [again, *self._peers.ask_routes(self._peers.routes.refresh(), now)]
         assert key == HEARTBEAT_TIMER, f"timer {key!r} is not ours"
         again = SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms)
-        return [again, *self._membership.greet(self._peers.routes.readers(), now)]
+        return [again, *self._membership.register(self._peers.routes.readers(), now)]
 
     # -- calls of the application ------------------------------------------------------------------
 

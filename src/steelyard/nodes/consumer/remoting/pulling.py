@@ -27,8 +27,8 @@ from steelyard.groups.remoting.ownership import LEAVING, State
 from steelyard.nodes.consumer.remoting.holdings import UNKNOWN, Held, Holdings
 from steelyard.nodes.consumer.remoting.membership import Membership
 from steelyard.nodes.consumer.remoting.peers import RETRY_PREFIX, Peers, PullSent
-from steelyard.nodes.seam import Address, Effect, Tell
-from steelyard.types import MessageModel
+from steelyard.nodes.seam import Address, Effect
+from steelyard.types import LogLine, MessageModel
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.bodies import SubscriptionData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -172,9 +172,9 @@ class Pulling:
             return None, self._holdings.later(held, BUSY_RETRY_MS, now)
         effects = self._holdings.later(held, config.pull_retry_ms, now)
         if reply.code in _UNKNOWN_HERE:
-            return None, effects + self._membership.greet([address], now)
+            return None, effects + self._membership.register([address], now)
         text = f"pull from {address} refused: code {reply.code}: {reply.remark}"
-        return None, [Tell("WARNING", text), *effects]
+        return None, [LogLine("WARNING", text), *effects]
 
     def _taken_in(
         self, held: Held, sent: PullSent, reply: Command, now: int
@@ -185,7 +185,7 @@ class Pulling:
         except ProtocolError as error:
             text = f"pull reply for {sent.queue.topic} is broken: {error}"
             later = self._holdings.later(held, self._peers.config.pull_retry_ms, now)
-            return None, [Tell("WARNING", text), *later]
+            return None, [LogLine("WARNING", text), *later]
         topic = sent.queue.topic
         if topic.startswith(RETRY_PREFIX):
             restore_topics(messages)
@@ -208,15 +208,15 @@ class Pulling:
             header = headers.read(headers.PullMessageResponseHeader, reply.ext)
         except ProtocolError as error:
             text = f"pull reply for {sent.queue.topic} is broken: {error}"
-            return [Tell("WARNING", text), *self._holdings.later(held, retry_ms, now)]
+            return [LogLine("WARNING", text), *self._holdings.later(held, retry_ms, now)]
         offset = max(header.next_begin_offset, 0)
         if self._polled and offset > sent.offset:  # what waits for a poll is good all the same
             held.process.add((), offset)
             text = f"{sent.queue} begins at offset {offset}, beyond {sent.offset}; going on there"
-            return [Tell("WARNING", text), *self.look(held, now)]
+            return [LogLine("WARNING", text), *self.look(held, now)]
         text = f"offset {sent.offset} of {sent.queue} is not there; going on at {offset}"
         fresh = self._holdings.restart(held, offset, now)
-        effects: list[Effect] = [Tell("WARNING", text), *self._holdings.commit(fresh, now)]
+        effects: list[Effect] = [LogLine("WARNING", text), *self._holdings.commit(fresh, now)]
         if offset == sent.offset:  # the broker contradicts itself
             return effects + self._holdings.later(fresh, retry_ms, now)
         return effects + self.look(fresh, now)

@@ -30,8 +30,8 @@ from steelyard.nodes.consumer.remoting.locks import Locks
 from steelyard.nodes.consumer.remoting.membership import CONSUME_ACTIVELY, CONSUME_PASSIVELY
 from steelyard.nodes.consumer.remoting.peers import Peers
 from steelyard.nodes.consumer.remoting.pulling import Pulling, restore_topics
-from steelyard.nodes.seam import Effect, Hand, Handled, Link, Send, Tell, Verdict
-from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus
+from steelyard.nodes.seam import Deliver, Effect, Handled, Link, Send, Verdict
+from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
     Body,
@@ -148,7 +148,7 @@ class Reporting:
             return _reply(link, command, ResponseCode.SYSTEM_BUSY, remark)
         ticket = self._peers.ticket()
         self._pending[ticket] = _Pending(link, command.opaque, now, info)
-        return [Hand(ticket, question)]
+        return [Deliver(ticket, question)]
 
     def handled(self, event: Handled, now: int) -> list[Effect] | None:
         """The application has answered. None where it was asked by somebody else."""
@@ -194,7 +194,7 @@ class Reporting:
             return []
         fresh = self._holdings.restart(held, offset, now)
         effects = self._holdings.commit(fresh, now, news_only=False)
-        tell = Tell("INFO", f"an operator has set {held.queue} to offset {offset}")
+        tell = LogLine("INFO", f"an operator has set {held.queue} to offset {offset}")
         return [tell, *effects, *self._pulling.look(fresh, now)]
 
     def _status(self, link: Link, command: Command) -> list[Effect]:
@@ -300,5 +300,7 @@ def _answer(link: Link, opaque: int, body: Body) -> list[Effect]:
 
 def _reply(link: Link, command: Command, code: ResponseCode, remark: str = "") -> list[Effect]:
     if is_oneway(command):
-        return [Tell("WARNING", f"request {command.code} of a broker: {remark}")] if remark else []
+        return (
+            [LogLine("WARNING", f"request {command.code} of a broker: {remark}")] if remark else []
+        )
     return [Send(link, Command(code, command.opaque, RESPONSE_FLAG, remark=remark))]

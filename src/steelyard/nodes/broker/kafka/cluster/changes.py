@@ -8,7 +8,7 @@ Partitions are given out once: the controller asks the others what they know of 
 is to be, and only then keeps it itself and tells the nameservers. Both times enough of them must be there (`membership`);
 if not, nothing comes of it, and clients ask again. Meanwhile other changes of the topic wait.
 
-Other brokers tell the controller of queues that came through their RocketMQ doors.
+Other brokers tell the controller of queues that came through their RocketMQ listeners.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from steelyard.nodes.broker.kafka.cluster.merging import contradiction, merged
 from steelyard.nodes.broker.kafka.cluster.plans import Plans
 from steelyard.nodes.broker.kafka.cluster.surveys import TOPICS_MAX, Answers, Surveys
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, attributes_of, topic_of
-from steelyard.nodes.broker.peers.registration import Errand, Purpose, Registration
+from steelyard.nodes.broker.peers.registration import PendingCall, Purpose, Registration
 from steelyard.nodes.broker.peers.requests import (
     NEWS,
     QUEUES_WANTED,
-    Neighbours,
     News,
+    PeerRequests,
     QueuesWanted,
     encode_id,
     read_body,
@@ -42,8 +42,9 @@ from steelyard.nodes.broker.peers.requests import (
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.nodes.calls.remoting import Outcome
-from steelyard.nodes.seam import Effect, Send, Tell
+from steelyard.nodes.seam import Effect, Send
 from steelyard.routes.layout import Layout, write
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.schema import NO_ID
 from steelyard.wire.remoting import headers
@@ -65,14 +66,14 @@ Delete = Callable[[str, int, list[Effect]], None]
 """Deletes a topic of this broker, with all that is in it. Raises StorageError."""
 
 
-class _Step(Errand, frozen=True):
+class _Step(PendingCall, frozen=True):
     """A call of a change under way. `broker`: the name of the one that was told, empty for a nameserver."""
 
     change: int
     broker: str = ""
 
 
-class _Wanted(Errand, frozen=True):
+class _Wanted(PendingCall, frozen=True):
     """We asked the controller for partitions."""
 
 
@@ -102,7 +103,7 @@ class Changes:
         self,
         config: BrokerConfig,
         cluster: Cluster,
-        neighbours: Neighbours,
+        peer_requests: PeerRequests,
         surveys: Surveys,
         registration: Registration,
         delete: Delete,
@@ -112,7 +113,7 @@ class Changes:
         self.plans = Plans(config, cluster)
         self._nameservers = config.nameservers
         self._cluster = cluster
-        self._neighbours = neighbours
+        self._peer_requests = peer_requests
         self._surveys = surveys
         self._registration = registration
         self._delete = delete
@@ -366,7 +367,7 @@ class Changes:
         for broker in self._cluster.live_brokers():
             if broker.name != self._cluster.me.name:
                 step = _Step(serial, broker.name)
-                change.pending += self._neighbours.ask(
+                change.pending += self._peer_requests.ask(
                     broker.remoting, NEWS, step, now, effects, body=body
                 )
 
@@ -379,7 +380,9 @@ class Changes:
         changed = {name: each for name, each in change.news.changed.items() if name in done}
         change.news = replace(change.news, changed=changed)
 
-    def tell_nameservers(self, name: str, errand: Errand, now: int, effects: list[Effect]) -> int:
+    def tell_nameservers(
+        self, name: str, pending: PendingCall, now: int, effects: list[Effect]
+    ) -> int:
         """Bring what we know of a topic, or that it is gone, into the nameservers' settings; how many were asked."""
         topic = self._cluster.topic(name)
         namespace = self._cluster.layouts_namespace
@@ -392,31 +395,31 @@ class Changes:
             header = headers.KVConfigHeader(namespace=namespace, key=name, value=value)
         ext = headers.write(header)
         return sum(
-            self._neighbours.ask(address, code, errand, now, effects, ext=ext)
+            self._peer_requests.ask(address, code, pending, now, effects, ext=ext)
             for address in self._nameservers
         )
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
         """A call ended; False where it was none of ours."""
-        errand = outcome.purpose
-        if isinstance(errand, _Wanted):
+        pending = outcome.purpose
+        if isinstance(pending, _Wanted):
             self._asking = False
             return True
-        if not isinstance(errand, _Step):
+        if not isinstance(pending, _Step):
             return False
-        change = self._under_way[errand.change]
+        change = self._under_way[pending.change]
         change.pending -= 1
         answer = outcome.reply
-        if errand.broker and isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS:
-            change.kept.add(errand.broker)
+        if pending.broker and isinstance(answer, Command) and answer.code == ResponseCode.SUCCESS:
+            change.kept.add(pending.broker)
         if not change.pending:
-            self._go_on(errand.change, now, effects)
+            self._go_on(pending.change, now, effects)
         return True
 
     # -- queues that are no partitions yet -----------------------------------------------------------
 
     def follow(self, now: int, effects: list[Effect]) -> None:
-        """After each event: make partitions of the queues that came through the RocketMQ door, and forget what went there."""
+        """After each event: make partitions of the queues that came through the RocketMQ listener, and forget what went there."""
         if self._cluster.disk_fault:
             fault, self._cluster.disk_fault = self._cluster.disk_fault, ""
             self._tell_fault(f"a fact of the cluster is not on this disk: {fault}", effects)
@@ -426,7 +429,7 @@ class Changes:
         for name in gone:
             if self._cluster.topic(name) is None and not self._cluster.is_alone:
                 self.touched.add(name)
-                self.tell_nameservers(name, Errand(), now, effects)
+                self.tell_nameservers(name, PendingCall(), now, effects)
         if not self._cluster.wanted or self._asking or not self._cluster.is_ready:
             return
         wanted = dict(self._cluster.wanted)
@@ -435,7 +438,7 @@ class Changes:
         else:
             body = msgspec.json.encode(QueuesWanted(self._cluster.me.name, wanted))
             address = self._cluster.controller.remoting
-            self._asking = self._neighbours.ask(
+            self._asking = self._peer_requests.ask(
                 address, QUEUES_WANTED, _Wanted(), now, effects, body=body
             )
             self._cluster.wanted.clear()  # asked again with the next round, where it was in vain
@@ -498,7 +501,7 @@ class Changes:
         news = read_body(request.body, News)
         self._cluster.meet(news.broker)
         if not (news.changed or news.deleted):
-            for watcher in self._cluster.greeted:
+            for watcher in self._cluster.registered:
                 watcher(news.broker.name)
         refused: list[str] = []
         for name, attributes in news.changed.items():
@@ -546,7 +549,7 @@ class Changes:
         """Say once what the disk does not take; more of it would follow."""
         if not self._fault_told:
             self._fault_told = True
-            effects.append(Tell("ERROR", text))
+            effects.append(LogLine("ERROR", text))
 
     def _tell_contradiction(
         self, known: KafkaTopic, other: KafkaTopic, holds: KafkaTopic, effects: list[Effect]
@@ -557,7 +560,7 @@ class Changes:
             return
         if len(self._contradictions) < CONTRADICTIONS_MAX:
             self._contradictions.add((known.name, one, two))
-        effects.append(Tell("ERROR", contradiction(known, other, holds)))
+        effects.append(LogLine("ERROR", contradiction(known, other, holds)))
 
     def under_way(self) -> set[str]:
         """Topics that are being changed."""

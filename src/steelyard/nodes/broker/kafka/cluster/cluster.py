@@ -2,7 +2,7 @@
 
 A partition is a queue: `place` says which, and on which broker. A topic's layout, id and Kafka settings are attributes of its
 RocketMQ topic, on every broker that has a part of it, so that each knows them after a restart. Topics that came through
-the RocketMQ door are topics here where their names are legal for Kafka; the system's own are hidden, but for the ledger.
+the RocketMQ listener are topics here where their names are legal for Kafka; the system's own are hidden, but for the ledger.
 
 Layouts and ids are given by the controller, the live broker with the lowest node id; a broker without nameservers is the
 whole cluster. `name_service` tells us of other brokers, `changes` makes changes. What is known of topics and brokers is on
@@ -59,7 +59,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 class Broker(msgspec.Struct, frozen=True, gc=False):
-    """A broker of the cluster. `address`: of its Kafka door; `remoting`: of its RocketMQ door."""
+    """A broker of the cluster. `address`: of its Kafka listener; `remoting`: of its RocketMQ listener."""
 
     name: str
     node_id: int
@@ -108,7 +108,7 @@ class Cluster:
             self.membership.settled_at = 0  # there is nobody to look for
         self.brokers_version = 0
         """Grows when a broker comes, goes or is another than before."""
-        self.greeted: list[Callable[[str], None]] = []
+        self.registered: list[Callable[[str], None]] = []
         """Told the name of every broker that says that it has started."""
         self.cluster_id = cluster_id(config.cluster)
         self.version = 1
@@ -125,7 +125,7 @@ class Cluster:
         self.wanted: dict[str, int] = {}
         """Topics of this broker that have more queues than partitions here, and how many queues."""
         self.gone: list[str] = []
-        """Topics that were deleted through the RocketMQ door."""
+        """Topics that were deleted through the RocketMQ listener."""
         self.disk_fault = ""
         """Why the disk did not take a fact of the cluster; empty again when that was told."""
         self._load()
@@ -409,7 +409,7 @@ class Cluster:
         return self._topics.get(name) is not None
 
     def follow(self, now: int, effects: list[Effect]) -> None:
-        """Take in what changed in this broker's own topics, through either door."""
+        """Take in what changed in this broker's own topics, through either listener."""
         if self._topics.version.counter == self._seen_version:
             return
         self._seen_version = self._topics.version.counter

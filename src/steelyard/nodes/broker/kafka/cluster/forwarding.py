@@ -13,8 +13,8 @@ from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.requests.channel import Call, Prompt
 from steelyard.nodes.broker.kafka.requests.repeats import without_repeats
-from steelyard.nodes.broker.peers.registration import Errand, Purpose
-from steelyard.nodes.broker.peers.requests import FORWARD, Neighbours
+from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
+from steelyard.nodes.broker.peers.requests import FORWARD, PeerRequests
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.broker.turns import finish
 from steelyard.nodes.calls.remoting import Outcome
@@ -25,7 +25,7 @@ from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command
 
 
-class _Forwarded(Errand, frozen=True):
+class _Forwarded(PendingCall, frozen=True):
     serial: int
 
 
@@ -49,9 +49,9 @@ class ForwardedCall(Call):
 class Forwarding:
     """See the module's text. `handlers`: of the requests that may come, by API key."""
 
-    def __init__(self, cluster: Cluster, neighbours: Neighbours) -> None:
+    def __init__(self, cluster: Cluster, peer_requests: PeerRequests) -> None:
         self._cluster = cluster
-        self._neighbours = neighbours
+        self._peer_requests = peer_requests
         self._handlers: dict[int, Prompt] = {}
         self._serial = 0
         self._under_way: dict[int, tuple[Call, Prompt]] = {}
@@ -79,20 +79,20 @@ class Forwarding:
         if self._cluster.is_controller or isinstance(call, ForwardedCall):
             return False
         self._serial += 1
-        errand = _Forwarded(self._serial)
+        pending = _Forwarded(self._serial)
         body = frame.encode(call.request)
         address = self._cluster.controller.remoting
-        if not self._neighbours.ask(address, FORWARD, errand, now, effects, body=body):
+        if not self._peer_requests.ask(address, FORWARD, pending, now, effects, body=body):
             return False
         self._under_way[self._serial] = call, otherwise
         return True
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
         """A call ended; False where it was none of ours."""
-        errand = outcome.purpose
-        if not isinstance(errand, _Forwarded):
+        pending = outcome.purpose
+        if not isinstance(pending, _Forwarded):
             return False
-        call, otherwise = self._under_way.pop(errand.serial)
+        call, otherwise = self._under_way.pop(pending.serial)
         answer = _read(call.request, outcome.reply)
         if answer is None:
             answer = otherwise(call, now, effects)

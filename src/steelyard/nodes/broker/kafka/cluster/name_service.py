@@ -27,8 +27,8 @@ from steelyard.nodes.broker.kafka.cluster.changes import Changes
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.surveys import TOPICS_MAX, Answers, Surveys
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, topic_of
-from steelyard.nodes.broker.peers.registration import Errand, Purpose, Registration
-from steelyard.nodes.broker.peers.requests import NEWS, BrokerEntry, Neighbours, News, read_body
+from steelyard.nodes.broker.peers.registration import PendingCall, Purpose, Registration
+from steelyard.nodes.broker.peers.requests import NEWS, BrokerEntry, News, PeerRequests, read_body
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect
 from steelyard.wire.remoting import fastjson, headers
@@ -51,14 +51,14 @@ ROUNDS_TO_TELL = 2
 CLUSTER, BROKERS, LAYOUTS = "cluster", "brokers", "layouts"
 
 
-class _Read(Errand, frozen=True):
+class _Read(PendingCall, frozen=True):
     """One of the three questions of a round."""
 
     serial: int
     what: str
 
 
-class _Hello(Errand, frozen=True):
+class _Hello(PendingCall, frozen=True):
     """We told another broker that we are here."""
 
 
@@ -71,7 +71,7 @@ class NameService:
         cluster: Cluster,
         changes: Changes,
         surveys: Surveys,
-        neighbours: Neighbours,
+        peer_requests: PeerRequests,
         registration: Registration,
         now: int,
     ) -> None:
@@ -80,7 +80,7 @@ class NameService:
         self._cluster = cluster
         self._changes = changes
         self._surveys = surveys
-        self._neighbours = neighbours
+        self._peer_requests = peer_requests
         self._registration = registration
         self._position = 0
         self._serial = 0
@@ -121,27 +121,27 @@ class NameService:
             (BROKERS, RequestCode.GET_KVLIST_BY_NAMESPACE, self._cluster.brokers_namespace),
             (LAYOUTS, RequestCode.GET_KVLIST_BY_NAMESPACE, self._cluster.layouts_namespace),
         ):
-            errand = _Read(self._serial, what)
+            pending = _Read(self._serial, what)
             ext = headers.write(headers.KVConfigHeader(namespace=namespace)) if namespace else {}
-            if not self._neighbours.ask(address, code, errand, now, effects, ext=ext):
+            if not self._peer_requests.ask(address, code, pending, now, effects, ext=ext):
                 self._answers[what] = None
         self._settle(now, effects)
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
         """A call ended; False where it was none of ours."""
-        errand = outcome.purpose
-        if isinstance(errand, _Hello):
+        pending = outcome.purpose
+        if isinstance(pending, _Hello):
             self._hellos -= 1
             if not self._hellos:
                 self._is_greeted = True
                 if self._answers is None:
                     self.next_at = now
             return True
-        if not isinstance(errand, _Read):
+        if not isinstance(pending, _Read):
             return False
-        if self._answers is not None and errand.serial == self._serial:
+        if self._answers is not None and pending.serial == self._serial:
             reply = outcome.reply
-            self._answers[errand.what] = reply if isinstance(reply, Command) else None
+            self._answers[pending.what] = reply if isinstance(reply, Command) else None
             self._settle(now, effects)
         return True
 
@@ -221,7 +221,7 @@ class NameService:
         for address in self._nameservers:
             ext = headers.write(header)
             code = RequestCode.PUT_KV_CONFIG
-            self._neighbours.ask(address, code, Errand(), now, effects, ext=ext)
+            self._peer_requests.ask(address, code, PendingCall(), now, effects, ext=ext)
 
     def _greet(self, now: int, effects: list[Effect]) -> None:
         """Say hello; when all have heard it, or nobody is there, this broker is ready."""
@@ -229,7 +229,7 @@ class NameService:
         for broker in self._cluster.live_brokers():
             if broker.name != self._cluster.me.name:
                 hello = _Hello()
-                self._hellos += self._neighbours.ask(
+                self._hellos += self._peer_requests.ask(
                     broker.remoting, NEWS, hello, now, effects, body=body
                 )
         if not self._hellos:
@@ -272,7 +272,7 @@ class NameService:
                 if _was_deleted(topic, answers):
                     self._changes.was_deleted(name, topic_id, now, effects)
                 else:
-                    self._changes.tell_nameservers(name, Errand(), now, effects)
+                    self._changes.tell_nameservers(name, PendingCall(), now, effects)
 
         self._is_asking = True
         others = [each for each in cluster.live_brokers() if each.name != cluster.me.name]
@@ -294,7 +294,7 @@ class NameService:
         known = cluster.topic(name)
         if known != topic:
             if known is not None or cluster.catalogue.is_deleted(topic.topic_id):
-                changes.tell_nameservers(name, Errand(), now, effects)  # they are behind
+                changes.tell_nameservers(name, PendingCall(), now, effects)  # they are behind
             return None
         if cluster.lacks_part(topic):
             return None  # our part of it could not be made

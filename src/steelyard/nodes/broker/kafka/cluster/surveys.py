@@ -13,10 +13,10 @@ import msgspec
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, attributes_of, topic_of
-from steelyard.nodes.broker.peers.registration import Errand, Purpose
+from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import (
     SURVEY,
-    Neighbours,
+    PeerRequests,
     Survey,
     SurveyAnswer,
     encode_id,
@@ -39,7 +39,7 @@ Answers = Mapping[str, SurveyAnswer]
 Then = Callable[[Answers, int, list[Effect]], None]
 
 
-class _Asked(Errand, frozen=True):
+class _Asked(PendingCall, frozen=True):
     """A broker was asked."""
 
     serial: int
@@ -57,9 +57,9 @@ class _Round(msgspec.Struct):
 class Surveys:
     """See the module's text."""
 
-    def __init__(self, cluster: Cluster, neighbours: Neighbours) -> None:
+    def __init__(self, cluster: Cluster, peer_requests: PeerRequests) -> None:
         self._cluster = cluster
-        self._neighbours = neighbours
+        self._peer_requests = peer_requests
         self._serial = 0
         self._rounds: dict[int, _Round] = {}
 
@@ -79,7 +79,9 @@ class Surveys:
         pending = 0
         for broker in brokers:
             asked = _Asked(self._serial, broker.name)
-            pending += self._neighbours.ask(broker.remoting, SURVEY, asked, now, effects, body=body)
+            pending += self._peer_requests.ask(
+                broker.remoting, SURVEY, asked, now, effects, body=body
+            )
         if pending:
             self._rounds[self._serial] = _Round(then, pending)
         else:
@@ -87,16 +89,16 @@ class Surveys:
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
         """A call ended; False where it was none of ours."""
-        errand = outcome.purpose
-        if not isinstance(errand, _Asked):
+        pending = outcome.purpose
+        if not isinstance(pending, _Asked):
             return False
-        asked = self._rounds[errand.serial]
-        answer = _read(outcome.reply, errand.broker)
+        asked = self._rounds[pending.serial]
+        answer = _read(outcome.reply, pending.broker)
         if answer is not None:
-            asked.answers[errand.broker] = answer
+            asked.answers[pending.broker] = answer
         asked.pending -= 1
         if not asked.pending:
-            del self._rounds[errand.serial]
+            del self._rounds[pending.serial]
             asked.then(asked.answers, now, effects)
         return True
 

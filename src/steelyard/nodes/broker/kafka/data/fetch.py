@@ -28,7 +28,7 @@ import msgspec
 from steelyard.errors import StorageError
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
-from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch, Holds
+from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch, ParkedFetches
 from steelyard.nodes.broker.kafka.data.fetch_reads import IDS_SINCE, STEP_PARTITIONS, Answer, Reads
 from steelyard.nodes.broker.kafka.data.fetch_sessions import (
     FIRST_EPOCH,
@@ -100,7 +100,7 @@ class Fetches:
         store: Store,
         durability: Durability,
         sessions: Sessions,
-        holds: Holds,
+        parked: ParkedFetches,
         statistics: Statistics,
         faults: Faults,
         notes: Notes,
@@ -111,7 +111,7 @@ class Fetches:
         self._store = store
         self._durability = durability
         self._sessions = sessions
-        self._holds = holds
+        self._parked = parked
         self._statistics = statistics
         self._reads = Reads(partitions, producers, durability, faults)
         self._notes = notes
@@ -180,7 +180,7 @@ class Fetches:
                 fetch.news = {answer.asked.key: answer.asked for answer in found.answers}
                 refused = {a.asked.key for a in found.answers if a.data.error_code}
                 fetch.ends = self._ends(part for part in fetch.parts if part.key not in refused)
-            if wait_ms and self._holds.add(fetch, fetch.ends, found.call.peer.link, now + wait_ms):
+            if wait_ms and self._parked.add(fetch, fetch.ends, found.call.peer.link, now + wait_ms):
                 return
         self._give(found, now, effects)
 
@@ -237,7 +237,7 @@ class Fetches:
     def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
         """A queue has something new to read: answer the fetches that waited for it."""
         queue = (topic, queue_id)
-        if self._holds.of_queue(queue) is None:
+        if self._parked.of_queue(queue) is None:
             return
         log = self._store.log(topic, queue_id)
         if log is None:
@@ -246,15 +246,15 @@ class Fetches:
             stable = self._producers.last_stable(log)
         except StorageError:  # for the reader, who will be told; not for the producer who woke it
             stable = self._durability.readable_end(log)
-        self._answer_woken(self._holds.grown(queue, log, stable), now, effects)
+        self._answer_woken(self._parked.grown(queue, log, stable), now, effects)
 
     @property
     def next_at(self) -> int | None:
-        return self._answered_at + 1 if self._woken else self._holds.next_at
+        return self._answered_at + 1 if self._woken else self._parked.next_at
 
     def due(self, now: int, effects: list[Effect]) -> None:
         """Answer the fetches that waited long enough."""
-        self._answer_woken(self._holds.due(now), now, effects)
+        self._answer_woken(self._parked.due(now), now, effects)
 
     def _answer_woken(self, fetches: Iterable[Fetch], now: int, effects: list[Effect]) -> None:
         """Answer these, after those that were woken before them, as many as may be answered now."""
@@ -302,7 +302,7 @@ class Fetches:
 
     def closed(self, link: Link) -> None:
         """Nobody waits on this connection any more."""
-        self._holds.closed(link)
+        self._parked.closed(link)
 
     # -- answering -------------------------------------------------------------------------------
 
@@ -379,7 +379,7 @@ class Fetches:
         self._notes.delivered(asker, place.index, given, now)
 
     def check(self) -> None:
-        self._holds.check()
+        self._parked.check()
         self._sessions.check()
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
-from steelyard.nodes.broker import parked as holds
 from steelyard.nodes.broker.kafka.data.fetch_sessions import Asked, Key, Session
 from steelyard.nodes.broker.kafka.requests.channel import Call
-from steelyard.nodes.broker.parked import Queue
+from steelyard.nodes.broker.parked import Parked, Queue
 from steelyard.store.log import Log
 
 SLOT_MS = 10
@@ -41,7 +40,7 @@ class Fetch(msgspec.Struct):
     is_timed: bool = False
 
 
-class Holds(holds.Holds[Fetch]):
+class ParkedFetches(Parked[Fetch]):
     """See the module's text. A fetch waits at the queues in its `ends`."""
 
     def __init__(self, waiting_max: int) -> None:

@@ -14,12 +14,12 @@ import msgspec
 
 from steelyard.groups.kafka.groups import Groups, Reader
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.peers.registration import Errand, Purpose
+from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import (
     NAME_MAX,
     READERS,
     GroupReaders,
-    Neighbours,
+    PeerRequests,
     ReaderEntry,
     ReaderNews,
 )
@@ -40,7 +40,7 @@ GROUP_BYTES_MAX = 4 << 20
 """Others are not told of a group with more readers than fit."""
 
 
-class _Told(Errand, frozen=True):
+class _Told(PendingCall, frozen=True):
     """A broker was told. `serial`: of the `_Listener`; `complete`: of all groups."""
 
     broker: str
@@ -67,14 +67,14 @@ class _Listener(msgspec.Struct):
 class Announcing:
     """See the module's text."""
 
-    def __init__(self, cluster: Cluster, groups: Groups, neighbours: Neighbours) -> None:
+    def __init__(self, cluster: Cluster, groups: Groups, peer_requests: PeerRequests) -> None:
         self._cluster = cluster
         self._groups = groups
-        self._neighbours = neighbours
+        self._peer_requests = peer_requests
         self._listeners: dict[str, _Listener] = {}
         self._serial = 0
         self._brokers_version = -1
-        cluster.greeted.append(self._started)
+        cluster.registered.append(self._started)
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -112,17 +112,17 @@ class Announcing:
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
         """A call ended; False where it was none of ours."""
-        errand = outcome.purpose
-        if not isinstance(errand, _Told):
+        pending = outcome.purpose
+        if not isinstance(pending, _Told):
             return False
-        listener = self._listeners.get(errand.broker)
-        if listener is not None and listener.serial == errand.serial:
+        listener = self._listeners.get(pending.broker)
+        if listener is not None and listener.serial == pending.serial:
             listener.is_asked = False
             answer = outcome.reply
             if not isinstance(answer, Command) or answer.code != ResponseCode.SUCCESS:
                 listener.is_new = True
                 wants_all = isinstance(answer, Command) and answer.code == NOT_KNOWN
-                at_once = wants_all and not errand.complete
+                at_once = wants_all and not pending.complete
                 listener.not_before = now if at_once else now + RETRY_MS
             self.due(now, effects)
         return True
@@ -167,7 +167,7 @@ class Announcing:
         if not told and not complete:
             return
         news = ReaderNews(self._cluster.me.name, tuple(told), complete)
-        listener.is_asked = self._neighbours.ask(
+        listener.is_asked = self._peer_requests.ask(
             self._cluster.brokers[name].remoting,
             READERS,
             _Told(name, listener.serial, complete),

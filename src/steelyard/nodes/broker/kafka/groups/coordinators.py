@@ -14,7 +14,8 @@ from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
 from steelyard.nodes.broker.kafka.cluster.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from steelyard.nodes.broker.kafka.requests.channel import Call
-from steelyard.nodes.seam import Effect, Tell
+from steelyard.nodes.seam import Effect
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.find_coordinator import (
     FIND_COORDINATOR,
@@ -78,7 +79,7 @@ class Coordinators:
             f"{what} have no coordinator yet, clients wait. {reason}. Start what is missing; brokers that are gone for good"
             " are left out of the others' --kafka-brokers"
         )
-        effects.append(Tell("WARNING", text))
+        effects.append(LogLine("WARNING", text))
 
     def _as_known(self, call: Call, now: int, effects: list[Effect]) -> Message:
         """The answer with what this broker knows."""

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.coordinator import Coordinator
-from steelyard.groups.kafka.effects import Effects, Replied, Told
+from steelyard.groups.kafka.effects import Effects, Replied
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.requests.channel import Call
-from steelyard.nodes.seam import Effect, Tell
+from steelyard.nodes.seam import Effect
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.delete_groups import (
     DeletableGroupResult,
@@ -49,13 +50,13 @@ class GroupRequests:
         self._notes = notes
 
     def settle(self, happened: Effects, now: int, effects: list[Effect]) -> None:
-        """Make true what the coordinator has done."""
+        """Apply what the coordinator has decided."""
         for event in happened:
             if isinstance(event, Replied):
                 assert isinstance(event.handle, Call)
                 self._answer(event.handle, event.message, effects)
-            elif isinstance(event, Told):
-                effects.append(Tell(event.level, event.text))
+            elif isinstance(event, LogLine):
+                effects.append(event)
             else:
                 self._notes.happened(event, now)
 
@@ -140,7 +141,7 @@ class GroupRequests:
                 try:
                     error = self._coordinator.listing.delete(group_id)
                 except StorageError as fault:
-                    effects.append(Tell("ERROR", f"group {group_id} was not deleted: {fault}"))
+                    effects.append(LogLine("ERROR", f"group {group_id} was not deleted: {fault}"))
                     error = ErrorCode.NOT_COORDINATOR
             results.append(DeletableGroupResult(group_id, error))
         return self._durability.acknowledge_call(

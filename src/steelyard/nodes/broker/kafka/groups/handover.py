@@ -23,12 +23,13 @@ from steelyard.groups.kafka.transactions import Transaction, Transactions
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import FIXED, OFFSETS_TOPIC
-from steelyard.nodes.broker.peers.registration import Errand, Purpose
-from steelyard.nodes.broker.peers.requests import HANDOVER, Neighbours, read_body
+from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
+from steelyard.nodes.broker.peers.requests import HANDOVER, PeerRequests, read_body
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.calls.remoting import Outcome
-from steelyard.nodes.seam import Effect, Tell
+from steelyard.nodes.seam import Effect
 from steelyard.routes.layout import write
+from steelyard.types import LogLine
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command
 
@@ -58,7 +59,7 @@ class HandoverAnswer(msgspec.Struct, frozen=True):
     complete: bool = False
 
 
-class _Asked(Errand, frozen=True):
+class _Asked(PendingCall, frozen=True):
     """A broker was asked for what it kept under layouts of a topic."""
 
     topic: str
@@ -73,13 +74,13 @@ class Handover:
         cluster: Cluster,
         moving: Moving,
         transactions: Transactions,
-        neighbours: Neighbours,
+        peer_requests: PeerRequests,
         faults: Faults,
     ) -> None:
         self._cluster = cluster
         self._moving = moving
         self._transactions = transactions
-        self._neighbours = neighbours
+        self._peer_requests = peer_requests
         self._faults = faults
         self._asked: set[tuple[str, str]] = set()
         """(topic, broker) with a request under way."""
@@ -127,30 +128,32 @@ class Handover:
         request = HandoverRequest(self._cluster.me.name, topic, write(known.layout), tuple(has))
         body = msgspec.json.encode(request)
         address = self._cluster.brokers[broker].remoting
-        if self._neighbours.ask(address, HANDOVER, _Asked(topic, broker), now, effects, body=body):
+        if self._peer_requests.ask(
+            address, HANDOVER, _Asked(topic, broker), now, effects, body=body
+        ):
             self._asked.add((topic, broker))
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
         """A call ended; False where it was none of ours."""
-        errand = outcome.purpose
-        if not isinstance(errand, _Asked):
+        pending = outcome.purpose
+        if not isinstance(pending, _Asked):
             return False
-        self._asked.discard((errand.topic, errand.broker))
+        self._asked.discard((pending.topic, pending.broker))
         answer = outcome.reply
         if not isinstance(answer, Command) or answer.code != ResponseCode.SUCCESS:
             return True  # asked again in a moment
         try:
-            self._take(errand, read_body(answer.body, HandoverAnswer), now, effects)
+            self._take(pending, read_body(answer.body, HandoverAnswer), now, effects)
         except StorageError as error:
-            text = f"what {errand.broker} kept of {errand.topic} is not taken over yet: {error}"
+            text = f"what {pending.broker} kept of {pending.topic} is not taken over yet: {error}"
             self._faults.tell(text, now, effects)
         return True
 
     def _take(
-        self, errand: _Asked, answer: HandoverAnswer, now: int, effects: list[Effect]
+        self, pending: _Asked, answer: HandoverAnswer, now: int, effects: list[Effect]
     ) -> None:
         """Keep what came, then have the other broker forget it. Raises StorageError."""
-        topic, broker = errand.topic, errand.broker
+        topic, broker = pending.topic, pending.broker
         taken = [
             group for group, moved in answer.groups.items() if self._moving.take(group, moved, now)
         ]
@@ -174,7 +177,7 @@ class Handover:
                 self._cluster.catalogue.keep_handed_over(topic, write(layout), broker)
         what = "groups" if topic == OFFSETS_TOPIC else "transactional ids"
         text = f"{broker} has handed over what it kept of {topic}: {count} {what}"
-        effects.append(Tell("WARNING", text))
+        effects.append(LogLine("WARNING", text))
 
     # -- being asked -----------------------------------------------------------------------------
 

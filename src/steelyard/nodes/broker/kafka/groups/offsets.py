@@ -17,7 +17,8 @@ from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
 from steelyard.nodes.broker.kafka.groups.groups import GroupRequests
 from steelyard.nodes.broker.kafka.requests.channel import Call
 from steelyard.nodes.broker.turns import Steps
-from steelyard.nodes.seam import Effect, Tell
+from steelyard.nodes.seam import Effect
+from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.offset_commit import (
     OffsetCommitRequest,
@@ -61,7 +62,9 @@ class GroupOffsets:
         try:
             answer = self._coordinator.commits.commit(request, call.version, now, happened)
         except StorageError as fault:
-            effects.append(Tell("ERROR", f"offsets of {request.group_id} were not stored: {fault}"))
+            effects.append(
+                LogLine("ERROR", f"offsets of {request.group_id} were not stored: {fault}")
+            )
             return _all_refused(request, ErrorCode.NOT_COORDINATOR)
         self._requests.settle(happened, now, effects)
         if not happened:
@@ -85,7 +88,7 @@ class GroupOffsets:
             answer = self._coordinator.commits.delete(request)
         except StorageError as fault:
             effects.append(
-                Tell("ERROR", f"offsets of {request.group_id} were not deleted: {fault}")
+                LogLine("ERROR", f"offsets of {request.group_id} were not deleted: {fault}")
             )
             return OffsetDeleteResponse(ErrorCode.NOT_COORDINATOR)
         return self._durability.acknowledge_call(call, answer, effects)

@@ -1,4 +1,4 @@
-"""9101 KAFKA_GROUPS, a request of our own at the RocketMQ door: what an operator wants to know of Kafka groups.
+"""9101 KAFKA_GROUPS, a request of our own at the RocketMQ listener: what an operator wants to know of Kafka groups.
 
 Kafka's own requests tell neither why a group rebalances nor whom it waits for. Answered for the groups that this broker
 coordinates, so `steelyard.Admin` asks every broker.

@@ -32,7 +32,8 @@ from steelyard.nodes.broker.kafka.requests.versions import versions_reply
 from steelyard.nodes.broker.kafka.requests.wide import Cut, Joined, cut_of, is_wide, parts_of
 from steelyard.nodes.broker.requests import Peer
 from steelyard.nodes.broker.turns import Steps, Turn, Turns, finish
-from steelyard.nodes.seam import Effect, Hang, Link, Send, Tell
+from steelyard.nodes.seam import Effect, Hang, Link, Send
+from steelyard.types import LogLine
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import AT_ONCE_BYTES, Reply, Request
@@ -56,10 +57,10 @@ class _Slot(msgspec.Struct):
 class Call:
     """One request under way, and how it is answered: once."""
 
-    __slots__ = ("_door", "_slot", "peer", "request")
+    __slots__ = ("_channel", "_slot", "peer", "request")
 
-    def __init__(self, door: KafkaDoor, slot: _Slot, peer: Peer, request: Request) -> None:
-        self._door = door
+    def __init__(self, channel: RequestChannel, slot: _Slot, peer: Peer, request: Request) -> None:
+        self._channel = channel
         self._slot = slot
         self.peer = peer
         self.request = request
@@ -81,7 +82,7 @@ class Call:
     @property
     def is_gone(self) -> bool:
         """Its link is closed: nobody waits for the answer."""
-        return not self._door.serves(self.peer.link)
+        return not self._channel.serves(self.peer.link)
 
     def answer(self, message: Message, effects: list[Effect]) -> None:
         """The answer that a handler left open. Nothing happens where the link is gone."""
@@ -92,7 +93,7 @@ class Call:
 
     def answer_in_turns(self, message: Message, now: int, effects: list[Effect]) -> None:
         """As `answer`, with an answer that may take long to write. A `now` that is past does no harm."""
-        self._door.write(self, message, now, effects)
+        self._channel.write(self, message, now, effects)
 
     def no_reply(self, effects: list[Effect]) -> None:
         """This request has no answer at all (Produce with acks=0)."""
@@ -101,7 +102,7 @@ class Call:
     def _settle(self, effects: list[Effect]) -> None:
         assert not self._slot.done, f"{self.request.api.name} was answered twice"
         self._slot.done = True
-        self._door.settled(self.peer.link, effects)
+        self._channel.settled(self.peer.link, effects)
 
 
 Prompt = Callable[[Call, int, list[Effect]], Message | None]
@@ -118,7 +119,7 @@ class _PartCall(Call):
 
     def __init__(self, wide: _Wide, whole: Call, message: Message) -> None:
         request = msgspec.structs.replace(whole.request, message=message)
-        super().__init__(whole._door, whole._slot, whole.peer, request)
+        super().__init__(whole._channel, whole._slot, whole.peer, request)
         self._wide = wide
         self.found: Message | None = None
         self.is_answered = False
@@ -249,7 +250,7 @@ def _answer(call: Call, answer: Message, now: int, effects: list[Effect]) -> Non
     call.answer(answer, effects)
 
 
-class KafkaDoor:
+class RequestChannel:
     """See the module's text. `handlers`: by API key."""
 
     def __init__(self, handlers: dict[int, Handler], turns: Turns) -> None:
@@ -425,7 +426,7 @@ class KafkaDoor:
                 effects.append(Send(link, reply))
 
     def _break(self, peer: Peer, reason: str, effects: list[Effect]) -> None:
-        effects.append(Tell("WARNING", f"{peer.address} broke the protocol: {reason}"))
+        effects.append(LogLine("WARNING", f"{peer.address} broke the protocol: {reason}"))
         effects.append(Hang(peer.link, reason))
         self.closed(peer.link)
 
