@@ -17,6 +17,7 @@ from tests.api.kafka import KafkaServers
 
 from steelyard import Admin, RouteError
 from steelyard.admin.main import main
+from steelyard.groups.doctor import Ailment
 from steelyard.groups.kafka.report import KafkaGroup
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.frame import ReplyDecoder, Request, encode, read_reply
@@ -36,6 +37,7 @@ from steelyard.wire.kafka.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
 )
+from steelyard.wire.kafka.messages.leave_group import LEAVE_GROUP, LeaveGroupRequest
 from steelyard.wire.kafka.messages.offset_commit import (
     OFFSET_COMMIT,
     OffsetCommitRequest,
@@ -157,6 +159,9 @@ class Member:
         topics = (OffsetCommitRequestTopic(topic, partitions=rows),)
         request = OffsetCommitRequest(self.group, generation, self.member_id, topics=topics)
         self.ask(OFFSET_COMMIT, 2, request)
+
+    def leave(self) -> None:
+        self.ask(LEAVE_GROUP, 1, LeaveGroupRequest(self.group, self.member_id))
 
     # -- the new protocol --------------------------------------------------------------------------
 
@@ -286,10 +291,6 @@ def test_progress_covers_kafka_groups(
             admin.consumer_progress("nobody")
         with pytest.raises(RouteError, match="no broker knows a group progress"):
             admin.consumer_progress("progress", "another")
-        with pytest.raises(
-            RouteError, match="progress is a group of Kafka clients: see kafkaGroup"
-        ):
-            admin.diagnose("progress")
     assert report.members[0].partitions == (TopicPartition(topic, 0), TopicPartition(topic, 1))
     rows = [(row.partition, row.offset, row.end_offset, row.lag) for row in report.offsets]
     assert rows == [(0, 1, 3, 2), (1, 0, 0, 0)]
@@ -306,6 +307,44 @@ def test_progress_covers_kafka_groups(
     assert listed.split() == ["progress", "1", "KAFKA", "PULL", "CLASSIC", "0", "2"]
     (listed,) = (line for line in run("kafkaGroups") if line.startswith("progress "))
     assert listed.split() == ["progress", "classic", "Stable", "1", report.coordinator]
+
+
+def test_the_doctor_looks_at_kafka_groups(
+    servers: KafkaServers,
+    topic: str,
+    member: Callable[[str, str], Member],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """1. One member reads both partitions. 2. The plan of the next generation gives it nothing. 3. All have left."""
+
+    def doctor() -> tuple[int, str]:
+        capsys.readouterr()
+        code = main(["admin", "doctor", "-n", servers.nameservers, "-g", "ill"])
+        return code, capsys.readouterr().out
+
+    reader, idler = member("ill", "reader"), member("ill", "idler")
+    reader.join(topic)
+    generation = reader.joined()
+    reader.sync(generation, topic, {reader.member_id: (0, 1)})
+    reader.commit(generation, topic, 0, 1)
+    assert doctor() == (0, "group ill: nothing is wrong\n")
+    idler.join(topic)
+    reader.join(topic)
+    generation = reader.joined()
+    assert idler.joined() == generation
+    reader.sync(generation, topic, {reader.member_id: (0, 1), idler.member_id: ()})
+    idler.sync(generation, topic, {})
+    code, said = doctor()
+    assert (code, said.splitlines()[0]) == (
+        1,
+        "1. idler read no partition; there are 2 members for 2 partitions",
+    )
+    with Admin(servers.nameservers) as admin:
+        assert [one.ailment for one in admin.diagnose("ill")] == [Ailment.MEMBER_IDLE]
+    for one in (reader, idler):
+        one.leave()
+    code, said = doctor()
+    assert (code, said.splitlines()[0]) == (1, "1. no member of group ill is online")
 
 
 def test_an_unknown_group_is_one_line(

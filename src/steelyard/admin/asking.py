@@ -6,8 +6,9 @@ import argparse
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from steelyard.admin import exits
 from steelyard.config import ClientConfig
 from steelyard.printable import printable_lines
 
@@ -16,8 +17,16 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=ClientConfig)
 
-Asking = Callable[["Admin", argparse.Namespace], Awaitable[str]]
-"""A command: asks, and returns what to print, with its last line feed."""
+
+class Outcome(NamedTuple):
+    """What a command prints, and its exit code."""
+
+    text: str
+    code: int
+
+
+Asking = Callable[["Admin", argparse.Namespace], Awaitable[str | Outcome]]
+"""A command: asks, and returns what to print, with its last line feed; alone for exit code 0."""
 
 
 ACCESS_KEY_VARIABLE = "STEELYARD_ACCESS_KEY"
@@ -110,9 +119,11 @@ def _run(asking: Asking, options: argparse.Namespace) -> int:
 
     log_to_stderr("CRITICAL")
 
-    async def ask() -> str:
+    async def ask() -> str | Outcome:
         async with new_admin(options) as admin:
             return await asking(admin, options)
 
-    print(printable_lines(run(ask())), end="")
-    return 0
+    answer = run(ask())
+    text, code = answer if isinstance(answer, Outcome) else (answer, exits.SUCCESS)
+    print(printable_lines(text), end="")
+    return code

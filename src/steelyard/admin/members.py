@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from steelyard.admin import names
-from steelyard.admin.asking import add_asking_command, given
+from steelyard.admin import exits, names
+from steelyard.admin.asking import Outcome, add_asking_command, given
 from steelyard.admin.printing import date_digits, fixed, front, java_fields, shown, version_name
 from steelyard.errors import ConfigError, RouteError
+from steelyard.printable import printable
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
@@ -56,8 +57,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     offsets.add_argument("-i", "--originClientId", default="", help="only this member")
 
     doctor = add_asking_command(
-        commands, "doctor", diagnose, "Say what keeps a group from working, and what to change"
+        commands,
+        "doctor",
+        diagnose,
+        "Say what keeps a group, RocketMQ's or Kafka's, from working, and what to change",
     )
+    doctor.epilog = f"It ends with {exits.FAILED} when it finds something. {exits.EXPLAINED}"
     doctor.add_argument("-g", "--consumerGroup", required=True, help="consumer group")
 
 
@@ -224,12 +229,13 @@ async def member_offsets(admin: Admin, options: argparse.Namespace) -> str:
 # -- doctor ------------------------------------------------------------------------------------------
 
 
-async def diagnose(admin: Admin, options: argparse.Namespace) -> str:
+async def diagnose(admin: Admin, options: argparse.Namespace) -> Outcome:
     group = options.consumerGroup.strip()
     findings = shown(await admin.diagnose(group))
     if not findings:
-        return f"group {group}: nothing is wrong\n"
-    return "".join(
+        return Outcome(f"group {printable(group)}: nothing is wrong\n", exits.SUCCESS)
+    text = "".join(
         f"{number}. {finding.what}\n   {finding.advice}\n"
         for number, finding in enumerate(findings, 1)
     )
+    return Outcome(text, exits.FAILED)

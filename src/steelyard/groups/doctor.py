@@ -60,6 +60,11 @@ class Ailment(Enum):
     QUEUE_NOT_PULLED = "QUEUE_NOT_PULLED"
     QUEUE_NOT_LOCKED = "QUEUE_NOT_LOCKED"
     LISTENER_HANGS = "LISTENER_HANGS"
+    MEMBER_AWAITED = "MEMBER_AWAITED"
+    """Of Kafka's groups, as are those below."""
+    MEMBERS_EXPIRE = "MEMBERS_EXPIRE"
+    TOPIC_NOT_READ = "TOPIC_NOT_READ"
+    OFFSET_BEYOND_END = "OFFSET_BEYOND_END"
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -115,7 +120,7 @@ def _clients(seen: Observed) -> Iterable[Finding]:
                 ]
                 yield Finding(
                     Ailment.CLIENT_ID_SHARED,
-                    f"client id {client_id} is connected {times} times to {name}: from {_some(addresses)}",
+                    f"client id {client_id} is connected {times} times to {name}: from {some(addresses)}",
                     "two processes believe that they are one and read the same share: give each its own client id"
                     " (instanceName); containers often share ip and process id",
                 )
@@ -128,7 +133,7 @@ def _clients(seen: Observed) -> Iterable[Finding]:
     if silent:
         yield Finding(
             Ailment.MEMBER_SILENT,
-            f"no answer from {_some(silent)}",
+            f"no answer from {some(silent)}",
             "it hangs, is cut off, or its client is too old to say what it holds; look at its process",
         )
 
@@ -136,7 +141,7 @@ def _clients(seen: Observed) -> Iterable[Finding]:
 def _unknown(broker_name: str, members: Sequence[str]) -> Finding:
     return Finding(
         Ailment.MEMBER_UNKNOWN_TO_A_BROKER,
-        f"broker {broker_name} does not know {_some(members)}",
+        f"broker {broker_name} does not know {some(members)}",
         "members count who is in by asking any one broker: let each reach every broker of its topics",
     )
 
@@ -189,7 +194,7 @@ def _differing(
             value: sorted(client for client, other in values.items() if other == value)
             for value in sorted(set(values.values()))
         }
-        parts = "; ".join(f"{value}: {_some(clients)}" for value, clients in by_value.items())
+        parts = "; ".join(f"{value}: {some(clients)}" for value, clients in by_value.items())
         yield Finding(ailment, f"{what}: {parts}", advice)
 
 
@@ -231,7 +236,7 @@ def _shares(seen: Observed) -> Iterable[Finding]:
         clients = sorted({client_id for queue in twice for client_id in holders[queue]})
         yield Finding(
             Ailment.QUEUE_WITH_TWO_MEMBERS,
-            f"{len(twice)} queues are held by two members: {_queues(twice)}, by {_some(clients)}",
+            f"{len(twice)} queues are held by two members: {_queues(twice)}, by {some(clients)}",
             "their messages are consumed twice; the findings above say why, unless the group is rebalancing",
         )
     topics = {topic for topic in seen.queues if not topic.startswith("%RETRY%")}
@@ -245,7 +250,7 @@ def _shares(seen: Observed) -> Iterable[Finding]:
         enough = most >= len(seen.infos)
         yield Finding(
             Ailment.MEMBER_IDLE,
-            f"{_some(idle)} hold no queue; there are {len(seen.infos)} members for {most} queues",
+            f"{some(idle)} hold no queue; there are {len(seen.infos)} members for {most} queues",
             "the findings above say why, unless the group is rebalancing"
             if enough
             else "members beyond the number of queues have nothing to do: give the topic more queues",
@@ -309,9 +314,10 @@ def _hangs(seen: Observed, held: ProcessQueueInfo) -> bool:
 
 
 def _queues(queues: Sequence[MessageQueue]) -> str:
-    return _some([f"{q.topic}/{q.broker_name}/{q.queue_id}" for q in sorted(queues)])
+    return some([f"{q.topic}/{q.broker_name}/{q.queue_id}" for q in sorted(queues)])
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """The first names, and how many there are more."""
     more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
     return ", ".join(names[:NAMES_MAX]) + more

@@ -1,4 +1,4 @@
-"""Looks at a group from all sides, for `groups.doctor` to say what is wrong."""
+"""Looks at a group from all sides, for `groups.doctor` and `groups.kafka.doctor` to say what is wrong."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from steelyard.client.administration.groups import Groups
 from steelyard.errors import BrokerError, RouteError, SteelyardError
 from steelyard.groups import doctor
 from steelyard.groups.doctor import Finding, Observed
+from steelyard.groups.kafka import doctor as kafka_doctor
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.bodies import ConsumerConnection, ConsumerRunningInfo
 from steelyard.wire.remoting.codes import ResponseCode
@@ -20,9 +21,9 @@ class Doctor(Groups):
     async def diagnose(self, group: str) -> list[Finding]:
         """What keeps a group from working, and what to change; empty for a group in good health.
 
-        Asks every broker who is in and every member what it holds. During a rebalance it finds what is only passing:
-        believe what it finds twice. Raises RouteError for a group that never was, and for one of Kafka clients, which
-        `kafka_group` looks at.
+        Asks every broker who is in and every member what it holds; of a group of Kafka clients, its coordinator. During a
+        rebalance it finds what is only passing: believe what it finds twice. Where groups of both kinds share the name,
+        RocketMQ's is looked at. Raises RouteError for a group that never was.
         """
         try:
             addresses = broker_addresses(await self._group_route(group))
@@ -30,7 +31,7 @@ class Doctor(Groups):
             report = await self._kafka_group_or_none(group)
             if report is None:
                 raise
-            raise RouteError(f"{group} is a group of Kafka clients: see kafkaGroup") from None
+            return kafka_doctor.diagnose(report, time.time_ns() // 1_000_000)
         connections = {name: await self._seen_at(group, at) for name, at in addresses.items()}
         topics = {
             topic

@@ -1,0 +1,128 @@
+"""The doctor for Kafka's groups: what keeps one from working, and what to change, by its coordinator's report.
+
+A group in the middle of a rebalance looks ill: ask again after some seconds, and believe what stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from steelyard.groups.doctor import Ailment, Finding, some
+from steelyard.groups.kafka.effects import EXPIRED
+from steelyard.groups.kafka.report import KafkaGroupReport, KafkaOffset
+
+AWAITED_MS = 10_000
+"""A member that a rebalance waits for longer holds up the group; others answer within a heartbeat's interval (3 s, 5 s)."""
+
+EXPIRED_MS, EXPIRED_MIN = 600_000, 3
+"""So many members that fell silent within this time are more than a process that was killed."""
+
+ASSIGNORS = frozenset(("range", "roundrobin", "sticky", "cooperative-sticky", "uniform", "even"))
+"""Those that share out partitions: other kinds of groups, such as Kafka Connect's, share out something else."""
+
+
+def diagnose(report: KafkaGroupReport, now: int) -> list[Finding]:
+    """All findings, those that explain others first; an empty list for a group in good health."""
+    if not report.members:
+        nobody = Finding(
+            Ailment.NOBODY,
+            f"no member of group {report.group} is online",
+            "start a consumer, and see that it uses this group id and these brokers; consumers that assign partitions to"
+            " themselves are no members",
+        )
+        return [nobody, *_offsets(report)]
+    settled = report.began_at is None
+    return [
+        *_awaited(report, now),
+        *_expired(report, now),
+        *(_shares(report) if settled else ()),
+        *_offsets(report),
+    ]
+
+
+def _awaited(report: KafkaGroupReport, now: int) -> Iterable[Finding]:
+    for one in report.awaited:
+        since = one.since if one.since is not None else report.began_at
+        if since is None or now - since <= AWAITED_MS:
+            continue
+        name = f"{one.client_id or one.member_id}{one.host}"
+        out = (
+            ""
+            if one.until is None
+            else f"; the group goes on without it in {max(0, one.until - now) / 1000:.0f} s"
+        )
+        yield Finding(
+            Ailment.MEMBER_AWAITED,
+            f"the group has been waiting for {name} for {(now - since) / 1000:.0f} s: {one.what}{out}",
+            "it does not poll: it works on its last records for too long, or hangs; give it fewer records at a time"
+            " (max.poll.records), or restart it",
+        )
+
+
+def _expired(report: KafkaGroupReport, now: int) -> Iterable[Finding]:
+    lately = [
+        each for each in report.rebalances if each.trigger == EXPIRED and now - each.at < EXPIRED_MS
+    ]
+    if len(lately) >= EXPIRED_MIN:
+        yield Finding(
+            Ailment.MEMBERS_EXPIRE,
+            f"members fell silent {len(lately)} times in the last ten minutes; at last: {lately[-1].cause}",
+            "each time the group rebalances: see whether their processes are killed or paused, or cannot reach the broker;"
+            " else raise session.timeout.ms, or max.poll.interval.ms where records take long",
+        )
+
+
+def _shares(report: KafkaGroupReport) -> Iterable[Finding]:
+    """Who reads what, in a group that does not rebalance."""
+    if report.assignor not in ASSIGNORS:
+        return
+    read = {topic for member in report.members for topic, _ in member.partitions}
+    idle = [member.client_id for member in report.members if not member.partitions]
+    if not read:
+        yield Finding(
+            Ailment.MEMBER_IDLE,
+            f"no member of the group reads any partition; there are {len(idle)} members",
+            "the topics that they subscribe to do not exist: check the names, or create the topics",
+        )
+        return
+    if idle:
+        count = sum(len(member.partitions) for member in report.members)
+        yield Finding(
+            Ailment.MEMBER_IDLE,
+            f"{some(idle)} read no partition; there are {len(report.members)} members for {count} partitions",
+            "members beyond the number of partitions have nothing to do: stop them, or give the topic more partitions",
+        )
+    waiting = [row for row in report.offsets if not row.member_id and row.lag]
+    orphans = [row for row in waiting if row.topic in read]
+    if orphans:
+        yield Finding(
+            Ailment.QUEUE_WITHOUT_MEMBER,
+            f"{_partitions(orphans)} have messages and are read by nobody, though members read their topics",
+            "have the group rebalance: restart a member",
+        )
+    left = sorted({row.topic for row in waiting if row.topic not in read})
+    if left:
+        yield Finding(
+            Ailment.TOPIC_NOT_READ,
+            f"the group has committed offsets of {some(left)}, where messages wait, and no member reads it",
+            "start a member that subscribes to it, or delete the group's offsets of it",
+        )
+
+
+def _offsets(report: KafkaGroupReport) -> Iterable[Finding]:
+    beyond = [
+        row
+        for row in report.offsets
+        if row.offset is not None and row.end_offset is not None and row.offset > row.end_offset
+    ]
+    if beyond:
+        yield Finding(
+            Ailment.OFFSET_BEYOND_END,
+            f"committed offsets of {_partitions(beyond)} are beyond their last message",
+            "the topic was deleted and created again, or lost messages; members begin there as auto.offset.reset says: set"
+            " the group's offsets to where it should begin",
+        )
+
+
+def _partitions(rows: Sequence[KafkaOffset]) -> str:
+    return some([f"{row.topic}-{row.partition}" for row in rows])
