@@ -25,6 +25,7 @@ def test_count_consumes_exactly_so_many(ports: Ports) -> None:
     """1. 200 messages. 2. Five are printed and committed. 3. The others were neither lost nor sent to the retry topic:
     the next member gets them, once each."""
     produce(ports, "Exact", 200)
+    delayed = stored(ports.nameserver, "SCHEDULE_TOPIC_XXXX")
     first = consume(ports, "Exact", "exact", "--from", "earliest", "--count", "5")
     assert (first.returncode, first.stderr) == (0, "")
     assert len(first.stdout.splitlines()) == 5
@@ -36,6 +37,7 @@ def test_count_consumes_exactly_so_many(ports: Ports) -> None:
     assert sorted(bodies) == sorted(f"{number} " for number in range(200))
     assert committed(ports.nameserver, "exact", "Exact") == 200
     assert stored(ports.nameserver, "%RETRY%exact") == 0
+    assert stored(ports.nameserver, "SCHEDULE_TOPIC_XXXX") == delayed, "they wait there first"
 
 
 def test_a_signal_loses_nothing_either(ports: Ports) -> None:

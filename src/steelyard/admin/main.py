@@ -1,4 +1,4 @@
-"""The command line: `steelyard up | nameserver | broker | produce | consume | check | admin | pipeline | sim ...`.
+"""The command line: `steelyard up | nameserver | broker | produce | consume | check | admin | pipeline | sim | completion`.
 
 Wrong arguments, unreachable servers and everything else that Steelyard raises on purpose come as one line
 on standard error and an exit code of `exits`; a traceback means a bug in Steelyard.
@@ -44,6 +44,9 @@ def _sim(arguments: Sequence[str]) -> int:
 PROGRAMS = {"pipeline": _pipeline, "sim": _sim}
 """Commands with a command line of their own; everything after the name is theirs."""
 
+PROGRAM_TEXTS = {"pipeline": "run Spark jobs over topics", "sim": "run the simulator"}
+"""What the help says of each."""
+
 SERVERS = ("up", "nameserver", "broker")
 
 
@@ -73,6 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
     from steelyard.admin import (
         checking,
         clusters,
+        completing,
         consuming,
         groups,
         kafka_groups,
@@ -96,6 +100,11 @@ def build_parser() -> argparse.ArgumentParser:
     admin_commands = admin.add_subparsers(metavar="COMMAND", required=True)
     for module in (topics, groups, kafka_groups, members, offsets, messages, clusters, rates):
         module.add_commands(admin_commands)
+    for name, text in PROGRAM_TEXTS.items():
+        commands.add_parser(
+            name, help=text
+        )  # for the help and completion; `_run` has taken it before
+    completing.add_commands(commands)
     return parser
 
 
@@ -112,8 +121,6 @@ def _new_parser() -> argparse.ArgumentParser:
     return Parser(
         prog="steelyard",
         description="A message queue that speaks the wire protocols of RocketMQ and Kafka.",
-        epilog="Also: steelyard pipeline (Spark jobs over topics), steelyard sim (the simulator)."
-        f" {exits.EXPLAINED}",
     )
 
 
