@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ProducerConfig,
     )
     from steelyard.errors import (
+        ArgumentError,
         BrokerError,
         CallTimeoutError,
         ClosedError,
@@ -70,6 +71,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Admin",
+    "ArgumentError",
     "BrokerError",
     "CallTimeoutError",
     "ClosedError",

@@ -2,16 +2,25 @@
 
 Defaults are those of Apache RocketMQ where it has the setting; the comment below a field says where
 it comes from. Times are milliseconds, sizes bytes. Values are checked where they enter the program
-(`client`, `admin`), by `check`.
+(`client`, `admin`), by `check`: an `int` is 0 or more unless its annotation says otherwise (`steelyard.checks`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Annotated, Literal
 
+from msgspec import Meta
+
+from steelyard.checks import Int32, Positive, PositiveInt32, kinds_of
 from steelyard.errors import ConfigError
 from steelyard.types import ConsumeFrom, MessageModel, Subscription
+
+Ratio = Annotated[float, Meta(gt=0, le=1)]
+FlushMode = Literal["async", "sync"]
+Compression = Literal["zlib", "lz4", "zstd"]
+LatencyFaults = Literal["off", "4.x", "5.x"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +41,7 @@ class NameserverConfig:
 class StoreConfig:
     """The log of a broker: store/config/MessageStoreConfig.java."""
 
-    segment_bytes: int = 256 * 1024 * 1024
+    segment_bytes: Positive = 256 * 1024 * 1024
     """A segment file is closed at this size. RocketMQ: one commit log of 1 GiB files for all queues; ours are per queue.
     Kafka: log.segment.bytes, 1 GiB."""
     segment_ms: int = 7 * 24 * 3600 * 1000
@@ -45,15 +54,15 @@ class StoreConfig:
     retention_bytes: int = 0
     """The oldest segments of a queue are deleted while the others hold so many bytes (Kafka: log.retention.bytes); 0 keeps
     all."""
-    retention_check_interval_ms: int = 10_000
+    retention_check_interval_ms: Positive = 10_000
     """How often segments past their retention are looked for (cleanResourceInterval; Kafka:
     log.retention.check.interval.ms, 5 minutes)."""
-    disk_full_ratio: float = 0.90
+    disk_full_ratio: Ratio = 0.90
     """Producers are refused while more than this part of the disk is in use (diskSpaceWarningLevelRatio); 1.0: never
     before the disk itself refuses. Unlike in RocketMQ a disk with `disk_free_bytes_enough` is never taken for full."""
     disk_free_bytes_enough: int = 4 * 1024 * 1024 * 1024
     """With so much free space neither `disk_full_ratio` nor `disk_clean_ratio` matters."""
-    disk_clean_ratio: float = 0.85
+    disk_clean_ratio: Ratio = 0.85
     """While more than this part of the disk is in use, and `clean_forcibly` is set, the oldest segments of all queues are
     deleted before their time (diskSpaceCleanForciblyRatio)."""
     clean_forcibly: bool = False
@@ -72,20 +81,20 @@ class KafkaConfig:
 
     address: str = "127.0.0.1:9092"
     """What Kafka clients are told to connect to (advertised.listeners)."""
-    node_id: int = 1
+    node_id: Int32 = 1
     """Unique in the cluster (node.id)."""
     brokers: tuple[str, ...] = ()
     """Names of all brokers of the cluster that have a Kafka listener, this one too (compare controller.quorum.voters). Which
     broker coordinates which group is decided when all of them are there. Empty: the brokers that this one has met."""
-    num_partitions: int = 1
+    num_partitions: PositiveInt32 = 1
     """Of topics that are made without a number (num.partitions)."""
     auto_create_topics_enable: bool = True
     message_max_bytes: int = 1024 * 1024 + 12
     """Largest record batch."""
-    offsets_topic_num_partitions: int = 50
+    offsets_topic_num_partitions: PositiveInt32 = 50
     offset_metadata_max_bytes: int = 4096
     offsets_retention_minutes: int = 10_080
-    offsets_retention_check_interval_ms: int = 600_000
+    offsets_retention_check_interval_ms: Positive = 600_000
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 0
@@ -99,7 +108,7 @@ class KafkaConfig:
     members that come within a second of each other wait for their next heartbeat."""
     transactional_id_expiration_ms: int = 604_800_000
     transaction_max_timeout_ms: int = 900_000
-    transaction_state_log_num_partitions: int = 50
+    transaction_state_log_num_partitions: PositiveInt32 = 50
     producer_id_expiration_ms: int = 86_400_000
     max_incremental_fetch_session_cache_slots: int = 1_000
     max_connections: int = 0x7FFFFFFF
@@ -200,7 +209,7 @@ class BrokerConfig:
     address: str = "127.0.0.1:10911"
     """What clients are told to connect to."""
     nameservers: tuple[str, ...] = ()
-    flush: str = "async"
+    flush: FlushMode = "async"
     """async: a reply means that the kernel has the message; sync: that the disk has it (flushDiskType)."""
     auto_create_topics: bool = True
     """autoCreateTopicEnable."""
@@ -290,9 +299,9 @@ class ProducerConfig(ClientConfig):
     """maxMessageSize."""
     compress_above_bytes: int = 4096
     """compressMsgBodyOverHowmuch; 0 never compresses."""
-    compress_type: str = "zlib"
+    compress_type: Compression = "zlib"
     """`zlib`, or `lz4` or `zstd`, which consumers older than 5.0 cannot read (rocketmq.message.compressType)."""
-    compress_level: int = 5
+    compress_level: Annotated[int, Meta(ge=0, le=9)] = 5
     """0 to 9, for zlib and zstd (rocketmq.message.compressLevel)."""
     in_flight_max: int = 10_000
     """Sends under way at once; more are refused with a RemotingError."""
@@ -302,10 +311,10 @@ class ProducerConfig(ClientConfig):
     retry_another_broker: bool = False
     """Try another broker, too, when one stored the message but says that it did not flush or copy it in time
     (retryAnotherBrokerWhenNotStoreOK)."""
-    retry_codes: str = "5.x"
+    retry_codes: Literal["4.x", "5.x"] = "5.x"
     """After which error codes another broker is tried: those of `4.x` or `5.x`, which also has SYSTEM_BUSY (2) and
     GO_AWAY (1500) (retryResponseCodes)."""
-    latency_faults: str = "off"
+    latency_faults: LatencyFaults = "off"
     """Avoid brokers that answered slowly or not at all: `off`, `4.x` or `5.x`, by whose table
     (sendLatencyFaultEnable, MQFaultStrategy.java)."""
     detect: bool = False
@@ -380,7 +389,7 @@ class ConsumerConfig(ClientConfig):
     """Wait before the next look when a limit above is reached (PULL_TIME_DELAY_MILLS_WHEN_CACHE_FLOW_CONTROL)."""
     stop_timeout_ms: int = 5_000
     """How long a clean stop waits for listeners to finish what they hold (awaitTerminationMillisWhenShutdown is 0 in Java)."""
-    retry_max: int = -1
+    retry_max: Annotated[int, Meta(ge=-1, le=2**31 - 1)] = -1
     """Deliveries of a failed message before it goes to the dead-letter topic (maxReconsumeTimes); -1 means 16, and
     without end for an orderly consumer."""
     suspend_ms: int = 1_000
@@ -433,60 +442,42 @@ class KafkaConsumerConfig:
     """Where the consumer is; told to assignors that care."""
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")
     """What the member can share partitions out by, the best first (partition.assignment.strategy)."""
-    auto_offset_reset: str = "latest"
+    auto_offset_reset: Literal["earliest", "latest", "none"] = "latest"
     """Where to begin without a committed offset: `earliest`, `latest`, or `none`: fail."""
     enable_auto_commit: bool = True
-    auto_commit_interval_ms: int = 5_000
-    isolation_level: str = "read_uncommitted"
+    auto_commit_interval_ms: Int32 = 5_000
+    isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     """`read_committed`: records of open and aborted transactions are not returned."""
-    session_timeout_ms: int = 45_000
+    session_timeout_ms: Int32 = 45_000
     """A member that is not heard of for so long is out of the group."""
-    heartbeat_interval_ms: int = 3_000
-    max_poll_interval_ms: int = 300_000
+    heartbeat_interval_ms: PositiveInt32 = 3_000
+    max_poll_interval_ms: PositiveInt32 = 300_000
     """A member whose application does not poll for so long leaves the group; also how long the group waits for it."""
-    max_poll_records: int = 500
-    fetch_min_bytes: int = 1
-    fetch_max_bytes: int = 50 * 1024 * 1024
+    max_poll_records: PositiveInt32 = 500
+    fetch_min_bytes: Int32 = 1
+    fetch_max_bytes: Int32 = 50 * 1024 * 1024
     """Of one fetch from a broker, but always one batch; kept until polls have returned it."""
-    fetch_max_wait_ms: int = 500
+    fetch_max_wait_ms: Int32 = 500
     """How long a broker may wait until it has `fetch_min_bytes`."""
-    max_partition_fetch_bytes: int = 1024 * 1024
+    max_partition_fetch_bytes: Int32 = 1024 * 1024
     check_crcs: bool = True
-    metadata_max_age_ms: int = 300_000
+    metadata_max_age_ms: Int32 = 300_000
     allow_auto_create_topics: bool = True
     """Let the broker make topics that are subscribed to and do not exist, if it does so."""
-    request_timeout_ms: int = 30_000
-    default_api_timeout_ms: int = 60_000
+    request_timeout_ms: Int32 = 30_000
+    default_api_timeout_ms: Int32 = 60_000
     """How long a call that needs a broker is tried again."""
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
-
-
-_MINUS_ONE = frozenset({"retry_max"})
-"""Settings where -1 has a meaning."""
-
-_AT_LEAST_ONE = frozenset(
-    {
-        "num_partitions",
-        "offsets_topic_num_partitions",
-        "transaction_state_log_num_partitions",
-        "segment_bytes",
-        "retention_check_interval_ms",
-    }
-)
+    retry_backoff_ms: Int32 = 100
+    retry_backoff_max_ms: Int32 = 1_000
 
 
 def check(config: object) -> None:
-    """Raise ConfigError where a number is out of range, naming the setting and what would be right."""
-    for item in fields(config):  # type: ignore[arg-type]  # any of the dataclasses above
-        value = getattr(config, item.name)
-        lowest = -1 if item.name in _MINUS_ONE else int(item.name in _AT_LEAST_ONE)
-        if isinstance(value, int) and not isinstance(value, bool) and value < lowest:
-            raise ConfigError(f"{item.name} is {value}; it must be {lowest} or more")
-        if isinstance(value, float) and not 0 < value <= 1:
-            raise ConfigError(f"{item.name} is {value}; it must be above 0 and at most 1")
-        if isinstance(value, StoreConfig | KafkaConfig):
-            check(value)
+    """Raise ConfigError where a setting has a wrong type or value, or does not go with another; it says what would be right."""
+    for name, kind in kinds_of(config.__class__).items():
+        kind.take(name, getattr(config, name))
+    for inner in (config.store, config.kafka) if isinstance(config, BrokerConfig) else ():
+        if inner is not None:
+            check(inner)
     if isinstance(config, ClientConfig) and bool(config.access_key) != bool(config.secret_key):
         given, missing = ("access", "secret") if config.access_key else ("secret", "access")
         raise ConfigError(f"{given}_key is given without {missing}_key; give both, or neither")
@@ -494,12 +485,8 @@ def check(config: object) -> None:
         _check_producer(config)
     if isinstance(config, KafkaConsumerConfig):
         _check_kafka_consumer(config)
-    if isinstance(config, KafkaConfig) and config.node_id >= 2**31:
-        raise ConfigError(f"node_id is {config.node_id}; it must be less than {2**31}")
     if isinstance(config, BrokerConfig) and config.kafka is not None:
         _check_kafka_broker(config, config.kafka)
-    if isinstance(config, BrokerConfig) and config.flush not in ("async", "sync"):
-        raise ConfigError(f"flush is {config.flush!r}; it must be 'async' or 'sync'")
 
 
 def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
@@ -523,16 +510,6 @@ def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
 
 
 def _check_producer(config: ProducerConfig) -> None:
-    for name, allowed in (
-        ("latency_faults", ("off", "4.x", "5.x")),
-        ("retry_codes", ("4.x", "5.x")),
-        ("compress_type", ("zlib", "lz4", "zstd")),
-    ):
-        if getattr(config, name) not in allowed:
-            choices = ", ".join(repr(choice) for choice in allowed)
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; it must be one of {choices}")
-    if config.compress_level > 9:
-        raise ConfigError(f"compress_level is {config.compress_level}; it must be 0 to 9")
     if config.detect and config.latency_faults != "5.x":
         raise ConfigError("detect belongs to latency_faults='5.x'; without it nobody is looked for")
     if config.detect and config.detect_interval_ms < 1:
@@ -540,16 +517,6 @@ def _check_producer(config: ProducerConfig) -> None:
 
 
 def _check_kafka_consumer(config: KafkaConsumerConfig) -> None:
-    for name, allowed in (
-        ("auto_offset_reset", ("earliest", "latest", "none")),
-        ("isolation_level", ("read_uncommitted", "read_committed")),
-    ):
-        if getattr(config, name) not in allowed:
-            choices = ", ".join(repr(choice) for choice in allowed)
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; it must be one of {choices}")
-    for name in ("max_poll_records", "heartbeat_interval_ms", "max_poll_interval_ms"):
-        if getattr(config, name) < 1:
-            raise ConfigError(f"{name} is {getattr(config, name)}; it must be 1 or more")
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigError("heartbeat_interval_ms must be below session_timeout_ms, a third at most")
     if not config.assignors:

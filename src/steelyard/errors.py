@@ -1,7 +1,8 @@
 """The errors users and nodes meet, as a tree.
 
 SteelyardError
-├── ConfigError              a setting, an option or an argument is wrong      (not retriable)
+├── ConfigError              a setting or an option is wrong                   (not retriable)
+│   └── ArgumentError        an argument of a call has the wrong type or value
 ├── MessageError             a message breaks the rules of its topic or size   (not retriable)
 ├── ClosedError              the producer, consumer or server was closed       (not retriable)
 ├── InternalError            a bug of Steelyard ended the call; the log has it (not retriable)
@@ -34,6 +35,13 @@ class SteelyardError(Exception):
 
 class ConfigError(SteelyardError, ValueError):
     """A setting is wrong; the text says which, and what would be right."""
+
+
+class ArgumentError(ConfigError, TypeError):
+    """An argument has the wrong type or value; the text names it, what was given, and what would be right.
+
+    Nothing was sent, and the client goes on.
+    """
 
 
 class MessageError(SteelyardError, ValueError):

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Annotated, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""Of a queue or a partition: 32 bits on both wires."""
 
 
 class Random(Protocol):
@@ -50,14 +53,14 @@ class MessageQueue(NamedTuple):
 
     topic: str
     broker_name: str
-    queue_id: int
+    queue_id: Number
 
 
 class TopicPartition(NamedTuple):
     """One partition of a topic, as Kafka numbers them: over all brokers."""
 
-    topic: str
-    partition: int
+    topic: Annotated[str, msgspec.Meta(min_length=1)]
+    partition: Number
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -73,7 +76,7 @@ class Message(msgspec.Struct, frozen=True):
     tags: str = ""
     keys: str | Sequence[str] = ""
     properties: Mapping[str, str] = {}
-    flag: int = 0
+    flag: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] = 0
     delay_level: int = 0  # 0 = at once, 1..18 = RocketMQ's messageDelayLevel
     wait_store_ok: bool = True
     sharding_key: str = ""  # messages of one key go to one queue, in the order they are sent

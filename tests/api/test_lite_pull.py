@@ -393,7 +393,10 @@ def test_wrong_use(nameservers: str, twins: Twins) -> None:
         await twins.wrap(early).assign([queue])
         with pytest.raises(ConfigError, match="either subscribe or assign"):
             early.subscribe(topic)
-        with pytest.raises(ConfigError, match="is no MessageQueue"):
+        with pytest.raises(
+            ConfigError,
+            match=r"queues\[0\] is .*; it must be a MessageQueue\(topic, broker_name, queue_id\), not a str",
+        ):
             await twins.wrap(fresh()).assign([topic])
         client = fresh(config=FIRST).subscribe(topic)
         consumer = twins.wrap(client)

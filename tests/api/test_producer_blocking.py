@@ -27,7 +27,7 @@ from steelyard import (
     TransactionState,
 )
 from steelyard.client.producing import selected, transaction_state
-from steelyard.config import BrokerConfig
+from steelyard.config import BrokerConfig, Compression, LatencyFaults
 
 FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
@@ -86,7 +86,7 @@ def test_there_may_be_nothing_to_choose_from() -> None:
 
 @pytest.mark.parametrize("version", ["off", "4.x", "5.x"])
 def test_a_stopped_broker_is_avoided(
-    version: str, tmp_path_factory: pytest.TempPathFactory
+    version: LatencyFaults, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     servers = Servers(tmp_path_factory.mktemp("avoided"))
     config = ProducerConfig(latency_faults=version, detect=version == "5.x", detect_interval_ms=50)
@@ -100,7 +100,7 @@ def test_a_stopped_broker_is_avoided(
 
 
 @pytest.mark.parametrize("kind", ["zlib", "lz4", "zstd"])
-def test_compressed_bodies_arrive(nameservers: str, until: Until, kind: str) -> None:
+def test_compressed_bodies_arrive(nameservers: str, until: Until, kind: Compression) -> None:
     bodies: list[bytes] = []
     config = ProducerConfig(compress_type=kind, compress_level=9)
     topic, body = f"Compressed-{kind}", kind.encode() * 5_000

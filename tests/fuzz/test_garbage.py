@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fuzz import garbage
 
-from steelyard.config import BrokerConfig, NameserverConfig
+from steelyard.config import BrokerConfig, FlushMode, NameserverConfig
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.nameserver import NameserverNode
@@ -197,7 +197,7 @@ class Bench:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("flush", ["async", "sync"])
-def test_broker(seed: int, flush: str) -> None:
+def test_broker(seed: int, flush: FlushMode) -> None:
     store = Store(MemoryDisk(), BrokerConfig().store)
     store.open(NOW)
     node = BrokerNode(BrokerConfig(flush=flush), store, Random(seed))

@@ -22,6 +22,7 @@ from steelyard import (
     SendResult,
     SendStatus,
 )
+from steelyard.config import Compression
 
 pytestmark = pytest.mark.peer
 
@@ -100,7 +101,7 @@ def test_java_receives_what_steelyard_sends(any_cluster: Running, peer: Peer, na
 
 @pytest.mark.parametrize("compress_type", ["lz4", "zstd"])
 def test_java_reads_other_compressions(
-    cluster: Running, peers: dict[str, Peer], name: str, compress_type: str
+    cluster: Running, peers: dict[str, Peer], name: str, compress_type: Compression
 ) -> None:
     """Those that clients of 4.x do not know."""
     config = ProducerConfig(compress_type=compress_type)

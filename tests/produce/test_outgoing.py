@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.config import ProducerConfig
+from steelyard.config import Compression, ProducerConfig
 from steelyard.errors import MessageError
 from steelyard.produce import outgoing
 from steelyard.types import Message, MessageQueue
@@ -135,7 +135,7 @@ def test_the_header_that_is_put_together_is_the_one_that_would_be_written(
 
 
 @pytest.mark.parametrize(("kind", "sys_flag"), [("zlib", 0x301), ("lz4", 0x101), ("zstd", 0x201)])
-def test_every_compression_is_undone_by_its_flag(kind: str, sys_flag: int) -> None:
+def test_every_compression_is_undone_by_its_flag(kind: Compression, sys_flag: int) -> None:
     body = b"yard" * 2_000
     for level in (1, 9):
         config = replace(CONFIG, compress_type=kind, compress_level=level)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from random import SystemRandom
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Annotated, Self
+
+from msgspec import Meta
 
 from steelyard.allocate.plan import Strategy
 from steelyard.client.application import Application, ChangeHook, Functions, check_functions
@@ -19,6 +21,10 @@ from steelyard.types import MessageModel, MessageQueue
 
 if TYPE_CHECKING:
     import ssl
+
+
+RetryDelayLevel = Annotated[int, Meta(ge=-1, le=18)]
+"""When a message that is sent back comes again: 0 by how often it came, -1 never."""
 
 
 class Pulling:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import SystemRandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
 
 from steelyard.allocate.plan import Strategy
 from steelyard.client.application import Application, Functions, check_functions
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 LISTENERS_MAX = 32_767
 """Most listeners at once: updateCorePoolSize allows Java's Short.MAX_VALUE."""
+
+Listeners = Annotated[int, Meta(ge=1, le=LISTENERS_MAX)]
 
 
 class Pushing(Subscriptions):
@@ -40,7 +44,6 @@ class Pushing(Subscriptions):
         config: ConsumerConfig | None,
         tls: bool | ssl.SSLContext | None,
     ) -> None:
-        check_listeners_count(listeners)
         super().__init__(group, nameservers, client_id, config, listeners)
         _check_functions(functions, self.config)
         check_strategy(allocate)
@@ -72,17 +75,8 @@ class Pushing(Subscriptions):
         return node, Application(self._functions, orderly=self.config.orderly)
 
 
-def check_listeners_count(count: int) -> None:
-    """Raise ConfigError unless so many listeners can run at once."""
-    if not isinstance(count, int) or not 1 <= count <= LISTENERS_MAX:
-        raise ConfigError(
-            f"{count!r} listeners at once cannot be; consume_threads or concurrency must be 1 to {LISTENERS_MAX}"
-        )
-
-
 def resize(listeners: int) -> Resize:
-    """What the node is told when so many listeners run from now on. Raises ConfigError."""
-    check_listeners_count(listeners)
+    """What the node is told when so many listeners run from now on."""
     return Resize(listeners, HANDED_PER_LISTENER * listeners)
 
 

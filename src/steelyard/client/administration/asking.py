@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from steelyard.checks import Int32
 from steelyard.client.settings import check_address, nameserver_addresses, tls_context
 from steelyard.config import ClientConfig, check
 from steelyard.driver.driver import Driver
@@ -95,7 +96,7 @@ class Asking:
     async def ask(
         self,
         address: str,
-        code: int,
+        code: Int32,
         header: headers.Header | None = None,
         body: bytes = b"",
         *,
@@ -112,7 +113,7 @@ class Asking:
             raise BrokerError(reply.code, reply.remark, address)
         return reply
 
-    async def ask_nameserver(self, code: int, header: headers.Header | None = None) -> Command:
+    async def ask_nameserver(self, code: Int32, header: headers.Header | None = None) -> Command:
         """One request to the first nameserver that answers."""
         for address in self.nameservers[:-1]:
             try:
@@ -121,7 +122,7 @@ class Asking:
                 continue
         return await self.ask(self.nameservers[-1], code, header)
 
-    async def tell_nameservers(self, code: int, header: headers.Header) -> list[Command]:
+    async def tell_nameservers(self, code: Int32, header: headers.Header) -> list[Command]:
         """One request to every nameserver; they do not talk to each other."""
         return [await self.ask(address, code, header) for address in self.nameservers]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 
+from steelyard.checks import PositiveInt32
 from steelyard.client.administration.asking import MASTER_ID, broker_addresses
 from steelyard.client.administration.groups import RELAY_TIMEOUT_MS, Groups
 from steelyard.errors import BrokerError, MessageError, RouteError, SteelyardError
@@ -50,7 +51,7 @@ class Messages(Groups):
         topic: str,
         key: str,
         *,
-        count_max: int = COUNT_MAX,
+        count_max: PositiveInt32 = COUNT_MAX,
         begin: int = 0,
         end: int = LONG_MAX,
     ) -> list[MessageView]:

@@ -10,6 +10,10 @@ Source: DefaultMQAdminExtImpl.java: resetOffsetByTimestamp, resetOffsetByTimesta
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.administration.brokers import Brokers
 from steelyard.client.administration.groups import Groups
@@ -27,6 +31,9 @@ RESETS_OF_ONE_QUEUE = ("useServerSideResetOffset", "resetOffsetOfOneQueue")
 """Settings of brokers that understand `queueId` and `offset`: those of 5.x where the first is true, and ours."""
 
 
+ResetTime = Annotated[int, Meta(ge=END, le=2**63 - 1)]
+
+
 class Resets(Groups, Brokers):
     """See the module's text."""
 
@@ -35,7 +42,7 @@ class Resets(Groups, Brokers):
         group: str,
         topic: str,
         *,
-        timestamp: int | None = None,
+        timestamp: ResetTime | None = None,
         queue: MessageQueue | None = None,
         offset: int | None = None,
         force: bool = True,

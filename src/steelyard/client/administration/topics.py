@@ -5,6 +5,7 @@ Source: DefaultMQAdminExtImpl.java, for which request goes where.
 
 from __future__ import annotations
 
+from steelyard.checks import Int32
 from steelyard.client.administration.asking import Asking, broker_addresses
 from steelyard.errors import BrokerError
 from steelyard.routes.table import ORDER_TOPIC_CONFIG, PERM_READ
@@ -80,9 +81,9 @@ class Topics(Asking):
         *,
         cluster: str | None = None,
         broker: str | None = None,
-        queues: int = 8,
-        write_queues: int | None = None,
-        perm: int = READ_WRITE,
+        queues: Int32 = 8,
+        write_queues: Int32 | None = None,
+        perm: Int32 = READ_WRITE,
         order: bool = False,
     ) -> tuple[str, ...]:
         """Create a topic, or change it, on every master of a cluster or on the broker at an address; those it is on now.

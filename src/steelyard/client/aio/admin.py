@@ -5,8 +5,10 @@ from __future__ import annotations
 from steelyard.client.administration.doctor import Doctor
 from steelyard.client.administration.messages import Messages
 from steelyard.client.administration.resets import Resets
+from steelyard.client.arguments import checked
 
 
+@checked
 class Admin(Resets, Messages, Doctor):
     """Looks after a cluster, from asyncio: everything that mqadmin's commands ask and tell, as typed methods.
 

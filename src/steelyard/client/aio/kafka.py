@@ -10,16 +10,18 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
+from steelyard.checks import Positive
+from steelyard.client.arguments import checked
 from steelyard.client.reading import (
     CommitCallback,
     Hooks,
     KafkaSettings,
     Offsets,
+    Partition,
     PartitionHook,
     Reading,
-    as_partition,
-    as_partitions,
     assign_call,
+    each_once,
     ends_call,
     subscription,
     times_call,
@@ -60,6 +62,7 @@ _ITERATION_MS = 60_000
 """How long one poll of an iteration waits."""
 
 
+@checked
 class KafkaConsumer(Reading):
     """Reads topics of Apache Kafka, or of anything that speaks its protocol, from asyncio.
 
@@ -136,7 +139,7 @@ class KafkaConsumer(Reading):
         """Give up all partitions, and leave the group."""
         await self._call(Subscribe())
 
-    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    async def assign(self, partitions: Iterable[Partition]) -> None:
         """Read these partitions and no others, without a share of the group's."""
         await self._call(assign_call(partitions))
 
@@ -161,7 +164,7 @@ class KafkaConsumer(Reading):
     # -- records -----------------------------------------------------------------------------------
 
     async def poll(
-        self, timeout_ms: int = 1_000, max_records: int | None = None
+        self, timeout_ms: int = 1_000, max_records: Positive | None = None
     ) -> list[ConsumerRecord]:
         """Records of the partitions held, in the order of each; none when nothing came within `timeout_ms`.
 
@@ -204,72 +207,68 @@ class KafkaConsumer(Reading):
             future.add_done_callback(lambda done: self._on_hand(0, (callback, done.exception())))
         return future
 
-    async def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+    async def committed(self, partition: Partition) -> OffsetAndMetadata | None:
         """The group's committed offset of any partition; None without one."""
-        key = as_partition(partition)
-        found = await self._call(Committed((key,)))
+        found = await self._call(Committed((partition,)))
         assert isinstance(found, dict)
-        offset = found.get(key)
+        offset = found.get(partition)
         assert offset is None or isinstance(offset, OffsetAndMetadata)
         return offset
 
-    async def position(self, partition: TopicPartition) -> int:
+    async def position(self, partition: Partition) -> int:
         """The offset of the next record that a poll returns of a partition that is held."""
-        key = as_partition(partition)
-        offset = await self._call(Position(key))
+        offset = await self._call(Position(partition))
         assert isinstance(offset, int)
-        return self.unread().get(key, offset)
+        return self.unread().get(partition, offset)
 
-    async def seek(self, partition: TopicPartition, offset: int) -> None:
+    async def seek(self, partition: Partition, offset: int) -> None:
         """Go on at this offset of a partition that is held."""
-        self.forget(key := as_partition(partition))
-        await self._call(Seek(key, offset))
+        self.forget(partition)
+        await self._call(Seek(partition, offset))
 
-    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    async def seek_to_beginning(self, *partitions: Partition) -> None:
         """Go on at the first record that there is; of all partitions held where none are given."""
         await self._seek_to_end(partitions, EARLIEST)
 
-    async def seek_to_end(self, *partitions: TopicPartition) -> None:
+    async def seek_to_end(self, *partitions: Partition) -> None:
         """Go on with the next record that comes; of all partitions held where none are given."""
         await self._seek_to_end(partitions, LATEST)
 
-    async def pause(self, *partitions: TopicPartition) -> None:
+    async def pause(self, *partitions: Partition) -> None:
         """Return no records of these partitions until `resume`. They are still this member's."""
-        await self._call(Pause(as_partitions(partitions)))
+        await self._call(Pause(each_once(partitions)))
 
-    async def resume(self, *partitions: TopicPartition) -> None:
+    async def resume(self, *partitions: Partition) -> None:
         """Go on with partitions that were paused."""
-        await self._call(Resume(as_partitions(partitions)))
+        await self._call(Resume(each_once(partitions)))
 
     async def paused(self) -> tuple[TopicPartition, ...]:
         """The partitions that are paused, sorted."""
         return await self._partitions(Paused())
 
-    async def beginning_offsets(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, int]:
+    async def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """The offset of the first record of each that there still is."""
         return {
             key: found.offset for key, found in await self._offsets(ends_call(partitions, EARLIEST))
         }
 
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    async def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """The offset that the next record of each will have; with read_committed that of the first open transaction."""
         return {
             key: found.offset for key, found in await self._offsets(ends_call(partitions, LATEST))
         }
 
     async def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int]
+        self, timestamps_ms: Mapping[Partition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each at that time, in ms since the epoch, or later; None without one."""
         found = dict(await self._offsets(times_call(timestamps_ms)))
-        return {key: found.get(key) for key in as_partitions(timestamps_ms)}
+        return {key: found.get(key) for key in each_once(timestamps_ms)}
 
     # -- the node ----------------------------------------------------------------------------------
 
     async def _seek_to_end(self, partitions: tuple[TopicPartition, ...], timestamp: int) -> None:
-        for key in (keys := as_partitions(partitions)) or list(self.unread()):
+        for key in (keys := each_once(partitions)) or list(self.unread()):
             self.forget(key)
         await self._call(SeekToEnd(keys, timestamp))
 

@@ -8,8 +8,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from steelyard.allocate.plan import Strategy
+from steelyard.checks import Positive
 from steelyard.client.aio.push import Runners
 from steelyard.client.application import ChangeHook, Functions, Hook
+from steelyard.client.arguments import checked
 from steelyard.client.polling import Polling
 from steelyard.config import LitePullConfig
 from steelyard.driver.driver import Driver
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     import ssl
 
 
+@checked
 class LitePullConsumer(Polling):
     """A consumer that is asked for messages, from asyncio.
 
@@ -121,7 +124,7 @@ class LitePullConsumer(Polling):
     # -- messages ----------------------------------------------------------------------------------
 
     async def poll(
-        self, timeout_ms: int | None = None, max_messages: int | None = None
+        self, timeout_ms: int | None = None, max_messages: Positive | None = None
     ) -> list[MessageView]:
         """Messages of the queues held, oldest first in each; none when nothing came within `timeout_ms`.
 

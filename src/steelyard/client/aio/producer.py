@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from steelyard.client import producing
+from steelyard.client.arguments import checked
 from steelyard.client.producing import Selector, TransactionVerdict
 from steelyard.client.settings import DEFAULT_GROUP, as_message, tls_context
 from steelyard.config import ProducerConfig
@@ -40,6 +41,7 @@ Says = Awaitable[TransactionVerdict] | TransactionVerdict
 """What `execute` and `transaction_check` return: mostly they are coroutine functions."""
 
 
+@checked
 class Producer:
     """Sends messages, from asyncio.
 

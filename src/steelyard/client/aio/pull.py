@@ -7,9 +7,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from steelyard.allocate.plan import Strategy
+from steelyard.checks import PositiveInt32
 from steelyard.client.aio.push import Runners
 from steelyard.client.application import ChangeHook
-from steelyard.client.pulling import Pulling, pull_call
+from steelyard.client.arguments import checked
+from steelyard.client.pulling import Pulling, RetryDelayLevel, pull_call
 from steelyard.config import ConsumerConfig
 from steelyard.driver.driver import Driver
 from steelyard.errors import ClosedError
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     import ssl
 
 
+@checked
 class PullConsumer(Pulling):
     """Reads the queues and offsets that it is told to, from asyncio.
 
@@ -109,7 +112,7 @@ class PullConsumer(Pulling):
         expression: str = "*",
         *,
         sql: str | None = None,
-        max_messages: int = 32,
+        max_messages: PositiveInt32 = 32,
         hold_ms: int = 0,
         timeout_ms: int | None = None,
     ) -> PullResult:
@@ -123,7 +126,7 @@ class PullConsumer(Pulling):
         assert isinstance(result, PullResult)
         return result
 
-    async def send_back(self, message: MessageView, delay_level: int = 0) -> None:
+    async def send_back(self, message: MessageView, delay_level: RetryDelayLevel = 0) -> None:
         """Have the group's retry topic bring the message again: after a delay that grows with each time, or that
         of `delay_level` 1 to 18; -1 puts it among the dead letters at once."""
         await self._ask(SendBack(message, delay_level))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 from steelyard.allocate.plan import Strategy
 from steelyard.client.application import Application, Functions, Hook
-from steelyard.client.pushing import Pushing, resize
+from steelyard.client.arguments import checked
+from steelyard.client.pushing import Listeners, Pushing, resize
 from steelyard.client.settings import Verdict
 from steelyard.config import ConsumerConfig
 from steelyard.driver.driver import Driver
@@ -28,6 +29,7 @@ MessageListener = Callable[[MessageView], Awaitable[Verdict]]
 BatchListener = Callable[[Sequence[MessageView]], Awaitable[Verdict]]
 
 
+@checked
 class PushConsumer(Pushing):
     """A member of a consumer group that awaits a coroutine for each message.
 
@@ -53,7 +55,7 @@ class PushConsumer(Pushing):
         *,
         batch_listener: BatchListener | None = None,
         orderly: bool = False,
-        concurrency: int = 20,
+        concurrency: Listeners = 20,
         on_assigned: Hook | None = None,
         on_revoked: Hook | None = None,
         on_lost: Hook | None = None,
@@ -129,7 +131,7 @@ class PushConsumer(Pushing):
         """Pull again after `pause`."""
         await self._live().ask(Resume())
 
-    async def resize(self, concurrency: int) -> None:
+    async def resize(self, concurrency: Listeners) -> None:
         """Run so many listeners at once from now on; calls under way end first. Raises ConfigError."""
         call = resize(concurrency)
         await self._live().ask(call)

@@ -9,17 +9,19 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
+from steelyard.checks import Positive
+from steelyard.client.arguments import checked
 from steelyard.client.blocking.running import Running
 from steelyard.client.reading import (
     CommitCallback,
     Hooks,
     KafkaSettings,
     Offsets,
+    Partition,
     PartitionHook,
     Reading,
-    as_partition,
-    as_partitions,
     assign_call,
+    each_once,
     ends_call,
     subscription,
     times_call,
@@ -60,6 +62,7 @@ _ITERATION_MS = 60_000
 """How long one poll of an iteration waits."""
 
 
+@checked
 class KafkaConsumer(Reading):
     """Reads topics of Apache Kafka, or of anything that speaks its protocol, alone or as a member of a group.
 
@@ -159,7 +162,7 @@ class KafkaConsumer(Reading):
         """Give up all partitions, and leave the group."""
         self._call(Subscribe())
 
-    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: Iterable[Partition]) -> None:
         """Read these partitions and no others, without a share of the group's."""
         self._call(assign_call(partitions))
 
@@ -193,7 +196,9 @@ class KafkaConsumer(Reading):
 
     # -- records -----------------------------------------------------------------------------------
 
-    def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
+    def poll(
+        self, timeout_ms: int = 1_000, max_records: Positive | None = None
+    ) -> list[ConsumerRecord]:
         """Records of the partitions held, in the order of each; none when nothing came within `timeout_ms`.
 
         `max_records`: `max_poll_records` unless given. Joins the group again where that is needed.
@@ -234,66 +239,64 @@ class KafkaConsumer(Reading):
             future.add_done_callback(lambda done: self._on_hand(0, (callback, done.exception())))
         return future
 
-    def committed(self, partition: TopicPartition) -> OffsetAndMetadata | None:
+    def committed(self, partition: Partition) -> OffsetAndMetadata | None:
         """The group's committed offset of any partition; None without one."""
-        key = as_partition(partition)
-        found = self._call(Committed((key,)))
+        found = self._call(Committed((partition,)))
         assert isinstance(found, dict)
-        offset = found.get(key)
+        offset = found.get(partition)
         assert offset is None or isinstance(offset, OffsetAndMetadata)
         return offset
 
-    def position(self, partition: TopicPartition) -> int:
+    def position(self, partition: Partition) -> int:
         """The offset of the next record that a poll returns of a partition that is held."""
-        key = as_partition(partition)
-        offset = self._call(Position(key))
+        offset = self._call(Position(partition))
         assert isinstance(offset, int)
-        return self.unread().get(key, offset)
+        return self.unread().get(partition, offset)
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
+    def seek(self, partition: Partition, offset: int) -> None:
         """Go on at this offset of a partition that is held."""
-        self.forget(key := as_partition(partition))
-        self._call(Seek(key, offset))
+        self.forget(partition)
+        self._call(Seek(partition, offset))
 
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+    def seek_to_beginning(self, *partitions: Partition) -> None:
         """Go on at the first record that there is; of all partitions held where none are given."""
         self._seek_to_end(partitions, EARLIEST)
 
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
+    def seek_to_end(self, *partitions: Partition) -> None:
         """Go on with the next record that comes; of all partitions held where none are given."""
         self._seek_to_end(partitions, LATEST)
 
-    def pause(self, *partitions: TopicPartition) -> None:
+    def pause(self, *partitions: Partition) -> None:
         """Return no records of these partitions until `resume`. They are still this member's."""
-        self._call(Pause(as_partitions(partitions)))
+        self._call(Pause(each_once(partitions)))
 
-    def resume(self, *partitions: TopicPartition) -> None:
+    def resume(self, *partitions: Partition) -> None:
         """Go on with partitions that were paused."""
-        self._call(Resume(as_partitions(partitions)))
+        self._call(Resume(each_once(partitions)))
 
     def paused(self) -> tuple[TopicPartition, ...]:
         """The partitions that are paused, sorted."""
         return self._partitions(Paused())
 
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """The offset of the first record of each that there still is."""
         return {key: found.offset for key, found in self._offsets(ends_call(partitions, EARLIEST))}
 
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """The offset that the next record of each will have; with read_committed that of the first open transaction."""
         return {key: found.offset for key, found in self._offsets(ends_call(partitions, LATEST))}
 
     def offsets_for_times(
-        self, timestamps_ms: Mapping[TopicPartition, int]
+        self, timestamps_ms: Mapping[Partition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each at that time, in ms since the epoch, or later; None without one."""
         found = dict(self._offsets(times_call(timestamps_ms)))
-        return {key: found.get(key) for key in as_partitions(timestamps_ms)}
+        return {key: found.get(key) for key in each_once(timestamps_ms)}
 
     # -- the node ----------------------------------------------------------------------------------
 
     def _seek_to_end(self, partitions: tuple[TopicPartition, ...], timestamp: int) -> None:
-        for key in (keys := as_partitions(partitions)) or list(self.unread()):
+        for key in (keys := each_once(partitions)) or list(self.unread()):
             self.forget(key)
         self._call(SeekToEnd(keys, timestamp))
 

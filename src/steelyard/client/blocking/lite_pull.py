@@ -8,7 +8,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from steelyard.allocate.plan import Strategy
+from steelyard.checks import Positive
 from steelyard.client.application import ChangeHook, Functions, Hook
+from steelyard.client.arguments import checked
 from steelyard.client.blocking.push import work_for
 from steelyard.client.blocking.running import Running
 from steelyard.client.polling import Polling
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     import ssl
 
 
+@checked
 class LitePullConsumer(Polling):
     """A consumer that is asked for messages, instead of calling a listener (DefaultLitePullConsumer).
 
@@ -143,7 +146,7 @@ class LitePullConsumer(Polling):
     # -- messages ----------------------------------------------------------------------------------
 
     def poll(
-        self, timeout_ms: int | None = None, max_messages: int | None = None
+        self, timeout_ms: int | None = None, max_messages: Positive | None = None
     ) -> list[MessageView]:
         """Messages of the queues held, oldest first in each; none when nothing came within `timeout_ms`.
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from steelyard.client import producing
+from steelyard.client.arguments import checked
 from steelyard.client.blocking.running import Running
 from steelyard.client.producing import Selector, TransactionVerdict
 from steelyard.client.settings import DEFAULT_GROUP, as_message, tls_context
@@ -40,6 +41,7 @@ CHECK_THREADS = 4
 """Threads that call `transaction_check`. Java has one; a check that waits for a database should not hold up all."""
 
 
+@checked
 class Producer:
     """Sends messages and waits for the broker's word. Any number of threads may share one.
 

@@ -7,10 +7,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from steelyard.allocate.plan import Strategy
+from steelyard.checks import PositiveInt32
 from steelyard.client.application import ChangeHook
+from steelyard.client.arguments import checked
 from steelyard.client.blocking.push import work_for
 from steelyard.client.blocking.running import Running
-from steelyard.client.pulling import Pulling, pull_call
+from steelyard.client.pulling import Pulling, RetryDelayLevel, pull_call
 from steelyard.client.workers import Workers
 from steelyard.config import ConsumerConfig
 from steelyard.errors import ClosedError
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     import ssl
 
 
+@checked
 class PullConsumer(Pulling):
     """Reads the queues and offsets that it is told to, and leaves the account to the caller (DefaultMQPullConsumer).
 
@@ -121,7 +124,7 @@ class PullConsumer(Pulling):
         expression: str = "*",
         *,
         sql: str | None = None,
-        max_messages: int = 32,
+        max_messages: PositiveInt32 = 32,
         hold_ms: int = 0,
         timeout_ms: int | None = None,
     ) -> PullResult:
@@ -135,7 +138,7 @@ class PullConsumer(Pulling):
         assert isinstance(result, PullResult)
         return result
 
-    def send_back(self, message: MessageView, delay_level: int = 0) -> None:
+    def send_back(self, message: MessageView, delay_level: RetryDelayLevel = 0) -> None:
         """Have the group's retry topic bring the message again: after a delay that grows with each time, or that
         of `delay_level` 1 to 18; -1 puts it among the dead letters at once."""
         self._ask(SendBack(message, delay_level))

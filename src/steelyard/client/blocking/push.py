@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Self
 
 from steelyard.allocate.plan import Strategy
 from steelyard.client.application import Application, Functions, Hook
+from steelyard.client.arguments import checked
 from steelyard.client.blocking.running import Running
-from steelyard.client.pushing import Pushing, resize
+from steelyard.client.pushing import Listeners, Pushing, resize
 from steelyard.client.settings import Verdict
 from steelyard.client.workers import Workers
 from steelyard.config import ConsumerConfig
@@ -26,6 +27,7 @@ MessageListener = Callable[[MessageView], Verdict | Awaitable[Verdict]]
 BatchListener = Callable[[Sequence[MessageView]], Verdict | Awaitable[Verdict]]
 
 
+@checked
 class PushConsumer(Pushing):
     """A member of a consumer group that calls a function for each message, in worker threads.
 
@@ -60,7 +62,7 @@ class PushConsumer(Pushing):
         *,
         batch_listener: BatchListener | None = None,
         orderly: bool = False,
-        consume_threads: int = 20,
+        consume_threads: Listeners = 20,
         on_assigned: Hook | None = None,
         on_revoked: Hook | None = None,
         on_lost: Hook | None = None,
@@ -135,7 +137,7 @@ class PushConsumer(Pushing):
         """Pull again after `pause`."""
         self._live().call(Resume())
 
-    def resize(self, consume_threads: int) -> None:
+    def resize(self, consume_threads: Listeners) -> None:
         """Run so many listeners at once from now on; calls under way end first. Raises ConfigError."""
         call = resize(consume_threads)
         self._live().call(call)

@@ -18,7 +18,7 @@ from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_fetch import fetch, offsets, parts, request
 from tests.nodes.broker.kafka.test_produce import send
 
-from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.config import BrokerConfig, FlushMode, KafkaConfig
 from steelyard.errors import ProtocolError
 from steelyard.nodes.seam import Received
 from steelyard.wire.kafka.apis import APIS
@@ -120,7 +120,7 @@ def served() -> list[Api]:
 
 @pytest.mark.parametrize("flush", ["async", "sync"])
 @pytest.mark.parametrize("api", served(), ids=lambda api: api.name)
-def test_nonsense_is_answered_or_hung_up_on(api: Api, flush: str) -> None:
+def test_nonsense_is_answered_or_hung_up_on(api: Api, flush: FlushMode) -> None:
     rig = KafkaRig(BrokerConfig(kafka=KafkaConfig(), flush=flush))
     ids = [rig.create_topic(partitions=2), rig.create_topic("other")]
     send(rig, batch(b"before"))

@@ -10,7 +10,7 @@ import pytest
 from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 
-from steelyard.config import BrokerConfig, KafkaConfig
+from steelyard.config import BrokerConfig, FlushMode, KafkaConfig
 from steelyard.groups.kafka.offsets import CommittedOffset
 from steelyard.nodes.broker import turns
 from steelyard.nodes.broker.kafka import service as side
@@ -252,7 +252,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "ANSWERS_PER_STEP", 10)
 
 
-def prepared(flush: str = "async") -> KafkaRig:
+def prepared(flush: FlushMode = "async") -> KafkaRig:
     rig = KafkaRig(BrokerConfig(kafka=KafkaConfig(), flush=flush))
     for name in (TOPIC, "other"):
         rig.create_topic(name, PARTITIONS)

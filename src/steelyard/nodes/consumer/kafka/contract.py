@@ -7,7 +7,7 @@ that is.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -43,7 +43,7 @@ class OffsetAndMetadata(NamedTuple):
 
     offset: int
     metadata: str = ""
-    leader_epoch: int = -1
+    leader_epoch: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)] = -1
 
 
 class OffsetAndTimestamp(NamedTuple):

@@ -1,0 +1,113 @@
+"""Checks the arguments of the public API where they enter: `checked` wraps every public method of a client's class.
+
+The rules are the annotations and `steelyard.checks`. A wrong argument raises ArgumentError at its caller; nothing else has
+happened then. A coroutine function raises when it is awaited, so that one wrong call among several that are gathered is
+one failed call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter, iscoroutinefunction, signature
+from types import FunctionType, SimpleNamespace
+from typing import Any, TypeVar, Unpack, get_args, get_origin, get_type_hints
+
+from steelyard.checks import Kind, is_right, kind_of
+
+T = TypeVar("T", bound=type)
+
+_LEFT_OUT = {"ssl": SimpleNamespace(SSLContext=Any)}
+"""Names that modules import for the type checker only: `settings.tls_context` checks the argument, and loads ssl late."""
+
+
+class _Rules:
+    """What a function's arguments must be, compiled at its first call."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._kinds: dict[str, Kind] | None = None
+        self._positional: tuple[tuple[str, Kind], ...] = ()
+        self._rest: Kind | None = None
+
+    def compile(self) -> dict[str, Kind]:
+        """Raises nothing for arguments; an annotation that has no rule is a bug, and fails an assertion."""
+        hints = get_type_hints(self._function, localns=_LEFT_OUT, include_extras=True)
+        named: dict[str, Kind] = {}
+        positional: list[tuple[str, Kind]] = []
+        for parameter in list(signature(self._function).parameters.values())[1:]:
+            hint = hints.get(parameter.name, Any)
+            if parameter.kind is Parameter.VAR_KEYWORD:
+                named.update(_unpacked(hint))
+                continue
+            kind = kind_of(hint)
+            if parameter.kind is Parameter.VAR_POSITIONAL:
+                self._rest = kind
+                continue
+            named[parameter.name] = kind
+            if parameter.kind is not Parameter.KEYWORD_ONLY:
+                positional.append((parameter.name, kind))
+        self._positional = tuple(positional)
+        self._kinds = named
+        return named
+
+    def take(self, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+        """The positional arguments as they are used from here on; `options` is changed in place. Raises ArgumentError."""
+        kinds = self._kinds or self.compile()
+        for name, value in options.items():
+            kind = kinds.get(name)
+            if kind is not None and not is_right(kind, value):
+                options[name] = kind.take(name, value)
+        changed: list[Any] | None = None
+        for position, ((name, kind), value) in enumerate(zip(self._positional, args)):  # noqa: B905  # either may be longer
+            if not is_right(kind, value):
+                taken = kind.take(name, value)
+                if taken is not value:
+                    changed = changed or list(args)
+                    changed[position] = taken
+        count = len(self._positional)
+        if self._rest is not None and len(args) > count:
+            rest = self._rest
+            changed = changed or list(args)
+            changed[count:] = [
+                rest.take(f"argument {count + number}", value)
+                for number, value in enumerate(args[count:], 1)
+            ]
+        return args if changed is None else tuple(changed)
+
+
+def _unpacked(hint: Any) -> Mapping[str, Kind]:
+    """Of `**options: Unpack[SomeTypedDict]`."""
+    if get_origin(hint) is not Unpack:
+        return {}
+    (keys,) = get_args(hint)
+    return {name: kind_of(each) for name, each in get_type_hints(keys, include_extras=True).items()}
+
+
+def checked(cls: T) -> T:
+    """The class, with the arguments of its public methods checked, those that it inherits included."""
+    for name in dir(cls):
+        if name.startswith("_") and name != "__init__":
+            continue
+        function = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
+        if isinstance(function, FunctionType) and len(signature(function).parameters) > 1:
+            setattr(cls, name, _wrapped(function))
+    return cls
+
+
+def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    rules = _Rules(function)
+    take = rules.take
+    if iscoroutinefunction(function):
+
+        @wraps(function)
+        async def call_later(self: object, *args: Any, **options: Any) -> Any:
+            return await function(self, *take(args, options), **options)
+
+        return call_later
+
+    @wraps(function)
+    def call(self: object, *args: Any, **options: Any) -> Any:
+        return function(self, *take(args, options), **options)
+
+    return call
