@@ -1,4 +1,4 @@
-"""Steelyard: a message queue for Python that speaks RocketMQ's protocol.
+"""Steelyard: a message queue for Python that speaks the protocols of RocketMQ and Kafka.
 
 >>> from steelyard import Producer, PushConsumer
 >>> with Producer("orders", "127.0.0.1:9876") as producer:             # doctest: +SKIP
