@@ -39,3 +39,9 @@ def test_the_workflow_runs_every_python_version_that_is_promised() -> None:
 def test_the_workflow_may_only_read_and_names_versions_of_its_actions() -> None:
     assert re.findall(r"permissions:\n((?:  .*\n)+)", WORKFLOW) == ["  contents: read\n"]
     assert all(re.fullmatch(r"[\w/-]+@v\d+", each) for each in re.findall(r"uses: (\S+)", WORKFLOW))
+
+
+def test_the_changelog_begins_with_what_is_unreleased_and_then_has_the_dated_version() -> None:
+    headings = re.findall(r"^## (\[.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == "[Unreleased]"
+    assert re.fullmatch(rf"\[{steelyard.__version__}\] - 20\d\d-\d\d-\d\d", headings[1])
