@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from steelyard.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from steelyard.client.blocking.admin import Admin
     from steelyard.client.blocking.kafka import KafkaConsumer
@@ -67,7 +69,6 @@ if TYPE_CHECKING:
     from steelyard.wire.remoting.bodies import SubscriptionGroupConfig
     from steelyard.wire.remoting.message import MessageView
 
-__version__ = "0.1.0"
 
 __all__ = [
     "Admin",

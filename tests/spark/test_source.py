@@ -19,7 +19,9 @@ from steelyard.errors import (
 )
 from steelyard.spark import columns, pull
 from steelyard.spark.options import read_options
-from steelyard.spark.source import SCHEMA, QueueRange, RocketMQDataSource, RocketMQReader
+from steelyard.spark.planning import QueueRange
+from steelyard.spark.schema import SCHEMA
+from steelyard.spark.source import RocketMQDataSource, RocketMQReader
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import BrokerData, QueueData, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -58,10 +60,12 @@ def rows(peer: Peer, **options: str) -> Rows:
     ]
 
 
-def test_the_schema_is_the_one_of_the_columns() -> None:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    assert to_arrow_schema(SCHEMA, timezone="UTC") == columns.SCHEMA
+def test_the_schema() -> None:
+    assert SCHEMA.simpleString() == (
+        "struct<topic:string,brokerName:string,queueId:int,queueOffset:bigint,bornTimestamp:timestamp,storeTimestamp:timestamp,"
+        "keys:string,tags:string,body:binary,properties:map<string,string>,flag:int,reconsumeTimes:int,msgId:string>"
+    )
+    assert columns.SCHEMA.names == SCHEMA.names
 
 
 def test_a_schema_of_the_users_own_is_refused(peer: Peer) -> None:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from steelyard.spark import source
+from steelyard.spark.schema import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +29,7 @@ def read(spark: SparkSession, peer: Peer, **options: str) -> DataFrame:
 def test_the_format_is_found_without_a_register_call(spark: SparkSession, peer: Peer) -> None:
     peer.fill("T", 2, 3)
     frame = read(spark, peer)
-    assert frame.schema == source.SCHEMA
+    assert frame.schema == SCHEMA
     assert frame.rdd.getNumPartitions() == 2
     rows = frame.orderBy("queueId", "queueOffset").collect()
     assert [(row.queueId, row.queueOffset) for row in rows] == [

@@ -12,7 +12,7 @@ import pytest
 
 from steelyard.errors import ProtocolError
 from steelyard.types import MessageQueue
-from steelyard.wire.remoting import bodies, casts, fastjson
+from steelyard.wire.remoting import bodies, fastjson, values
 from steelyard.wire.remoting.bodies import Body
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "fastjson-1.2.83.jsonl"
@@ -109,7 +109,7 @@ def test_a_refusal_names_the_field_and_what_would_be_right(
     "value", [Decimal("1e101"), Decimal("1e-102"), Decimal("1e999999999"), "9" * 41]
 )
 def test_numbers_of_a_billion_digits_are_refused_before_they_are_made(value: object) -> None:
-    for cast in (casts.integer, casts.long):
+    for cast in (values.integer, values.long):
         with pytest.raises(ProtocolError):
             cast(value)
 
@@ -127,22 +127,22 @@ def test_numbers_of_a_billion_digits_are_refused_before_they_are_made(value: obj
     ],
 )
 def test_real(value: object, number: float | None) -> None:
-    assert casts.real(value) == number
+    assert values.real(value) == number
 
 
 @pytest.mark.parametrize("value", ["nan", "1_0", "0x1", " 1", [], {}])
 def test_no_real(value: object) -> None:
     with pytest.raises(ProtocolError):
-        casts.real(value)
+        values.real(value)
 
 
 def test_what_an_enumeration_shows_is_cut() -> None:
     with pytest.raises(ProtocolError) as caught:
-        casts.integer("9" * 1000)
+        values.integer("9" * 1000)
     assert len(str(caught.value)) < 200
 
 
 def test_a_queue_stays_a_queue() -> None:
     queue = MessageQueue("t", "b", 1)
-    assert casts.queue(queue) is queue
-    assert casts.queue("") is None
+    assert values.queue(queue) is queue
+    assert values.queue("") is None

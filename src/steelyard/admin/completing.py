@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -11,7 +12,10 @@ _PATHS = {"FILE": "FILE", "DIR": "DIRECTORY"}
 """What shtab calls the values of options with such a metavar."""
 
 
-def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_commands(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], program: argparse.ArgumentParser
+) -> None:
+    """`program`: the parser of the whole command line, which the script completes."""
     parser = commands.add_parser(
         "completion",
         help="print a completion script for a shell",
@@ -20,15 +24,12 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         " ~/.config/fish/completions/steelyard.fish.",
     )
     parser.add_argument("shell", choices=SHELLS)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=partial(run, program))
 
 
-def run(options: argparse.Namespace) -> int:
+def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     import shtab
 
-    from steelyard.admin.main import build_parser
-
-    parser = build_parser()
     for action in _actions(parser):
         kind = _PATHS.get(str(action.metavar))
         if kind is not None:

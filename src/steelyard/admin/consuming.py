@@ -7,7 +7,6 @@ written, is left to the group as if it had never been fetched.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -23,8 +22,6 @@ from steelyard.admin.starts import FORMS, METAVAR, At, End, Offset, Start, parse
 from steelyard.errors import ConfigError, RouteError
 
 if TYPE_CHECKING:
-    import asyncio
-
     from steelyard.config import ConsumerConfig
     from steelyard.wire.remoting.message import MessageView
 
@@ -109,65 +106,11 @@ def _check(options: argparse.Namespace) -> None:
             raise ConfigError(fault)
 
 
-class Printer:
-    """Writes lines until there are enough, or somebody says that it is time to stop. `ended`: with which exit code."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        import asyncio
-
-        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._left: int | None = options.count
-        self._timeout: float | None = options.timeout
-        self._incomplete = exits.SUCCESS if options.count is None else exits.FAILED
-
-    @property
-    def left(self) -> int | None:
-        """How many lines are still wanted; None: there is no limit."""
-        return self._left
-
-    def end(self, code: int) -> None:
-        if not self.ended.done():
-            self.ended.set_result(code)
-
-    def print(self, lines: Sequence[bytes]) -> bool:
-        """Write these, which are no more than are `left`; False where they did not arrive."""
-        try:
-            sys.stdout.buffer.write(b"".join([line + b"\n" for line in lines]))
-            sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            self.end(exits.CLOSED_PIPE)
-            return False
-        if self._left is not None:
-            self._left -= len(lines)
-            if not self._left:
-                self.end(exits.SUCCESS)
-        return True
-
-    async def wait(self) -> int:
-        """Until the end: enough is printed, a signal, the time-out, or nobody reads what we print."""
-        import asyncio
-        import signal
-        from contextlib import suppress
-
-        from steelyard.admin.pipes import closed
-
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self.end, exits.SUCCESS)
-        loop.add_signal_handler(signal.SIGINT, self.end, exits.INTERRUPTED)
-        reader = asyncio.ensure_future(closed(sys.stdout.fileno()))
-        reader.add_done_callback(lambda _: self.end(exits.CLOSED_PIPE))
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._timeout):
-                await asyncio.wait([self.ended])
-        self.end(self._incomplete)
-        reader.cancel()
-        return self.ended.result()
-
-
 async def _consume(options: argparse.Namespace, start: Start | None) -> int:
     import asyncio
 
     from steelyard.admin.ndjson import message_line
+    from steelyard.admin.output import Printer
     from steelyard.client.aio.push import PushConsumer
 
     async with new_admin(options) as admin:

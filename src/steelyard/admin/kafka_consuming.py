@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from steelyard.admin import exits
-from steelyard.admin.consuming import Printer
+from steelyard.admin.output import Printer
 from steelyard.admin.ports import Server, listening, wrong_port
 from steelyard.admin.starts import At, End, Offset, Start
 from steelyard.client.aio.kafka import KafkaConsumer

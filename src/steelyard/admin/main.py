@@ -72,7 +72,6 @@ class Parser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands; each leaves a function in `run` that takes the options and returns an exit code."""
-    from steelyard import __version__
     from steelyard.admin import (
         checking,
         clusters,
@@ -88,6 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
         serving,
         topics,
     )
+    from steelyard.version import __version__
 
     parser = _new_parser()
     parser.add_argument("--version", action="version", version=f"steelyard {__version__}")
@@ -104,7 +104,7 @@ def build_parser() -> argparse.ArgumentParser:
         commands.add_parser(
             name, help=text
         )  # for the help and completion; `_run` has taken it before
-    completing.add_commands(commands)
+    completing.add_commands(commands, parser)
     return parser
 
 

@@ -10,7 +10,6 @@ from itertools import count
 from random import SystemRandom
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
-from steelyard import __version__
 from steelyard.checks import PLAIN_TOO
 from steelyard.client.settings import check_address, tls_context
 from steelyard.config import KafkaConsumerConfig, check
@@ -33,6 +32,7 @@ from steelyard.nodes.consumer.kafka.contract import (
 )
 from steelyard.nodes.consumer.kafka.node import KafkaConsumerNode
 from steelyard.types import TopicPartition
+from steelyard.version import __version__
 
 if TYPE_CHECKING:
     import ssl

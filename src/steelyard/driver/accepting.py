@@ -10,17 +10,14 @@ and `max.connections.per.ip`.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-from steelyard.wire.strangers import Signs
 
 if TYPE_CHECKING:
     import asyncio
     import logging
     from collections.abc import Callable
 
-    from steelyard.driver.links import Wire
+    from steelyard.driver.links import Listening, Wire
 
 LOOKED_AT_MAX = 16
 """So many silent connections are looked at for one that has nothing to be read; each look is a call of the kernel."""
@@ -28,29 +25,12 @@ LOOKED_AT_MAX = 16
 TELL_MS = 30_000
 """How often refusals are logged."""
 
-UNLIMITED = 0x7FFFFFFF
-
 OUT_OF_RESOURCE = "socket.accept() out of system resource"
 """What asyncio's own loop says, for each of up to 1,024 tries at a time (selector_events.py)."""
 
 
 RETRIES = "._start_serving("
 """In what asyncio's own loop says when a listener was closed before it was tried again."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Listening:
-    """One listening port: its bounds, and the connections it has."""
-
-    name: str = "remoting"
-    connections_max: int = UNLIMITED
-    connections_per_ip_max: int = UNLIMITED
-    count: int = 0
-    by_ip: dict[str, int] = field(default_factory=dict)
-    signs: Signs = field(default_factory=Signs)
-    """What those hear that speak something else."""
-    silent: dict[Wire, int] = field(default_factory=dict)
-    """Connections that never sent a whole message, oldest first, and since when they are there."""
 
 
 class Accepting:

@@ -39,9 +39,9 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
-from steelyard.driver.accepting import UNLIMITED, Accepting, Listening, quiet
+from steelyard.driver.accepting import Accepting, quiet
 from steelyard.driver.failures import EVENT_BYTES_MAX, Failures, brief
-from steelyard.driver.links import LinkLimits, Wire, dialect
+from steelyard.driver.links import UNLIMITED, LinkLimits, Listening, Wire, dialect
 from steelyard.driver.logs import logger
 from steelyard.errors import ClosedError, DescriptorsError, InternalError, ProtocolError
 from steelyard.nodes.seam import (

@@ -14,19 +14,19 @@ Outgoing frames are gathered during one pass of the driver and written at once. 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from steelyard.driver.sending import Sending
 from steelyard.errors import ProtocolError
 from steelyard.nodes.seam import KAFKA, REMOTING
-from steelyard.wire.strangers import HEAD_BYTES, Stranger, answerer, expected, unanswered
+from steelyard.wire.strangers import HEAD_BYTES, Signs, Stranger, answerer, expected, unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from steelyard.driver.accepting import Listening
+UNLIMITED = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,21 @@ def dialect(name: str) -> Dialect:
     return Dialect(
         REMOTING, remoting.write, remoting.Decoder, remoting.reply_decoder, Stranger.REMOTING
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class Listening:
+    """One listening port: its bounds, and the connections it has."""
+
+    name: str = "remoting"
+    connections_max: int = UNLIMITED
+    connections_per_ip_max: int = UNLIMITED
+    count: int = 0
+    by_ip: dict[str, int] = field(default_factory=dict)
+    signs: Signs = field(default_factory=Signs)
+    """What those hear that speak something else."""
+    silent: dict[Wire, int] = field(default_factory=dict)
+    """Connections that never sent a whole message, oldest first, and since when they are there."""
 
 
 class LinkOwner(Protocol):

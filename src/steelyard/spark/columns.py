@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from steelyard.errors import ProtocolError
+from steelyard.spark import schema
 from steelyard.wire.remoting.flags import SysFlag, decompress
 from steelyard.wire.remoting.ids import offset_message_id
 from steelyard.wire.remoting.message import MAGIC, MAGIC_LONG_TOPIC
@@ -27,24 +29,8 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Octets = NDArray[np.uint8]
 
-SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("brokerName", pa.string()),
-        ("queueId", pa.int32()),
-        ("queueOffset", pa.int64()),
-        ("bornTimestamp", pa.timestamp("us", "UTC")),
-        ("storeTimestamp", pa.timestamp("us", "UTC")),
-        ("keys", pa.string()),
-        ("tags", pa.string()),
-        ("body", pa.binary()),
-        ("properties", pa.map_(pa.string(), pa.string())),
-        ("flag", pa.int32()),
-        ("reconsumeTimes", pa.int32()),
-        ("msgId", pa.string()),
-    ]
-)
-"""What Spark reads. `keys` and `tags` are null where a message has none."""
+SCHEMA = to_arrow_schema(schema.SCHEMA, timezone="UTC")
+"""`schema.SCHEMA` for Arrow."""
 
 RECORD_BYTES_MIN = 91
 """Fixed fields with two IPv4 hosts, an empty body, topic and properties."""

@@ -15,7 +15,7 @@ from steelyard.errors import BrokerError, ProtocolError, RemotingError
 from steelyard.spark import columns
 from steelyard.spark.link import Link
 from steelyard.spark.options import Options
-from steelyard.spark.source import QueueRange, data_loss
+from steelyard.spark.planning import QueueRange, data_loss
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command

@@ -1,8 +1,8 @@
 """`spark.read.format("rocketmq")`: the messages of topics as rows, one partition per queue.
 
-    spark.read.format("rocketmq").option("nameservers", "127.0.0.1:9876").option("topic", "flights").load()
+    spark.read.format("rocketmq").option("nameservers", "127.0.0.1:9876").option("topic", "Orders").load()
 
-The options are those of `options`, the columns those of `columns.SCHEMA`. Spark finds the format by
+The options are those of `options`, the columns those of `schema`. Spark finds the format by
 itself through the package `pyspark_rocketmq`; where another broken `pyspark_*` package keeps it from
 that, `register(spark)` does the same.
 
@@ -15,54 +15,19 @@ that, `register(spark)` does the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructType
 
-from steelyard.errors import BrokerError, ConfigError, RemotingError, RouteError
-from steelyard.spark.link import Link
-from steelyard.spark.options import EARLIEST, LATEST, Options, QueueName, read_options
-from steelyard.wire.remoting import fastjson, headers
-from steelyard.wire.remoting.bodies import TopicRouteData
-from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import Command
+from steelyard.errors import ConfigError
+from steelyard.spark.options import Options, read_options
+from steelyard.spark.planning import QueueRange, plan
+from steelyard.spark.schema import SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-SCHEMA = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("brokerName", StringType()),
-        StructField("queueId", IntegerType()),
-        StructField("queueOffset", LongType()),
-        StructField("bornTimestamp", TimestampType()),
-        StructField("storeTimestamp", TimestampType()),
-        StructField("keys", StringType()),
-        StructField("tags", StringType()),
-        StructField("body", BinaryType()),
-        StructField("properties", MapType(StringType(), StringType())),
-        StructField("flag", IntegerType()),
-        StructField("reconsumeTimes", IntegerType()),
-        StructField("msgId", StringType()),
-    ]
-)
-"""`columns.SCHEMA` in Spark's words."""
-
-READABLE = 4
-"""Bit of a topic's permission: common/constant/PermName.java."""
 
 
 class RocketMQDataSource(DataSource):
@@ -90,18 +55,6 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(RocketMQDataSource)
 
 
-@dataclass(frozen=True)
-class QueueRange(InputPartition):
-    """One queue from `start` up to, not including, `end`, and where to read it."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-    address: str
-    start: int
-    end: int
-
-
 class RocketMQReader(DataSourceReader):
     """Plans on the driver, reads in the workers."""
 
@@ -109,26 +62,7 @@ class RocketMQReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """The ranges to read, of queues that have any messages in them."""
-        options = self._options
-        found: dict[QueueName, str] = {}
-        for topic in options.topics:
-            found |= readable_queues(route_of(topic, options), topic)
-        self._check_names(found)
-        ranges: list[InputPartition] = []
-        links: dict[str, Link] = {}
-        try:
-            for (topic, broker, queue_id), address in sorted(found.items()):
-                if self._is_wanted(broker, queue_id):
-                    if address not in links:
-                        links[address] = Link(address, options.timeout_ms)
-                    start, end = self._bounds(links[address], (topic, broker, queue_id))
-                    if start < end:
-                        ranges.append(QueueRange(topic, broker, queue_id, address, start, end))
-        finally:
-            for link in links.values():
-                link.close()
-        return ranges
+        return [*plan(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
         # Arrow and numpy are the workers' business: planning does without them.
@@ -136,92 +70,3 @@ class RocketMQReader(DataSourceReader):
 
         if isinstance(partition, QueueRange):  # else Spark's stand-in for an empty list of them
             yield from batches(partition, self._options)
-
-    # -- planning ----------------------------------------------------------------------------------
-
-    def _is_wanted(self, broker: str, queue_id: int) -> bool:
-        wanted = self._options.queues
-        return not wanted or (broker, None) in wanted or (broker, queue_id) in wanted
-
-    def _check_names(self, found: Mapping[QueueName, str]) -> None:
-        known = ", ".join(f"{broker}:{queue_id}" for _, broker, queue_id in sorted(found)[:20])
-        for name, offsets in (
-            ("startingOffsets", self._options.starting),
-            ("endingOffsets", self._options.ending),
-        ):
-            for queue in sorted(offsets):
-                if queue not in found:
-                    raise ConfigError(
-                        f"option {name!r} names queue {queue[2]} of broker {queue[1]!r} for topic {queue[0]!r}; its queues are {known}"
-                    )
-        present: set[tuple[str, int | None]] = {(broker, None) for _, broker, _ in found}
-        present |= {(broker, queue_id) for _, broker, queue_id in found}
-        for broker, number in self._options.queues:
-            if (broker, number) not in present:
-                text = broker if number is None else f"{broker}:{number}"
-                raise ConfigError(f"option 'queues' names {text}; the queues are {known}")
-
-    def _bounds(self, link: Link, queue: QueueName) -> tuple[int, int]:
-        """First offset to read and the one after the last, checked against what the broker has."""
-        earliest = offset_of(link, RequestCode.GET_MIN_OFFSET, queue)
-        latest = offset_of(link, RequestCode.GET_MAX_OFFSET, queue)
-        start = self._options.starting.get(queue, EARLIEST)
-        end = self._options.ending.get(queue, LATEST)
-        start = earliest if start == EARLIEST else start
-        end = latest if end == LATEST else end
-        if self._options.fail_on_data_loss:
-            if start < earliest:
-                raise data_loss(queue, f"starts at {earliest}, but {start} was asked for")
-            if max(start, end) > latest:
-                raise data_loss(queue, f"ends at {latest}, but {max(start, end)} was asked for")
-        return max(start, earliest), min(end, latest)
-
-
-def data_loss(queue: QueueName, words: str) -> ConfigError:
-    topic, broker, queue_id = queue
-    return ConfigError(
-        f"data loss: queue {queue_id} of topic {topic!r} on broker {broker!r} {words}."
-        " Set option 'failOnDataLoss' to false to read what is there."
-    )
-
-
-def offset_of(link: Link, code: RequestCode, queue: QueueName) -> int:
-    """The least offset a queue has, or the one its next message will get."""
-    topic, broker, queue_id = queue
-    header = headers.QueueRequestHeader(topic=topic, queue_id=queue_id, bname=broker)
-    reply = link.call(Command(code, ext=headers.write(header)))
-    return headers.read(headers.OffsetResponseHeader, reply.ext).offset
-
-
-def route_of(topic: str, options: Options) -> TopicRouteData:
-    """The route from the first nameserver that answers. Raises RouteError, or what the last one raised."""
-    header = headers.GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
-    request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext=headers.write(header))
-    failure: RemotingError | None = None
-    for address in options.nameservers:
-        try:
-            with Link(address, options.timeout_ms) as link:
-                return fastjson.read(TopicRouteData, link.call(request).body)
-        except BrokerError as error:
-            if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                raise
-            raise RouteError(f"option 'topic': {address} knows no topic {topic!r}") from None
-        except RemotingError as error:
-            failure = error
-    assert failure is not None, "read_options wants at least one nameserver"
-    raise failure
-
-
-def readable_queues(route: TopicRouteData, topic: str) -> dict[QueueName, str]:
-    """Every readable queue with the address to read it from."""
-    addresses = {
-        broker.broker_name: broker.broker_addrs[min(broker.broker_addrs)]
-        for broker in route.broker_datas
-        if broker.broker_addrs
-    }
-    return {
-        (topic, data.broker_name, queue_id): addresses[data.broker_name]
-        for data in route.queue_datas
-        if data.perm & READABLE and data.broker_name in addresses
-        for queue_id in range(data.read_queue_nums)
-    }

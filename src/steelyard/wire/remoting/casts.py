@@ -19,9 +19,7 @@ JavaBeanDeserializer.smartMatch, serializer.CollectionCodec (1.2.83); each rule 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from decimal import Decimal
+from collections.abc import Callable
 from functools import cache
 from typing import TypeVar
 
@@ -30,27 +28,24 @@ from msgspec import inspect
 
 from steelyard.errors import ProtocolError
 from steelyard.types import MessageQueue
+from steelyard.wire.remoting.dialect import loads
+from steelyard.wire.remoting.values import (
+    INT_BITS,
+    SEPARATORS,
+    boolean,
+    by_name,
+    integer,
+    long,
+    queue,
+    real,
+    shown,
+    text,
+)
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 Cast = Callable[[object], object]
 """A value of the tree -> the value of a field, None where it counts as absent. Raises ProtocolError."""
-
-_INT_BITS, _LONG_BITS = 31, 63
-_EXPONENT_MAX = 100
-"""Decimals with larger exponents are refused: `1e999999999` has few bytes and a billion digits."""
-
-_DIGITS = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
-_ZEROS = re.compile(r"\.0*$")
-_FLOAT = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,4})?")
-_NOTHING = ("", "null", "NULL")
-_TRUE, _FALSE = ("true", "1", "y"), ("false", "0")
-_SEPARATORS = str.maketrans(
-    {"_": None, "-": None} | {chr(code): chr(code + 32) for code in range(ord("A"), ord("Z") + 1)}
-)
-"""Java's fnv1a_64_extract lowers ASCII alone."""
-
-_to_json = msgspec.json.Encoder(decimal_format="number").encode
 
 
 def cast(kind: type[S], value: object) -> S:
@@ -60,107 +55,6 @@ def cast(kind: type[S], value: object) -> S:
         raise ProtocolError(f"{kind.__name__}: an object expected, not nothing")
     assert isinstance(found, kind)
     return found
-
-
-def queue(value: object) -> MessageQueue | None:
-    """The message queue in a tree; a MessageQueue stays what it is. Raises ProtocolError where it is none."""
-    if isinstance(value, MessageQueue):
-        return value
-    if value is None or value == "":
-        return None
-    if not isinstance(value, dict):
-        raise ProtocolError(f"a message queue expected, not {_shown(value)}")
-    if value.keys() == _QUEUE_KEYS:  # as all clients spell it: there may be thousands
-        topic, broker_name, queue_id = value["topic"], value["brokerName"], value["queueId"]
-        if type(topic) is str and type(broker_name) is str and type(queue_id) is int:
-            return MessageQueue(text(topic) or "", text(broker_name) or "", integer(queue_id) or 0)
-    fields = _by_name(value, _QUEUE_NAMES, frozenset())
-    topic, broker_name = text(fields.get("topic")), text(fields.get("brokerName"))
-    if topic is None or broker_name is None:
-        raise ProtocolError("a message queue without topic or broker name")
-    return MessageQueue(topic, broker_name, integer(fields.get("queueId")) or 0)
-
-
-# -- values ----------------------------------------------------------------------------------------
-
-
-def integer(value: object, bits: int = _INT_BITS) -> int | None:
-    """Integer with 31 bits, Long with 63."""
-    if isinstance(value, str):
-        if value in _NOTHING:
-            return None
-        digits = value.replace(",", "")
-        if bits == _INT_BITS:
-            digits = _ZEROS.sub("", digits)
-        if _DIGITS.fullmatch(digits) is None:
-            raise ProtocolError(f"a number expected, not {_shown(value)}")
-        number = int(digits)
-    elif value is None:
-        return None
-    else:
-        number = _whole(value)
-    if not -(1 << bits) <= number < 1 << bits:
-        raise ProtocolError(f"{_shown(value)} does not fit into {bits + 1} bits")
-    return number
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) <= _EXPONENT_MAX:
-        return int(value)
-    raise ProtocolError(f"a number expected, not {_shown(value)}")
-
-
-def long(value: object) -> int | None:
-    return integer(value, _LONG_BITS)
-
-
-def boolean(value: object) -> bool | None:
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, int | Decimal):
-        return _whole(value) == 1
-    if isinstance(value, str):
-        if value in _NOTHING:
-            return None
-        lower = value.lower()
-        if lower in _TRUE or value == "T":
-            return True
-        if lower in _FALSE or lower == "f" or value == "N":
-            return False
-    raise ProtocolError(f"true or false expected, not {_shown(value)}")
-
-
-def real(value: object) -> float | None:
-    if isinstance(value, str):
-        if value in _NOTHING:
-            return None
-        digits = value.replace(",", "")
-        if _FLOAT.fullmatch(digits) is not None:
-            return float(digits)
-    elif value is None:
-        return None
-    elif isinstance(value, int | Decimal):
-        try:
-            return float(value)
-        except OverflowError:
-            pass
-    raise ProtocolError(f"a number expected, not {_shown(value)}")
-
-
-def text(value: object) -> str | None:
-    """As Java's `toString` gives it."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | Decimal):
-        return str(value)
-    try:
-        return _to_json(value).decode()
-    except (TypeError, ValueError, RecursionError):
-        raise ProtocolError(f"a text expected, not {_shown(value)}") from None
 
 
 def _enumeration(names: tuple[str, ...]) -> Cast:
@@ -174,7 +68,7 @@ def _enumeration(names: tuple[str, ...]) -> Cast:
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
             return names[value]
         raise ProtocolError(
-            f"one of {', '.join(names)} or its ordinal expected, not {_shown(value)}"
+            f"one of {', '.join(names)} or its ordinal expected, not {shown(value)}"
         )
 
     return enumeration
@@ -190,7 +84,7 @@ def _list(item: Cast, single_allowed: bool) -> Cast:
         if isinstance(value, dict) and single_allowed:
             value = [value]
         if not isinstance(value, list):
-            raise ProtocolError(f"a list expected, not {_shown(value)}")
+            raise ProtocolError(f"a list expected, not {shown(value)}")
         return tuple([made for one in value if (made := item(one)) is not None])
 
     return items
@@ -201,7 +95,7 @@ def _table(key: Cast, item: Cast) -> Cast:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise ProtocolError(f"an object expected, not {_shown(value)}")
+            raise ProtocolError(f"an object expected, not {shown(value)}")
         return {
             made_key: made
             for name, one in value.items()
@@ -214,8 +108,6 @@ def _table(key: Cast, item: Cast) -> Cast:
 def _queue_key(value: object) -> object:
     """Keys that are texts hold the queue's JSON."""
     if isinstance(value, str):
-        from steelyard.wire.remoting.dialect import loads
-
         value = loads(value.encode())
     return queue(value)
 
@@ -227,7 +119,7 @@ def _struct_cast(kind: type[msgspec.Struct]) -> Cast:
     # By the name on the wire: what we call it, how it is cast.
     fields = {item.encode_name: (item.name, _cast_of(item.type)) for item in info.fields}
     required = {item.name: item.encode_name for item in info.fields if item.required}
-    names = {name.translate(_SEPARATORS): name for name in fields}
+    names = {name.translate(SEPARATORS): name for name in fields}
     booleans = frozenset(
         item.encode_name for item in info.fields if isinstance(_plain(item.type), inspect.BoolType)
     )
@@ -243,9 +135,9 @@ def _struct_cast(kind: type[msgspec.Struct]) -> Cast:
                 "queueId": value.queue_id,
             }
         if not isinstance(value, dict):
-            raise ProtocolError(f"an object expected, not {_shown(value)}")
+            raise ProtocolError(f"an object expected, not {shown(value)}")
         if not value.keys() <= exact:
-            value = _by_name(value, names, booleans)
+            value = by_name(value, names, booleans)
         given: dict[str, object] = {}
         for name, item in value.items():
             ours, cast_one = fields[name]
@@ -261,28 +153,6 @@ def _struct_cast(kind: type[msgspec.Struct]) -> Cast:
         return kind(**given)
 
     return struct
-
-
-def _by_name(
-    value: dict[object, object], names: Mapping[str, str], booleans: frozenset[str]
-) -> dict[str, object]:
-    """The declared fields in `value`, by their declared names."""
-    found: dict[str, object] = {}
-    for spelt, item in value.items():
-        if not isinstance(spelt, str):
-            continue
-        name = names.get(spelt.translate(_SEPARATORS))
-        if name is None and spelt.startswith("is"):
-            name = names.get(spelt[2:].translate(_SEPARATORS))
-            if name not in booleans:
-                name = None
-        if name is not None:
-            found.setdefault(name, item)
-    return found
-
-
-_QUEUE_KEYS = {"topic", "brokerName", "queueId"}
-_QUEUE_NAMES = {name.translate(_SEPARATORS): name for name in ("topic", "brokerName", "queueId")}
 
 
 def _plain(info: inspect.Type) -> inspect.Type:
@@ -302,7 +172,7 @@ def _cast_of(info: inspect.Type) -> Cast:
         return _enumeration(names)
     match _plain(info):
         case inspect.IntType(le=le):
-            return integer if le == (1 << _INT_BITS) - 1 else long
+            return integer if le == (1 << INT_BITS) - 1 else long
         case inspect.BoolType():
             return boolean
         case inspect.FloatType():
@@ -330,9 +200,3 @@ def _names_of(info: inspect.Type) -> tuple[str, ...] | None:
         names: tuple[str, ...] = info.extra["names"]
         return names
     return None
-
-
-def _shown(value: object) -> str:
-    """The beginning of a value, for people."""
-    shown = repr(str(value) if isinstance(value, Decimal) else value)
-    return shown if len(shown) <= 100 else f"{shown[:100]}..."

@@ -32,7 +32,7 @@ import msgspec
 
 from steelyard.errors import ProtocolError
 from steelyard.types import MessageQueue
-from steelyard.wire.remoting import casts
+from steelyard.wire.remoting import values
 
 DEPTH_MAX = 64
 """Deepest nesting; the bodies of the protocol have 8."""
@@ -213,7 +213,7 @@ class _Parser:
             path = _reference_path(key)
             if path is not None:
                 return _KeyReference(path, self._position)
-            return casts.queue(key)
+            return values.queue(key)
         if isinstance(key, str | int):
             return key
         raise self._wrong("before a text, a number or a message queue as key")

@@ -19,7 +19,7 @@ from typing import Annotated
 import msgspec
 
 from steelyard.errors import ProtocolError
-from steelyard.wire.remoting import casts
+from steelyard.wire.remoting import casts, values
 from steelyard.wire.remoting.command import Command, Serialize
 from steelyard.wire.remoting.dialect import loads
 
@@ -289,7 +289,7 @@ def _read_lenient(header: bytes) -> _Incoming:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _read_odd(header)
     ext = {
-        name: value if isinstance(value, str) else casts.text(value) or ""
+        name: value if isinstance(value, str) else values.text(value) or ""
         for name, value in found.extFields.items()
         if value is not None
     }

@@ -1,0 +1,60 @@
+"""What `steelyard consume` prints, and when it ends."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+from steelyard.admin import exits
+from steelyard.admin.pipes import closed
+
+
+class Printer:
+    """Writes lines until there are enough, or somebody says that it is time to stop. `ended`: with which exit code."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._left: int | None = options.count
+        self._timeout: float | None = options.timeout
+        self._incomplete = exits.SUCCESS if options.count is None else exits.FAILED
+
+    @property
+    def left(self) -> int | None:
+        """How many lines are still wanted; None: there is no limit."""
+        return self._left
+
+    def end(self, code: int) -> None:
+        if not self.ended.done():
+            self.ended.set_result(code)
+
+    def print(self, lines: Sequence[bytes]) -> bool:
+        """Write these, which are no more than are `left`; False where they did not arrive."""
+        try:
+            sys.stdout.buffer.write(b"".join([line + b"\n" for line in lines]))
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            self.end(exits.CLOSED_PIPE)
+            return False
+        if self._left is not None:
+            self._left -= len(lines)
+            if not self._left:
+                self.end(exits.SUCCESS)
+        return True
+
+    async def wait(self) -> int:
+        """Until the end: enough is printed, a signal, the time-out, or nobody reads what we print."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.end, exits.SUCCESS)
+        loop.add_signal_handler(signal.SIGINT, self.end, exits.INTERRUPTED)
+        reader = asyncio.ensure_future(closed(sys.stdout.fileno()))
+        reader.add_done_callback(lambda _: self.end(exits.CLOSED_PIPE))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timeout):
+                await asyncio.wait([self.ended])
+        self.end(self._incomplete)
+        reader.cancel()
+        return self.ended.result()

@@ -1,0 +1,33 @@
+"""The columns of `format("rocketmq")`. Here and not in `columns`, because planning does without Arrow and numpy."""
+
+from __future__ import annotations
+
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+SCHEMA = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("brokerName", StringType()),
+        StructField("queueId", IntegerType()),
+        StructField("queueOffset", LongType()),
+        StructField("bornTimestamp", TimestampType()),
+        StructField("storeTimestamp", TimestampType()),
+        StructField("keys", StringType()),
+        StructField("tags", StringType()),
+        StructField("body", BinaryType()),
+        StructField("properties", MapType(StringType(), StringType())),
+        StructField("flag", IntegerType()),
+        StructField("reconsumeTimes", IntegerType()),
+        StructField("msgId", StringType()),
+    ]
+)
+"""`keys` and `tags` are null where a message has none."""
