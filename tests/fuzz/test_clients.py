@@ -19,7 +19,7 @@ from steelyard.nodes.consumer.remoting import questions
 from steelyard.nodes.consumer.remoting.contract import ConsumeBatch, Describe
 from steelyard.nodes.consumer.remoting.node import ConsumerNode
 from steelyard.nodes.consumer.remoting.puller import Balanced, PullerNode
-from steelyard.nodes.producer import FetchQueues, ProducerNode, SendMessages
+from steelyard.nodes.producer import FetchQueues, ProducerNode, SendMessages, SendOneway
 from steelyard.nodes.producer import contract as producer_contract
 from steelyard.nodes.producer.contract import EndTransaction, Half, SendHalf, SendRequest
 from steelyard.nodes.seam import (
@@ -299,7 +299,7 @@ def test_producer(seed: int) -> None:
             case 2:
                 return SendRequest(message, timeout_ms=1000)
             case 3:
-                return SendMessages((message,), oneway=True)
+                return SendOneway((message,))
             case 4:
                 return SendMessages((message,), queue=QUEUE)
         return SendMessages((message,) * rng.choice((1, 1, 2)))

@@ -13,6 +13,7 @@ from tests.nodes.consumer.kafka.rig import T0, T1, Rig
 
 from steelyard.errors import KafkaError, SteelyardError
 from steelyard.nodes.consumer.kafka import contract
+from steelyard.nodes.seam import Call
 
 SEEDS = range(int(os.environ.get("FUZZ_SEEDS", "4")))
 HUGE = (
@@ -47,7 +48,7 @@ def spoiler(rng: Random, chance: float) -> Callable[[bytes], bytes]:
     return spoil
 
 
-def calls(rng: Random) -> contract.Call:
+def calls(rng: Random) -> Call[object]:
     return rng.choice(
         (
             contract.Commit(),

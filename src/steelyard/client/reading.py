@@ -18,7 +18,6 @@ from steelyard.errors import ClosedError, ConfigError
 from steelyard.nodes.consumer.kafka.contract import (
     Assign,
     Assigned,
-    Call,
     Commit,
     ConsumerRecord,
     ListOffsets,
@@ -31,6 +30,7 @@ from steelyard.nodes.consumer.kafka.contract import (
     Subscribe,
 )
 from steelyard.nodes.consumer.kafka.node import KafkaConsumerNode
+from steelyard.nodes.seam import Call
 from steelyard.types import TopicPartition
 from steelyard.version import __version__
 
@@ -128,7 +128,7 @@ class Reading:
         self.config = kafka_config(bootstrap_servers, group_id, config, settings)
         self._hooks = hooks
         self._tls = tls_context(tls)
-        self._first: list[Call] = [subscription(topics, None)] if topics else []
+        self._first: list[Call[None]] = [subscription(topics, None)] if topics else []
         self._numbers = count(1)
         self._unread: deque[ConsumerRecord] = deque()
         """Records that an iteration has got and not passed on yet."""
@@ -161,9 +161,9 @@ class Reading:
         self._unread.clear()
         self._unread.extend(kept)
 
-    def rewinds(self) -> list[Call]:
+    def rewinds(self) -> list[Call[None]]:
         """What the node is told so that records left unread by an iteration come again."""
-        calls: list[Call] = [Seek(partition, at) for partition, at in self.unread().items()]
+        calls: list[Call[None]] = [Seek(partition, at) for partition, at in self.unread().items()]
         self._unread.clear()
         return calls
 

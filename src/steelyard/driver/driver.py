@@ -37,7 +37,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from steelyard.driver.accepting import Accepting, quiet
 from steelyard.driver.failures import EVENT_BYTES_MAX, Failures, brief
@@ -48,6 +48,7 @@ from steelyard.nodes.seam import (
     REMOTING,
     Answer,
     Asked,
+    Call,
     Closed,
     Deliver,
     Dial,
@@ -74,6 +75,8 @@ if TYPE_CHECKING:
     import socket
     import ssl
     from concurrent.futures import ThreadPoolExecutor
+
+T = TypeVar("T")
 
 STRANGER_MS = 60_000
 """The log tells once in so long of clients of one ip that came to the wrong port."""
@@ -148,7 +151,7 @@ class Driver:
         self._dials: set[asyncio.Task[None]] = set()
         self._timers: dict[Hashable, tuple[int, asyncio.TimerHandle]] = {}
         self._call_numbers = count(1)
-        self._asked: dict[int, Callable[[object], None]] = {}
+        self._asked: dict[int, Callable[[Any], None]] = {}
         self._inbox: deque[Event] = deque()
         self._woken = False
         self._tickets: list[int] = []
@@ -364,11 +367,11 @@ class Driver:
             self._woken = True
             self._loop.call_soon_threadsafe(self._drain)
 
-    def ask(self, call: object) -> asyncio.Future[object]:
+    def ask(self, call: Call[T]) -> asyncio.Future[T]:
         """Put a call to the node; the future gets the answer. In the loop's thread only."""
-        future: asyncio.Future[object] = self._loop.create_future()
+        future: asyncio.Future[T] = self._loop.create_future()
 
-        def settle(result: object) -> None:
+        def settle(result: T | BaseException) -> None:
             if future.done():
                 return
             if isinstance(result, BaseException):
@@ -384,7 +387,7 @@ class Driver:
         self.handle(Asked(number, call))
         return future
 
-    async def poll(self, call: object, give_back: object) -> object:
+    async def poll(self, call: Call[T], give_back: Call[None]) -> T:
         """As `ask`. When it is cancelled nobody has seen the answer: the node hears `give_back`."""
         try:
             return await self.ask(call)
@@ -392,7 +395,9 @@ class Driver:
             self.ask(give_back).add_done_callback(asyncio.Future.exception)
             raise
 
-    def ask_from_thread(self, call: object, on_answer: Callable[[object], None]) -> None:
+    def ask_from_thread(
+        self, call: Call[T], on_answer: Callable[[T | BaseException], None]
+    ) -> None:
         """Put a call to the node from any thread; `on_answer` runs in the loop's thread."""
         number = next(self._call_numbers)
         self._asked[number] = on_answer

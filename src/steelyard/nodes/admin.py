@@ -6,8 +6,6 @@ dropped, as an administrator belongs to no group.
 
 from __future__ import annotations
 
-import msgspec
-
 from steelyard.config import ClientConfig
 from steelyard.errors import ClosedError, RemotingError
 from steelyard.nodes.calls.remoting import CALLS_TIMER, Calls, Outcome
@@ -15,6 +13,7 @@ from steelyard.nodes.seam import (
     Address,
     Answer,
     Asked,
+    Call,
     Closed,
     Due,
     Effect,
@@ -27,8 +26,8 @@ from steelyard.wire.remoting.acl import signer_of
 from steelyard.wire.remoting.command import Command, is_response
 
 
-class Invoke(msgspec.Struct, frozen=True):
-    """Call: send `command` to `address`. Answered with the reply, whatever its code, or a RemotingError."""
+class Invoke(Call[Command], frozen=True):
+    """Send `command` to `address`. Answered with the reply, whatever its code, or a RemotingError."""
 
     address: Address
     command: Command

@@ -21,7 +21,7 @@ Rules the drivers keep:
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -36,6 +36,16 @@ Address = str
 REMOTING = "remoting"
 KAFKA = "kafka"
 """Dialects that a link may speak; a listening port speaks one."""
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Call(msgspec.Struct, Generic[T_co], frozen=True):
+    """Root of what an application or an operator may ask of a node: the contracts name each node's.
+
+    The parameter is the type of the answer. Any call may be answered with an exception instead, which is raised at
+    the caller.
+    """
 
 
 Verdict = ConsumeStatus | ConsumeOrderlyStatus | TransactionState | str | None
@@ -89,6 +99,8 @@ class Handled(Fact, frozen=True):
 
 
 class Asked(Fact, frozen=True):
+    """`call` is a `Call` of the node's contract."""
+
     call_id: int
     call: object
 

@@ -17,7 +17,7 @@ from steelyard.driver.links import LinkLimits
 from steelyard.driver.listening import advertised, bind, check_address
 from steelyard.driver.logs import logger
 from steelyard.errors import DamageError, OwnerError, SteelyardError, StorageError
-from steelyard.nodes.seam import KAFKA
+from steelyard.nodes.seam import KAFKA, Call
 from steelyard.wire.strangers import Signs
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Server:
     driver: Driver
     kafka: str = ""
     """Where its Kafka listener is; empty for none."""
-    stop_call: object = None
+    stop_call: Call[None] | None = None
     """Asked of the node at a clean stop, when it has something to do then."""
     after: Callable[[], None] = lambda: None
     """What is left to free afterwards."""

@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 
 from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
-from steelyard.nodes.producer import SendMessages
+from steelyard.nodes.producer import SendMessages, SendOneway
 from steelyard.nodes.seam import Handled, Verdict
 from steelyard.sim.checkers import DIGITS, Witness, number_of
 from steelyard.sim.order import Order
@@ -67,8 +67,8 @@ class Publisher:
             self._decisions.begin(process, numbers[0], messages[0])
             return
         oneway = len(numbers) == 1 and rng.randrange(100) < self._scenario.oneway_of_100
-        call = SendMessages(tuple(messages), oneway=oneway)
-        process.ask(call, partial(self._answered, process.world, numbers))
+        call = SendOneway if oneway else SendMessages
+        process.ask(call(tuple(messages)), partial(self._answered, process.world, numbers))
 
     def _answered(self, world: World, numbers: tuple[int, ...], result: object) -> None:
         if isinstance(result, SendResult):

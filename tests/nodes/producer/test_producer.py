@@ -27,7 +27,7 @@ from steelyard.errors import (
     SteelyardError,
 )
 from steelyard.nodes.calls.remoting import Calls
-from steelyard.nodes.producer import FetchQueues, ProducerNode, SendMessages, Stop
+from steelyard.nodes.producer import FetchQueues, ProducerNode, SendMessages, SendOneway, Stop
 from steelyard.nodes.seam import Dial, Opened, Received
 from steelyard.types import Message, MessageQueue, SendResult, SendStatus
 from steelyard.wire.remoting.command import Command, is_oneway
@@ -225,7 +225,7 @@ def test_a_given_queue_is_tried_once() -> None:
 def test_a_one_way_send_is_not_waited_for() -> None:
     bench = Bench()
     bench.a.script[310] = bench.b.script[310] = silent
-    call = bench.send(oneway=True)
+    call = bench.rig.ask(SendOneway((Message("T", b"x"),)))
     assert bench.rig.answers[call] is None
     (command,) = bench.rig.to(bench.a, 310) + bench.rig.to(bench.b, 310)
     assert is_oneway(command)

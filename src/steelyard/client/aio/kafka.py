@@ -33,7 +33,6 @@ from steelyard.nodes.consumer.kafka.contract import (
     EARLIEST,
     LATEST,
     Assignment,
-    Call,
     Committed,
     ConsumerRecord,
     Describe,
@@ -52,7 +51,7 @@ from steelyard.nodes.consumer.kafka.contract import (
     SeekToEnd,
     Subscribe,
 )
-from steelyard.nodes.seam import Handled
+from steelyard.nodes.seam import Call, Handled
 from steelyard.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -200,7 +199,7 @@ class KafkaConsumer(Reading):
 
     async def commit_async(
         self, offsets: Offsets | None = None, callback: CommitCallback | None = None
-    ) -> asyncio.Future[object]:
+    ) -> asyncio.Future[None]:
         """As `commit`, without waiting for its end; `callback(error)` is called then, with None after a success."""
         future = (await self._live()).ask(self.commit_call(offsets))
         if callback is not None:
@@ -272,7 +271,7 @@ class KafkaConsumer(Reading):
             self.forget(key)
         await self._call(SeekToEnd(keys, timestamp))
 
-    async def _partitions(self, call: Call) -> tuple[TopicPartition, ...]:
+    async def _partitions(self, call: Call[object]) -> tuple[TopicPartition, ...]:
         partitions = await self._call(call)
         assert isinstance(partitions, tuple)
         return partitions
@@ -284,7 +283,7 @@ class KafkaConsumer(Reading):
         assert isinstance(found, dict)
         return found.items()
 
-    async def _call(self, call: Call) -> object:
+    async def _call(self, call: Call[object]) -> object:
         return await (await self._live()).ask(call)
 
     async def _live(self) -> Driver:

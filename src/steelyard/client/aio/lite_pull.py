@@ -35,6 +35,7 @@ from steelyard.nodes.consumer.remoting.questions import (
     MinOffset,
     OffsetForTimestamp,
 )
+from steelyard.nodes.seam import Call
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.message import MessageView
 
@@ -216,7 +217,7 @@ class LitePullConsumer(Polling):
         assert isinstance(offset, int)
         return offset
 
-    async def _ask(self, call: object) -> object:
+    async def _ask(self, call: Call[object]) -> object:
         return await self._live().ask(call)
 
     def _live(self) -> Driver:

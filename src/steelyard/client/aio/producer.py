@@ -24,6 +24,7 @@ from steelyard.nodes.producer import (
     ProducerNode,
     SendHalf,
     SendMessages,
+    SendOneway,
     SendReply,
     SendRequest,
     Stop,
@@ -175,7 +176,7 @@ class Producer:
             message, body, tags=tags, keys=keys, properties=properties, sharding_key=sharding_key
         )
         chosen = queue if selector is None else await self._selected(selector, whole, queue)
-        await self._live().ask(SendMessages((whole,), queue=chosen, oneway=True))
+        await self._live().ask(SendOneway((whole,), queue=chosen))
 
     # -- transactions ------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from steelyard.nodes.consumer.remoting.questions import (
     PullResult,
     SendBack,
 )
+from steelyard.nodes.seam import Call
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.message import MessageView
 
@@ -177,7 +178,7 @@ class PullConsumer(Pulling):
         assert isinstance(queues, tuple)
         return queues
 
-    async def _ask(self, call: object) -> object:
+    async def _ask(self, call: Call[object]) -> object:
         if self._driver is None:
             raise ClosedError("the consumer is not running; use `async with` or start()")
         return await self._driver.ask(call)

@@ -33,7 +33,6 @@ from steelyard.nodes.consumer.kafka.contract import (
     EARLIEST,
     LATEST,
     Assignment,
-    Call,
     Committed,
     ConsumerRecord,
     Describe,
@@ -52,7 +51,7 @@ from steelyard.nodes.consumer.kafka.contract import (
     SeekToEnd,
     Subscribe,
 )
-from steelyard.nodes.seam import Handled
+from steelyard.nodes.seam import Call, Handled
 from steelyard.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -232,7 +231,7 @@ class KafkaConsumer(Reading):
 
     def commit_async(
         self, offsets: Offsets | None = None, callback: CommitCallback | None = None
-    ) -> Future[object]:
+    ) -> Future[None]:
         """As `commit`, without waiting; `callback(error)` is called in the hooks' thread, with None after a success."""
         future = self._live().ask(self.commit_call(offsets))
         if callback is not None:
@@ -300,7 +299,7 @@ class KafkaConsumer(Reading):
             self.forget(key)
         self._call(SeekToEnd(keys, timestamp))
 
-    def _partitions(self, call: Call) -> tuple[TopicPartition, ...]:
+    def _partitions(self, call: Call[object]) -> tuple[TopicPartition, ...]:
         partitions = self._call(call)
         assert isinstance(partitions, tuple)
         return partitions
@@ -310,7 +309,7 @@ class KafkaConsumer(Reading):
         assert isinstance(found, dict)
         return found.items()
 
-    def _call(self, call: Call) -> object:
+    def _call(self, call: Call[object]) -> object:
         return self._live().call(call)
 
     def _live(self) -> Running:

@@ -24,6 +24,7 @@ from steelyard.nodes.producer import (
     ProducerNode,
     SendHalf,
     SendMessages,
+    SendOneway,
     SendReply,
     SendRequest,
     Stop,
@@ -181,7 +182,7 @@ class Producer:
         )
         chosen = queue if selector is None else self._selected(selector, whole, queue, timeout_ms)
         call = SendMessages((whole,), queue=chosen, timeout_ms=timeout_ms)
-        return self._live().ask(call)  # type: ignore[return-value]  # the answer to SendMessages is a SendResult
+        return self._live().ask(call)
 
     def send_batch(
         self,
@@ -211,7 +212,7 @@ class Producer:
             message, body, tags=tags, keys=keys, properties=properties, sharding_key=sharding_key
         )
         chosen = queue if selector is None else self._selected(selector, whole, queue)
-        self._live().call(SendMessages((whole,), queue=chosen, oneway=True))
+        self._live().call(SendOneway((whole,), queue=chosen))
 
     # -- transactions ------------------------------------------------------------------------------
 

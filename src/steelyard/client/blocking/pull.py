@@ -28,6 +28,7 @@ from steelyard.nodes.consumer.remoting.questions import (
     PullResult,
     SendBack,
 )
+from steelyard.nodes.seam import Call
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.message import MessageView
 
@@ -189,7 +190,7 @@ class PullConsumer(Pulling):
         assert isinstance(queues, tuple)
         return queues
 
-    def _ask(self, call: object) -> object:
+    def _ask(self, call: Call[object]) -> object:
         if self._running is None:
             raise ClosedError("the consumer is not running; use `with` or start()")
         return self._running.call(call)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from steelyard.driver.driver import Driver
 from steelyard.driver.loops import Background, background
 from steelyard.errors import ClosedError, SteelyardError
-from steelyard.nodes.seam import Node
+from steelyard.nodes.seam import Call, Node
 
 if TYPE_CHECKING:
     import ssl
+
+T = TypeVar("T")
 
 
 class Running:
@@ -48,7 +50,7 @@ class Running:
     async def _start(self) -> None:
         self.driver.start()
 
-    def call(self, call: object) -> object:
+    def call(self, call: Call[T]) -> T:
         """Put a call to the node and wait for the answer; one that is an error is raised."""
         if threading.get_ident() == self.loop.thread.ident:
             raise ClosedError("called from the event loop's thread; use steelyard.aio there")
@@ -56,19 +58,20 @@ class Running:
         # A bare lock: a Future's condition costs several times as much, and this is once per send.
         answered = threading.Lock()
         answered.acquire()
-        answer: list[object] = []
+        answer: list[T | BaseException] = []
 
-        def settle(result: object) -> None:
+        def settle(result: T | BaseException) -> None:
             answer.append(result)
             answered.release()
 
         self.driver.ask_from_thread(call, settle)
         answered.acquire()
-        if isinstance(answer[0], BaseException):
-            raise answer[0]
-        return answer[0]
+        (result,) = answer
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
-    def poll(self, call: object, give_back: object) -> object:
+    def poll(self, call: Call[T], give_back: Call[None]) -> T:
         """As `call`. When it is interrupted nobody has seen the answer: the node hears `give_back`."""
         try:
             return self.call(call)
@@ -78,12 +81,12 @@ class Running:
             self.ask(give_back)
             raise
 
-    def ask(self, call: object) -> Future[object]:
+    def ask(self, call: Call[T]) -> Future[T]:
         """Put a call to the node; the future gets the answer."""
         self._check_process()
-        future: Future[object] = Future()
+        future: Future[T] = Future()
 
-        def settle(result: object) -> None:
+        def settle(result: T | BaseException) -> None:
             if not future.set_running_or_notify_cancel():
                 return
             if isinstance(result, BaseException):
@@ -98,7 +101,7 @@ class Running:
         if self.loop.forked:
             raise ClosedError("made in another process: a client does not survive a fork")
 
-    def close(self, stop_call: object) -> None:
+    def close(self, stop_call: Call[None]) -> None:
         """Clean stop."""
         if self.loop.forked:
             return

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from steelyard.config import BrokerConfig
 from steelyard.errors import StorageError
 from steelyard.groups.remoting.registry import Registry
@@ -50,6 +48,7 @@ from steelyard.nodes.seam import (
     KAFKA,
     Answer,
     Asked,
+    Call,
     Closed,
     Due,
     Effect,
@@ -75,11 +74,11 @@ LEDGER_TIMER = "ledger"
 STOP_TIMER = "stop"
 
 
-class Stop(msgspec.Struct, frozen=True):
+class Stop(Call[None], frozen=True):
     """Stop cleanly; answered with None when the nameservers know and the store is closed."""
 
 
-class KafkaReady(msgspec.Struct, frozen=True):
+class KafkaReady(Call[None], frozen=True):
     """Answered with None when Kafka clients are served. Only for a broker with a Kafka listener."""
 
 

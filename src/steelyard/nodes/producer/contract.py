@@ -4,28 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from steelyard.nodes.seam import Call
 from steelyard.types import Message, MessageQueue, SendResult, TransactionState
 from steelyard.wire.remoting.message import MessageView
-
-
-class SendMessages(msgspec.Struct, frozen=True):
-    """Call: send one message, or several as one batch to one queue.
-
-    Without `queue` the producer chooses one: by the sharding key, or in turn. Answer: SendResult, None for
-    `oneway`, or an exception. `timeout_ms` None: the configured one.
-    """
-
-    messages: tuple[Message, ...]
-    queue: MessageQueue | None = None
-    oneway: bool = False
-    timeout_ms: int | None = None
-
-
-class SendHalf(msgspec.Struct, frozen=True):
-    """Call: send the half message of a transaction; nobody sees it before `EndTransaction`. Answer: Half, or an exception."""
-
-    message: Message
-    timeout_ms: int | None = None
 
 
 class Half(msgspec.Struct, frozen=True):
@@ -35,11 +16,34 @@ class Half(msgspec.Struct, frozen=True):
     transaction_id: str | None = None
 
 
-class EndTransaction(msgspec.Struct, frozen=True):
-    """Call: tell the broker what became of a transaction; `remark` for its log. Answer: None, or an exception.
+class SendMessages(Call[SendResult], frozen=True):
+    """Send one message, or several as one batch to one queue.
 
-    The word may be lost; then the broker asks.
+    Without `queue` the producer chooses one: by the sharding key, or in turn. `timeout_ms` None: the configured one.
     """
+
+    messages: tuple[Message, ...]
+    queue: MessageQueue | None = None
+    timeout_ms: int | None = None
+
+
+class SendOneway(Call[None], frozen=True):
+    """Send as `SendMessages`, once, and wait for no broker."""
+
+    messages: tuple[Message, ...]
+    queue: MessageQueue | None = None
+    timeout_ms: int | None = None
+
+
+class SendHalf(Call[Half], frozen=True):
+    """Send the half message of a transaction; nobody sees it before `EndTransaction`."""
+
+    message: Message
+    timeout_ms: int | None = None
+
+
+class EndTransaction(Call[None], frozen=True):
+    """Tell the broker what became of a transaction; `remark` for its log. The word may be lost; then the broker asks."""
 
     half: Half
     state: TransactionState
@@ -55,8 +59,8 @@ class TransactionCheck(msgspec.Struct, frozen=True):
     message: MessageView
 
 
-class SendRequest(msgspec.Struct, frozen=True):
-    """Call: send a message and wait for the reply of whoever consumes it. Answer: its MessageView, or an exception.
+class SendRequest(Call[MessageView], frozen=True):
+    """Send a message and wait for the reply of whoever consumes it.
 
     `timeout_ms` is for both together.
     """
@@ -66,8 +70,8 @@ class SendRequest(msgspec.Struct, frozen=True):
     timeout_ms: int | None = None
 
 
-class SendReply(msgspec.Struct, frozen=True):
-    """Call: answer a request that was consumed. Answer: SendResult once the requester has it, or an exception.
+class SendReply(Call[SendResult], frozen=True):
+    """Answer a request that was consumed. Answered once the requester has it.
 
     `message` goes to `produce.outgoing.reply_topic(request)`.
     """
@@ -77,12 +81,12 @@ class SendReply(msgspec.Struct, frozen=True):
     timeout_ms: int | None = None
 
 
-class FetchQueues(msgspec.Struct, frozen=True):
-    """Call. Answer: tuple[MessageQueue, ...] that the topic can be written to, or an exception."""
+class FetchQueues(Call[tuple[MessageQueue, ...]], frozen=True):
+    """The queues that the topic can be written to."""
 
     topic: str
     timeout_ms: int | None = None
 
 
-class Stop(msgspec.Struct, frozen=True):
-    """Call: finish. Answer: None."""
+class Stop(Call[None], frozen=True):
+    """Finish what is under way, and end."""

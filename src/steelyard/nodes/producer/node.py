@@ -24,6 +24,7 @@ from steelyard.nodes.producer.contract import (
     FetchQueues,
     SendHalf,
     SendMessages,
+    SendOneway,
     SendReply,
     SendRequest,
     Stop,
@@ -117,7 +118,7 @@ class ProducerNode:
         if self._stop is not None:
             return [Answer(event.call_id, ClosedError("the producer was closed"))]
         match event.call:
-            case SendMessages() | SendHalf() | SendRequest() | SendReply() as call:
+            case SendMessages() | SendOneway() | SendHalf() | SendRequest() | SendReply() as call:
                 return self._sending.send(event.call_id, call, now)
             case EndTransaction() as call:
                 return self._transactions.end(event.call_id, call)

@@ -26,7 +26,14 @@ from steelyard.errors import (
     RouteError,
     SteelyardError,
 )
-from steelyard.nodes.producer.contract import Half, SendHalf, SendMessages, SendReply, SendRequest
+from steelyard.nodes.producer.contract import (
+    Half,
+    SendHalf,
+    SendMessages,
+    SendOneway,
+    SendReply,
+    SendRequest,
+)
 from steelyard.nodes.producer.detection import Detector
 from steelyard.nodes.producer.peers import Peers, SendTried
 from steelyard.nodes.producer.requests import Requests
@@ -42,7 +49,7 @@ from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.ids import UniqueIds
 
-SendCall = SendMessages | SendHalf | SendRequest | SendReply
+SendCall = SendMessages | SendOneway | SendHalf | SendRequest | SendReply
 
 
 class _Sending(msgspec.Struct):
@@ -129,10 +136,13 @@ class Sending:
         timeout_ms = config.send_timeout_ms if call.timeout_ms is None else call.timeout_ms
         deadline = now + timeout_ms
         match call:
-            case SendMessages(messages=messages, queue=queue):
+            case (
+                SendMessages(messages=messages, queue=queue)
+                | SendOneway(messages=messages, queue=queue)
+            ):
                 prepared = outgoing.prepare(messages, ids, config, now)
                 key = _sharding_key(messages, queue)
-                return _Sending(prepared, deadline, queue, key, oneway=call.oneway)
+                return _Sending(prepared, deadline, queue, key, oneway=isinstance(call, SendOneway))
             case SendHalf(message=message):
                 prepared = outgoing.prepare_half(message, ids, config, now)
                 return _Sending(prepared, deadline, None, message.sharding_key, is_half=True)

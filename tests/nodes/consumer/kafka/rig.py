@@ -8,11 +8,12 @@ from collections.abc import Callable
 from itertools import count
 
 from steelyard.config import KafkaConsumerConfig
-from steelyard.nodes.consumer.kafka.contract import Call, Poll
+from steelyard.nodes.consumer.kafka.contract import Poll
 from steelyard.nodes.consumer.kafka.node import KafkaConsumerNode
 from steelyard.nodes.seam import (
     Answer,
     Asked,
+    Call,
     Closed,
     Deliver,
     Dial,
@@ -397,14 +398,14 @@ class Rig:
 
     # -- the application ---------------------------------------------------------------------------
 
-    def ask(self, call: Call) -> int:
+    def ask(self, call: Call[object]) -> int:
         """The number under which the answer will be in `answers`."""
         self._calls += 1
         self._events.append(Asked(self._calls, call))
         self.run()
         return self._calls
 
-    def result(self, call: Call) -> object:
+    def result(self, call: Call[object]) -> object:
         """The answer, which must come without time going by."""
         number = self.ask(call)
         assert number in self.answers, f"{call} was not answered"

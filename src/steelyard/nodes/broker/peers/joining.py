@@ -36,7 +36,7 @@ from steelyard.nodes.broker.peers.registration import PendingCall, Purpose, Regi
 from steelyard.nodes.broker.peers.requests import IDENTIFY, BrokerEntry, read_body
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.calls.remoting import Calls, Outcome
-from steelyard.nodes.seam import Answer, Effect, SetTimer
+from steelyard.nodes.seam import Answer, Call, Effect, SetTimer
 from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ClusterInfo, KVTable
@@ -76,7 +76,7 @@ class Identity(msgspec.Struct, frozen=True):
         return bool(self.kafka)
 
 
-class AwaitRefusal(msgspec.Struct, frozen=True):
+class AwaitRefusal(Call[object], frozen=True):
     """Answered with a ConfigError when another broker has what is this one's; otherwise never."""
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from steelyard.nodes.seam import Call
 from steelyard.types import TopicPartition
 
 Partitions = tuple[TopicPartition, ...]
@@ -67,77 +68,73 @@ class MemberState(NamedTuple):
     """Address, empty while it is not known."""
 
 
-class Call(msgspec.Struct, frozen=True):
-    """Root of the calls."""
-
-
-class Subscribe(Call, frozen=True):
+class Subscribe(Call[None], frozen=True):
     """Read a share of these topics, or of all whose whole name matches `pattern`, as the group agrees.
 
-    Answered with None at once. Neither: leave the group; answered when that is done.
+    Answered at once. Neither: leave the group; answered when that is done.
     """
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
 
 
-class Assign(Call, frozen=True):
-    """Read these partitions, without a group's help. Answered with None."""
+class Assign(Call[None], frozen=True):
+    """Read these partitions, without a group's help."""
 
     partitions: Partitions
 
 
-class Poll(Call, frozen=True):
-    """Records, a tuple: as soon as there are some, none after `timeout_ms`. One at a time; `number` is unique."""
+class Poll(Call[tuple[ConsumerRecord, ...]], frozen=True):
+    """Records: as soon as there are some, none after `timeout_ms`. One at a time; `number` is unique."""
 
     records_max: int
     timeout_ms: int
     number: int
 
 
-class GiveBack(Call, frozen=True):
-    """The records of that poll reached nobody: they come again. Answered with None."""
+class GiveBack(Call[None], frozen=True):
+    """The records of that poll reached nobody: they come again."""
 
     number: int
 
 
-class Commit(Call, frozen=True):
+class Commit(Call[None], frozen=True):
     """Commit `offsets`, or all that polls returned. `unread`: of those, the offsets that the application has not seen yet.
 
-    Answered with None when the coordinator has them.
+    Answered when the coordinator has them.
     """
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
     unread: Mapping[TopicPartition, int] = {}
 
 
-class Committed(Call, frozen=True):
-    """Answered with a dict of `OffsetAndMetadata`; partitions without a committed offset are left out."""
+class Committed(Call[dict[TopicPartition, OffsetAndMetadata]], frozen=True):
+    """Of each partition; those without a committed offset are left out."""
 
     partitions: Partitions
 
 
-class Position(Call, frozen=True):
+class Position(Call[int], frozen=True):
     """Answered with the offset of the next record that a poll returns of a held partition."""
 
     partition: TopicPartition
 
 
-class Seek(Call, frozen=True):
-    """Go on at an offset of a held partition; there need not be such a record. Answered with None."""
+class Seek(Call[None], frozen=True):
+    """Go on at an offset of a held partition; there need not be such a record."""
 
     partition: TopicPartition
     offset: int
 
 
-class SeekToEnd(Call, frozen=True):
-    """Go on at an end (EARLIEST or LATEST) of held partitions, of all if there are none given. Answered with None."""
+class SeekToEnd(Call[None], frozen=True):
+    """Go on at an end (EARLIEST or LATEST) of held partitions, of all if there are none given."""
 
     partitions: Partitions
     timestamp: int
 
 
-class ListOffsets(Call, frozen=True):
+class ListOffsets(Call[dict[TopicPartition, OffsetAndTimestamp]], frozen=True):
     """Answered with a dict of `OffsetAndTimestamp`; for EARLIEST and LATEST the offset of that end.
 
     Partitions without a record at that time or later are left out.
@@ -146,46 +143,46 @@ class ListOffsets(Call, frozen=True):
     timestamps: Mapping[TopicPartition, int]
 
 
-class Pause(Call, frozen=True):
-    """Return no records of these held partitions until `Resume`. Answered with None."""
+class Pause(Call[None], frozen=True):
+    """Return no records of these held partitions until `Resume`."""
 
     partitions: Partitions
 
 
-class Resume(Call, frozen=True):
-    """Go on with these. Answered with None."""
+class Resume(Call[None], frozen=True):
+    """Go on with these."""
 
     partitions: Partitions
 
 
-class Paused(Call, frozen=True):
+class Paused(Call[Partitions], frozen=True):
     """Answered with the partitions that are paused, sorted."""
 
 
-class Assignment(Call, frozen=True):
+class Assignment(Call[Partitions], frozen=True):
     """Answered with the partitions that are held, sorted."""
 
 
-class PartitionsFor(Call, frozen=True):
+class PartitionsFor(Call[Partitions], frozen=True):
     """Answered with the partitions of a topic, sorted; none of an unknown one."""
 
     topic: str
 
 
-class Describe(Call, frozen=True):
+class Describe(Call[MemberState], frozen=True):
     """Answered with a `MemberState`."""
 
 
-class Rejoin(Call, frozen=True):
-    """Have the group rebalance (Consumer.enforceRebalance). Answered with None at once."""
+class Rejoin(Call[None], frozen=True):
+    """Have the group rebalance (Consumer.enforceRebalance). Answered at once."""
 
     reason: str
 
 
-class Stop(Call, frozen=True):
+class Stop(Call[None], frozen=True):
     """Commit, where that is automatic, leave the group and end. `unread`: as of `Commit`.
 
-    `returned`: what the last poll returned counts as consumed. Answered with None when done.
+    `returned`: what the last poll returned counts as consumed. Answered when done.
     """
 
     unread: Mapping[TopicPartition, int] = {}

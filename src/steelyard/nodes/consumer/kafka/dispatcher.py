@@ -17,14 +17,13 @@ from steelyard.groups.kafka.member.answers import code_name
 from steelyard.nodes.calls.kafka import KafkaCalls
 from steelyard.nodes.consumer.kafka import contract
 from steelyard.nodes.consumer.kafka.commits import AUTOMATIC, CLOSING, Commits
-from steelyard.nodes.consumer.kafka.contract import Call
 from steelyard.nodes.consumer.kafka.coordinator import CoordinatorSearch
 from steelyard.nodes.consumer.kafka.held import Holdings
 from steelyard.nodes.consumer.kafka.lookups import Lookups
 from steelyard.nodes.consumer.kafka.membership import Membership
 from steelyard.nodes.consumer.kafka.metadata import Metadata
 from steelyard.nodes.consumer.kafka.progress import Progress
-from steelyard.nodes.seam import Answer, Effect
+from steelyard.nodes.seam import Answer, Call, Effect
 from steelyard.types import LogLine, TopicPartition
 
 STOP_MS_MAX = 30_000
@@ -86,7 +85,7 @@ class Dispatcher:
         """Calls that are answered once the group is left."""
         self._stop: tuple[int, int] | None = None
         """Call id and deadline of a stop."""
-        self._takers: Mapping[type[Call], Callable[..., object]] = {
+        self._takers: Mapping[type[Call[object]], Callable[..., object]] = {
             contract.Subscribe: self._subscribe,
             contract.Assign: self._assign,
             contract.Poll: self._poll,

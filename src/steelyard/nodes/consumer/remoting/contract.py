@@ -8,6 +8,7 @@ from enum import Enum
 import msgspec
 
 from steelyard.consume.statistics import TopicStatistics
+from steelyard.nodes.seam import Call
 from steelyard.types import ExpressionType, MessageQueue
 from steelyard.wire.remoting.message import MessageView
 
@@ -67,9 +68,9 @@ class DescribeThreads(msgspec.Struct, frozen=True):
     """
 
 
-class Poll(msgspec.Struct, frozen=True):
-    """Call of an application that polls. Answer: a tuple of messages of one or several queues, those of a queue
-    in order; empty when the time is over. One at a time."""
+class Poll(Call[tuple[MessageView, ...]], frozen=True):
+    """Of an application that polls. Answered with messages of one or several queues, those of a queue
+    in order; none when the time is over. One at a time."""
 
     messages_max: int
     timeout_ms: int
@@ -77,15 +78,15 @@ class Poll(msgspec.Struct, frozen=True):
     """For `GiveBack`: another one for each poll."""
 
 
-class GiveBack(msgspec.Struct, frozen=True):
-    """Call: the poll of this number was given up by the application. It ends, or what it returned and nobody saw
-    is returned again. Answer: None."""
+class GiveBack(Call[None], frozen=True):
+    """The poll of this number was given up by the application. It ends, or what it returned and nobody saw
+    is returned again."""
 
     number: int
 
 
-class Commit(msgspec.Struct, frozen=True):
-    """Call: commit what was polled, or these offsets of queues that are held. Answered with None once all brokers
+class Commit(Call[None], frozen=True):
+    """Commit what was polled, or these offsets of queues that are held. Answered once all brokers
     have taken it, or with the first error."""
 
     offsets: Mapping[MessageQueue, int] | None = None
@@ -96,66 +97,61 @@ class Bound(Enum):
     END = "END"
 
 
-class Seek(msgspec.Struct, frozen=True):
-    """Call: poll this queue, which is held, from there on. Answer: None, or a ConfigError where it has no such offset."""
+class Seek(Call[None], frozen=True):
+    """Poll this queue, which is held, from there on. Answered with a ConfigError where it has no such offset."""
 
     queue: MessageQueue
     to: int | Bound
 
 
-class PauseQueues(msgspec.Struct, frozen=True):
-    """Call: neither pull nor return messages of these queues until `ResumeQueues`, or until they are given up.
-    Answer: None."""
+class PauseQueues(Call[None], frozen=True):
+    """Neither pull nor return messages of these queues until `ResumeQueues`, or until they are given up."""
 
     queues: tuple[MessageQueue, ...]
 
 
-class ResumeQueues(msgspec.Struct, frozen=True):
+class ResumeQueues(Call[None], frozen=True):
     queues: tuple[MessageQueue, ...]
 
 
-class Assign(msgspec.Struct, frozen=True):
-    """Call: hold these queues and no others, of a consumer without subscriptions, and pull what the expression
-    wants of them. Answer: None, once the nameserver was asked where they are."""
+class Assign(Call[None], frozen=True):
+    """Hold these queues and no others, of a consumer without subscriptions, and pull what the expression
+    wants of them. Answered once the nameserver was asked where they are."""
 
     queues: tuple[MessageQueue, ...]
     expression: str = "*"
     expression_type: ExpressionType = ExpressionType.TAG
 
 
-class Assignment(msgspec.Struct, frozen=True):
-    """Call. Answer: the queues that are held and not being given up, sorted."""
+class Assignment(Call[tuple[MessageQueue, ...]], frozen=True):
+    """The queues that are held and not being given up, sorted."""
 
 
 Polling = Poll | GiveBack | Commit | Seek | PauseQueues | ResumeQueues | Assign | Assignment
 
 
-class Pause(msgspec.Struct, frozen=True):
-    """Call: pull no more until `Resume`. What is in the client is consumed. Answer: None."""
+class Pause(Call[None], frozen=True):
+    """Pull no more until `Resume`. What is in the client is consumed."""
 
 
-class Resume(msgspec.Struct, frozen=True):
-    """Call: pull again. Answer: None."""
+class Resume(Call[None], frozen=True):
+    """Pull again."""
 
 
-class Resize(msgspec.Struct, frozen=True):
-    """Call: so many listeners run from now on, and so many batches may be with them. Answer: None."""
+class Resize(Call[None], frozen=True):
+    """So many listeners run from now on, and so many batches may be with them."""
 
     consume_threads: int
     handed_max: int
 
 
-class Stop(msgspec.Struct, frozen=True):
-    """Call: let the listener finish what it has (bounded), commit, leave the group. Answer: None.
+class Stop(Call[None], frozen=True):
+    """Let the listener finish what it has (bounded), commit, leave the group.
 
     Without `wait` what the listener has counts as not consumed: the group's next owner of the queue reads it again.
     """
 
     wait: bool = True
-
-
-class Describe(msgspec.Struct, frozen=True):
-    """Call. Answer: ConsumerState."""
 
 
 class ConsumerState(msgspec.Struct, frozen=True):
@@ -169,3 +165,7 @@ class ConsumerState(msgspec.Struct, frozen=True):
     paused: bool = False
     statistics: Mapping[str, TopicStatistics] = {}
     """By topic: what was pulled and consumed lately."""
+
+
+class Describe(Call[ConsumerState], frozen=True):
+    """How this member is, at this moment."""

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from typing import assert_never
 
-import msgspec
-
 from steelyard.allocate import even, registry
 from steelyard.allocate.plan import Strategy
 from steelyard.config import ConsumerConfig
@@ -42,6 +40,7 @@ from steelyard.nodes.seam import (
     Address,
     Answer,
     Asked,
+    Call,
     Closed,
     Deliver,
     Due,
@@ -56,7 +55,7 @@ from steelyard.nodes.seam import (
     Send,
     SetTimer,
 )
-from steelyard.types import LogLine, Random
+from steelyard.types import LogLine, MessageQueue, Random
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
@@ -65,8 +64,8 @@ ROUTE_TIMER = "routes"
 HEARTBEAT_TIMER = "heartbeats"
 
 
-class Balanced(msgspec.Struct, frozen=True):
-    """Call: the queues of a registered topic that are this member's share. Answered after the first rebalance."""
+class Balanced(Call[tuple[MessageQueue, ...]], frozen=True):
+    """The queues of a registered topic that are this member's share. Answered after the first rebalance."""
 
     topic: str
 

@@ -36,7 +36,7 @@ from steelyard.errors import (
 )
 from steelyard.nodes.consumer.remoting.peers import Peers, QuestionSent
 from steelyard.nodes.route_cache import RouteNews
-from steelyard.nodes.seam import Address, Answer, Effect
+from steelyard.nodes.seam import Address, Answer, Call, Effect
 from steelyard.types import ExpressionType, MessageQueue, Subscription
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -48,61 +48,26 @@ PULL_TIMEOUT_MS = 10_000
 """How long a pull may take beyond the time that the broker holds it (consumerPullTimeoutMillis)."""
 
 
-class Committed(msgspec.Struct, frozen=True):
+class Committed(Call[int | None], frozen=True):
     queue: MessageQueue
 
 
-class CommitOffset(msgspec.Struct, frozen=True):
+class CommitOffset(Call[None], frozen=True):
     queue: MessageQueue
     offset: int
 
 
-class MinOffset(msgspec.Struct, frozen=True):
+class MinOffset(Call[int], frozen=True):
     queue: MessageQueue
 
 
-class MaxOffset(msgspec.Struct, frozen=True):
+class MaxOffset(Call[int], frozen=True):
     queue: MessageQueue
 
 
-class OffsetForTimestamp(msgspec.Struct, frozen=True):
+class OffsetForTimestamp(Call[int], frozen=True):
     queue: MessageQueue
     timestamp_ms: int
-
-
-class Pull(msgspec.Struct, frozen=True):
-    """`hold_ms`: how long the broker may wait for a message where there is none; 0: not at all."""
-
-    queue: MessageQueue
-    offset: int
-    expression: str = "*"
-    expression_type: ExpressionType = ExpressionType.TAG
-    messages_max: int = 32
-    hold_ms: int = 0
-    timeout_ms: int | None = None
-
-
-class SendBack(msgspec.Struct, frozen=True):
-    """`delay_level`: 0 leaves it to the broker, by the number of deliveries; negative: to the dead letters at once."""
-
-    message: MessageView
-    delay_level: int = 0
-
-
-class FetchQueues(msgspec.Struct, frozen=True):
-    topic: str
-
-
-Question = (
-    Committed
-    | CommitOffset
-    | MinOffset
-    | MaxOffset
-    | OffsetForTimestamp
-    | Pull
-    | SendBack
-    | FetchQueues
-)
 
 
 class PullStatus(Enum):
@@ -125,6 +90,41 @@ class PullResult(msgspec.Struct, frozen=True):
     min_offset: int
     max_offset: int
     messages: tuple[MessageView, ...] = ()
+
+
+class Pull(Call[PullResult], frozen=True):
+    """`hold_ms`: how long the broker may wait for a message where there is none; 0: not at all."""
+
+    queue: MessageQueue
+    offset: int
+    expression: str = "*"
+    expression_type: ExpressionType = ExpressionType.TAG
+    messages_max: int = 32
+    hold_ms: int = 0
+    timeout_ms: int | None = None
+
+
+class SendBack(Call[None], frozen=True):
+    """`delay_level`: 0 leaves it to the broker, by the number of deliveries; negative: to the dead letters at once."""
+
+    message: MessageView
+    delay_level: int = 0
+
+
+class FetchQueues(Call[tuple[MessageQueue, ...]], frozen=True):
+    topic: str
+
+
+Question = (
+    Committed
+    | CommitOffset
+    | MinOffset
+    | MaxOffset
+    | OffsetForTimestamp
+    | Pull
+    | SendBack
+    | FetchQueues
+)
 
 
 _PULL_STATUS = {
