@@ -341,6 +341,11 @@ class ConsumerConfig(ClientConfig):
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
     consume_timestamp: int = 0
     """For ConsumeFrom.TIMESTAMP, ms since the epoch."""
+    consume_offset: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
+    """Offset of each queue to begin at in place of `consume_from`, the nearest one of a queue that does not have it; -1: none."""
+    consume_strictly: bool = False
+    """Begin where `consume_from` says in young queues as well, from which no message was deleted yet: brokers have a new
+    group read those from their beginning unless it objects (setZeroIfNotFound), and old ones of 4.x even then."""
     strategy: str = "AVG"
     """Name of an allocation strategy, see `steelyard.allocate.registry`; those that need arguments go into `allocate=`."""
     rebalance_interval_ms: int = 20_000

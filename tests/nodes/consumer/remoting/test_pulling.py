@@ -266,6 +266,33 @@ def test_without_a_committed_offset_the_setting_tells_where_to_start(
         assert [c.ext["timestamp"] for c in rig.to(group.a, 29)] == ["123"]
 
 
+@pytest.mark.parametrize(("offset", "topic_start"), [(0, 0), (2, 2), (3, 3), (99, 3)])
+@pytest.mark.parametrize("consume_from", ConsumeFrom)
+def test_an_offset_to_start_at_comes_before_the_setting(
+    consume_from: ConsumeFrom, offset: int, topic_start: int
+) -> None:
+    """No further than the end of the queue; the retry topic is read from its beginning, as far as the setting says."""
+    group = Group(1, consume_from=consume_from, consume_timestamp=123, consume_offset=offset)
+    group.ns.add("T", group.a, queues=1)
+    group.ns.add("%RETRY%g", group.a, queues=1)
+    group.a.fill("T", 0, 3)
+    group.a.fill("%RETRY%g", 0, 2)
+    rig = group.start()
+    starts = {c.ext["topic"]: c.ext["queueOffset"] for c in reversed(rig.to(group.a, 11))}
+    retry_start = "2" if consume_from is ConsumeFrom.TIMESTAMP else "0"
+    assert starts == {"T": str(topic_start), "%RETRY%g": retry_start}
+
+
+@pytest.mark.parametrize("strictly", [False, True])
+def test_who_begins_strictly_objects_to_a_young_queue_being_read_from_its_beginning(
+    strictly: bool,
+) -> None:
+    group = Group(1, consume_strictly=strictly)
+    rig = group.start()
+    (asked,) = rig.to(group.a, 14)
+    assert asked.ext.get("setZeroIfNotFound") == ("false" if strictly else None)
+
+
 @pytest.mark.parametrize("code", [14, 30])
 @pytest.mark.parametrize("wrong", [reply(1, "no"), reply(), reply(offset="x"), None])
 def test_a_start_that_is_not_told_is_asked_again(code: int, wrong: Command | None) -> None:

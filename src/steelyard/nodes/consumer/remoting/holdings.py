@@ -208,6 +208,8 @@ class Holdings:
             topic=queue.topic, queue_id=queue.queue_id
         )
         match config.consume_from:
+            case _ if config.consume_offset >= 0 and not is_retry:
+                pass  # no further than the end
             case ConsumeFrom.FIRST_OFFSET:
                 return self._known(held, 0, UNKNOWN), []
             case ConsumeFrom.LAST_OFFSET:
@@ -238,6 +240,9 @@ class Holdings:
             return None, []
         offset = _offset_in(reply)
         if isinstance(offset, int) and offset >= 0:
+            wanted = self._peers.config.consume_offset
+            if wanted >= 0 and held.queue.topic != self._peers.retry_topic:
+                offset = min(offset, wanted)
             return self._known(held, offset, UNKNOWN), []
         return None, self._failed(held, "start offset", offset, now)
 

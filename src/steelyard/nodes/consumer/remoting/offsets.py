@@ -64,6 +64,7 @@ class BrokerOffsets:
             consumer_group=self._peers.config.group,
             topic=asked.queue.topic,
             queue_id=asked.queue.queue_id,
+            set_zero_if_not_found=False if self._peers.config.consume_strictly else None,
         )
         return self._peers.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header, asked, now)
 
