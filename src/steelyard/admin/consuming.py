@@ -120,9 +120,6 @@ async def _consume(options: argparse.Namespace, start: Start | None) -> int:
             raise RouteError(
                 f"topic {options.topic} does not exist; `steelyard admin topicList` shows those that do"
             ) from None
-    if start not in (None, End.EARLIEST):
-        assert start is not None
-        await _begin_at(options, start)
     printer = Printer(options)
 
     async def show(messages: Sequence[MessageView]) -> bool:
@@ -150,29 +147,15 @@ def _config(options: argparse.Namespace, start: Start | None) -> ConsumerConfig:
     from steelyard.config import ConsumerConfig
     from steelyard.types import ConsumeFrom
 
-    first = start is End.EARLIEST
+    origin = ConsumeFrom.LAST_OFFSET
+    if start is End.EARLIEST:
+        origin = ConsumeFrom.FIRST_OFFSET
+    elif isinstance(start, At):
+        origin = ConsumeFrom.TIMESTAMP
     return ConsumerConfig(
-        consume_from=ConsumeFrom.FIRST_OFFSET if first else ConsumeFrom.LAST_OFFSET,
+        consume_from=origin,
+        consume_timestamp=start.timestamp if isinstance(start, At) else 0,
+        consume_offset=start.offset if isinstance(start, Offset) else -1,
+        consume_strictly=start is not None,
         consume_batch=BATCH if options.count is None else 1,
     )
-
-
-async def _begin_at(options: argparse.Namespace, start: Start) -> None:
-    """Commit the start in all queues of which the group has committed nothing: what a member asks for itself (`ConsumeFrom`)
-    brokers ignore for a queue that has lost no message yet, and let it begin with the first."""
-    from steelyard.client.aio.pull import PullConsumer
-    from steelyard.config import ConsumerConfig
-
-    config = with_credentials(ConsumerConfig())
-    async with PullConsumer(
-        options.group, options.nameservers, config=config, tls=options.tls
-    ) as consumer:
-        for queue in await consumer.queues(options.topic):
-            if await consumer.committed(queue) is not None:
-                continue
-            place = end = await consumer.max_offset(queue)
-            if isinstance(start, At):
-                place = await consumer.offset_for_timestamp(queue, start.timestamp)
-            elif isinstance(start, Offset):
-                place = max(start.offset, await consumer.min_offset(queue))
-            await consumer.commit(queue, min(place, end))
