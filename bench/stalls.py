@@ -638,7 +638,7 @@ def _(broker: Broker) -> None:
         broker.topic(partitions=100)
         for number in range(1_000):
             for queue_id in range(100):
-                broker.node._committed.put(f"g{number}", TOPIC, queue_id, 1)
+                broker.node._remoting._committed.put(f"g{number}", TOPIC, queue_id, 1)
     broker.remoting(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"})
 
 

@@ -37,7 +37,7 @@ def failed(node: Any, event: Received) -> list[Effect]:
 def test_a_rocketmq_request_is_answered_with_system_error() -> None:
     rig = Rig()
     rig.event(Opened(7, "10.0.0.7:5000"))
-    rig.node._remoting.handlers[RequestCode.GET_MAX_OFFSET] = raising
+    rig.node._remoting._handlers[RequestCode.GET_MAX_OFFSET] = raising
     effects = failed(rig.node, Received(7, Command(RequestCode.GET_MAX_OFFSET, opaque=3)))
     (send,) = (effect for effect in effects if isinstance(effect, Send))
     assert isinstance(send.message, Command)
@@ -58,7 +58,7 @@ def test_what_was_ordered_before_the_bug_is_not_lost() -> None:
         rig.node._durability.acknowledge(request, request, rig.node._remoting._peers[7], effects)
         raising()
 
-    rig.node._remoting.handlers[RequestCode.SEND_MESSAGE] = stores_and_raises
+    rig.node._remoting._handlers[RequestCode.SEND_MESSAGE] = stores_and_raises
     effects = failed(rig.node, Received(7, Command(RequestCode.SEND_MESSAGE)))
     assert [e for e in effects if isinstance(e, Flush)]
 
@@ -73,7 +73,7 @@ def test_timers_of_others_are_set_after_a_bug() -> None:
         rig.node._ledger_at = None
         raising()
 
-    rig.node._remoting.handlers[RequestCode.SEND_MESSAGE] = ledger_and_raises
+    rig.node._remoting._handlers[RequestCode.SEND_MESSAGE] = ledger_and_raises
     with pytest.raises(HandlerError) as caught:
         rig.node.handle(Received(7, Command(RequestCode.SEND_MESSAGE)), 5_000)
     assert SetTimer("ledger", 5_001) in caught.value.effects

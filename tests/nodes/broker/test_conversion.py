@@ -456,8 +456,7 @@ def test_aborted_control_and_open_records_are_not_delivered() -> None:
     produce(log, record(b"after the abort"), producer_id=1, attributes=TRANSACTIONAL)
     produce(log, record(b"open"), producer_id=3, attributes=TRANSACTIONAL)
     produce(log, record(b"behind it"))
-    conversion = Conversion(HOST)
-    conversion.visible = Seen(7, [(1, 1, 4)])
+    conversion = Conversion(HOST, Seen(7, [(1, 1, 4)]))
     assert [view.body for view in all_of(log, conversion=conversion)] == [
         b"plain",
         b"committed",
@@ -472,10 +471,10 @@ def test_a_transaction_that_was_open_when_others_were_read_is_aborted() -> None:
     log = new_log()
     produce(log, record(b"plain"))
     produce(log, record(b"open"), producer_id=1, attributes=TRANSACTIONAL)
-    conversion = Conversion(HOST)
-    conversion.visible = Seen(1, [])
+    seen = Seen(1, [])
+    conversion = Conversion(HOST, seen)
     assert [view.body for view in all_of(log, conversion=conversion)] == [b"plain"]
-    conversion.visible = Seen(2, [(1, 1, 2)])
+    seen.stable, seen.hidden = 2, [(1, 1, 2)]
     assert [view.body for view in all_of(log, conversion=conversion)] == [b"plain"]
 
 

@@ -157,8 +157,8 @@ class Visible(Protocol):
 class Conversion:
     """Reads batches as RocketMQ's records. `host`: the broker's, as messages carry it; `visible`: None sees all."""
 
-    def __init__(self, host: bytes) -> None:
-        self.visible: Visible | None = None
+    def __init__(self, host: bytes, visible: Visible | None = None) -> None:
+        self._visible = visible
         self.passed = PassedOver()
         self._host = host
         self._unpacked: OrderedDict[int, _Unpacked] = OrderedDict()
@@ -167,7 +167,7 @@ class Conversion:
 
     def readable_end(self, log: Log, end: int) -> int:
         """`end`, or the last stable offset where that comes first."""
-        return end if self.visible is None else min(end, self.visible.last_stable(log))
+        return end if self._visible is None else min(end, self._visible.last_stable(log))
 
     def read(
         self,
@@ -277,8 +277,8 @@ class Conversion:
         if run.kind != BATCHES:
             return
         hidden: Sequence[tuple[int, int, int]] = ()
-        if self.visible is not None:
-            hidden = self.visible.aborted(log, run.first_offset, run.next_offset)
+        if self._visible is not None:
+            hidden = self._visible.aborted(log, run.first_offset, run.next_offset)
         for at, header in read_headers(run.data):
             if header.base_offset >= stop:
                 return

@@ -12,7 +12,7 @@ from __future__ import annotations
 from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError
 from steelyard.groups.remoting.subscriptions import Filter, is_tag, parse
-from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
 from steelyard.nodes.broker.turns import Effort
 from steelyard.nodes.seam import Effect
 from steelyard.sql92.expressions import Condition, EvaluationError
@@ -20,7 +20,7 @@ from steelyard.store.log import Log
 from steelyard.store.reads import Slice
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import CheckClientBody
-from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import record_properties
 from steelyard.wire.remoting.properties import decode_properties
@@ -43,6 +43,10 @@ class Filters:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
+
+    @property
+    def handlers(self) -> Handlers:
+        return {RequestCode.CHECK_CLIENT_CONFIG: self.check_client}
 
     def check_client(
         self, request: Command, peer: Peer, now: int, effects: list[Effect]

@@ -1,10 +1,10 @@
 """One broker: takes its clients' requests, keeps the queues, and tells nameservers what it has.
 
-The node has a side for each dialect: `side` for RocketMQ's clients, `kafka/side` for Kafka's, where there is such a
-listener. It keeps what both share, begins and ends it, and hands events to whom they concern:
+The node has a service for each dialect: `remoting/service` for RocketMQ's clients, `kafka/service` for Kafka's, where there is
+such a listener. It makes what both share (`parts`), begins and ends it, and hands events to whom they concern:
 
 - `Opened`, accepted: a peer, known by its address. Dialed: a nameserver, or another broker's Kafka listener.
-- `Received` request: the side of its dialect. Response: of a nameserver, or of a client that a request was relayed to.
+- `Received` request: the service of its dialect. Response: of a nameserver, or of a client that a request was relayed to.
 - `Closed`: a client leaves its groups, its held pulls are forgotten; a nameserver is told again soon.
 - `Due`: registration, holds, turns, clients, flush, retention, ledger, delayed messages, transactions, questions and replies
   to clients.
@@ -21,29 +21,24 @@ from typing import TYPE_CHECKING
 
 from steelyard.config import BrokerConfig
 from steelyard.errors import StorageError
-from steelyard.groups.remoting.registry import Registry
 from steelyard.ledger.events import LEDGER_TOPIC
-from steelyard.nodes.broker.durability import FLUSH_TIMER, Durability
+from steelyard.nodes.broker.durability import FLUSH_TIMER
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
-from steelyard.nodes.broker.ledger import Ledger
-from steelyard.nodes.broker.peers.joining import JOINING_TIMER, AwaitRefusal, Joining
+from steelyard.nodes.broker.parts import make_parts
+from steelyard.nodes.broker.peers.joining import JOINING_TIMER, AwaitRefusal
 from steelyard.nodes.broker.peers.registration import (
     REGISTER_TIMER,
     STOP_TIMEOUT_MS,
     PendingCall,
     Purpose,
-    Registration,
 )
-from steelyard.nodes.broker.peers.requests import IDENTIFY
-from steelyard.nodes.broker.remoting.offsets import Committed
 from steelyard.nodes.broker.remoting.service import RemotingService
 from steelyard.nodes.broker.requests import Peer, host_of
-from steelyard.nodes.broker.retention import RETENTION_TIMER, SPACE_TIMER, Retention
+from steelyard.nodes.broker.retention import RETENTION_TIMER, SPACE_TIMER
 from steelyard.nodes.broker.scrubbing import SCRUB_TIMER
-from steelyard.nodes.broker.topics import Topics
-from steelyard.nodes.broker.turns import TURNS_TIMER, Turns
+from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.broker.writer import Draft
-from steelyard.nodes.calls.remoting import CALLS_TIMER, Calls, Outcome
+from steelyard.nodes.calls.remoting import CALLS_TIMER, Outcome
 from steelyard.nodes.seam import (
     KAFKA,
     Answer,
@@ -89,12 +84,6 @@ class BrokerNode:
         self._config = config
         self._store = store
         self._rng = rng
-        self._calls: Calls[Purpose] = Calls()
-        self._durability = Durability(sync=config.flush == "sync")
-        self._registry = Registry()
-        self._turns = Turns()
-        self._ledger = Ledger(config, self._registry)
-        self._committed = Committed(store.table("offsets"))
         self._parked_at: int | None = None
         self._ledger_at: int | None = None
         self._kafka: KafkaService | None = None
@@ -108,59 +97,38 @@ class BrokerNode:
         if config.flush == "sync":
             # What a killed process wrote may not be on the disk, but will be read.
             store.take_dirty().sync()
-        self._topics = Topics(config, store.table("topics"), now)
-        self._registration = Registration(config, self._topics, self._calls, self._durability)
-        self._retention = Retention(config.store, store, self._topics)
-        self._joining = Joining(config, self._calls, self._registration, now)
-        remoting = self._remoting = RemotingService(
-            config,
-            store,
-            self._topics,
-            self._registry,
-            self._committed,
-            self._ledger,
-            self._registration,
-            self._durability,
-            self._turns,
-            self._retention,
-            self._rng,
-            now,
-        )
-        self._damage, self._scrubbing = remoting.damage, remoting.scrubbing
-        self._pulls, self._clients = remoting.pulls, remoting.clients
-        self._writer, self._statistics = remoting.writer, remoting.statistics
+        parts = self._parts = make_parts(config, store, self._rng, self._appended, now)
+        self._durability, self._ledger = parts.durability, parts.ledger
+        handlers = [parts.joining.handlers]
         if config.kafka is not None:
             from steelyard.nodes.broker.kafka.service import (
                 KafkaService,  # a third of all that is loaded
             )
 
-            self._kafka = KafkaService(
-                config,
-                store,
-                self._topics,
-                self._writer,
-                self._durability,
-                self._ledger,
-                self._calls,
-                self._registration,
-                remoting.admin.delete,
-                self._turns,
-                self._rng,
-                now,
-            )
-            remoting.handlers |= self._kafka.remoting_handlers
-            self._pulls.conversion.visible = self._kafka.producers
-        assert IDENTIFY not in remoting.handlers
-        remoting.handlers[IDENTIFY] = self._joining.identify
+            self._kafka = KafkaService(parts, self._delete_topic, now)
+            handlers.append(self._kafka.remoting_handlers)
+        visible = None if self._kafka is None else self._kafka.producers
+        remoting = self._remoting = RemotingService(parts, visible, handlers, now)
+        self._pulls = remoting.pulls
         effects: list[Effect] = self._durability.start(now)
         effects.append(SetTimer(CLIENTS_TIMER, now + config.client_scan_interval_ms))
-        self._retention.start(now, effects)
-        self._scrubbing.start(now, effects)
+        parts.retention.start(now, effects)
+        parts.scrubbing.start(now, effects)
         remoting.start(now, effects)
         self._ledger.started(now)
-        self._joining.look(now, effects)
+        parts.joining.look(now, effects)
         self._follow_up(now, effects)
         return effects
+
+    def _delete_topic(self, topic: str, now: int, effects: list[Effect]) -> None:
+        """A Kafka client deletes a topic of this broker. Raises StorageError."""
+        self._remoting.admin.delete(topic, now, effects)
+
+    def _appended(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
+        """A queue has something new to read: wake who waits for it."""
+        self._pulls.wake(topic, queue_id, now, effects)
+        if self._kafka is not None:
+            self._kafka.fetches.wake(topic, queue_id, now, effects)
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         effects: list[Effect] = []
@@ -198,25 +166,25 @@ class BrokerNode:
     # -- responses ---------------------------------------------------------------------------------
 
     def _responded(self, link: Link, response: Command, now: int, effects: list[Effect]) -> None:
-        if self._calls.address_of(link) is None:
+        if self._parts.calls.address_of(link) is None:
             self._remoting.answered(link, response, effects)
             return
-        outcome = self._calls.replied(response)
+        outcome = self._parts.calls.replied(response)
         if outcome is not None:
             self._ended([outcome], now, effects)
 
     def _ended(self, outcomes: list[Outcome[Purpose]], now: int, effects: list[Effect]) -> None:
         for outcome in outcomes:
             if isinstance(outcome.purpose, PendingCall):
-                if self._stop_call is not None or self._joining.ended(outcome, now, effects):
+                if self._stop_call is not None or self._parts.joining.ended(outcome, now, effects):
                     continue
                 assert self._kafka is not None
                 self._kafka.ended(outcome, now, effects)
             else:
-                self._registration.ended(outcome, now, effects)
+                self._parts.registration.ended(outcome, now, effects)
                 if isinstance(outcome.reply, Command):
-                    self._joining.registered(now, effects)
-        if self._stop_call is not None and not self._stopped and self._registration.idle:
+                    self._parts.joining.registered(now, effects)
+        if self._stop_call is not None and not self._stopped and self._parts.registration.idle:
             self._finish(effects)
 
     # -- other events ----------------------------------------------------------------------------
@@ -231,7 +199,7 @@ class BrokerNode:
                     else:
                         self._kafka.opened(Peer(link, address, host_of(address)))
                 elif dialed:
-                    effects += self._calls.opened(event)
+                    effects += self._parts.calls.opened(event)
                 else:
                     self._remoting.opened(Peer(link, address, host_of(address)))
             case Closed(link, _):
@@ -239,32 +207,32 @@ class BrokerNode:
             case Refused():
                 if self._kafka is not None:
                     self._kafka.refused(event, now, effects)
-                self._ended(self._calls.refused(event), now, effects)
+                self._ended(self._parts.calls.refused(event), now, effects)
             case Due(key):
                 if not self._stopped:
                     self._due(key, now, effects)
             case Flushed(ticket):
                 for log in self._durability.flushed(ticket, effects):
-                    self._writer.appended(log.topic, log.queue_id, now, effects)
+                    self._appended(log.topic, log.queue_id, now, effects)
             case Asked(call_id, call):
                 if isinstance(call, Stop):
                     self._stop(call_id, now, effects)
                 elif isinstance(call, AwaitRefusal):
-                    self._joining.await_refusal(call_id, effects)
+                    self._parts.joining.await_refusal(call_id, effects)
                 else:
                     assert isinstance(call, KafkaReady)
                     assert self._kafka is not None
                     self._kafka.await_ready(call_id, effects)
 
     def _closed(self, event: Closed, now: int, effects: list[Effect]) -> None:
-        address = self._calls.address_of(event.link)
+        address = self._parts.calls.address_of(event.link)
         if address is not None:
-            self._ended(self._calls.closed(event), now, effects)
-            self._registration.link_lost(address, now, effects)
+            self._ended(self._parts.calls.closed(event), now, effects)
+            self._parts.registration.link_lost(address, now, effects)
             if self._kafka is not None:
                 self._kafka.topology.link_lost(address, now)
             return
-        self._turns.closed(event.link)
+        self._parts.turns.closed(event.link)
         if self._kafka is not None and self._kafka.closed(event, now, effects):
             return
         self._remoting.closed(event.link, now, effects)
@@ -277,15 +245,15 @@ class BrokerNode:
             self._flush_index(now, effects)
             self._durability.due(now, effects, dirty=self._store.dirty())
         elif key == TURNS_TIMER:
-            self._turns.due(now, effects)
+            self._parts.turns.due(now, effects)
         elif key == LEDGER_TIMER:
             self._ledger_at = None
         elif key == JOINING_TIMER:
-            self._joining.look(now, effects)
+            self._parts.joining.look(now, effects)
         elif key == REGISTER_TIMER:
-            self._registration.begin(now, effects)
+            self._parts.registration.begin(now, effects)
         elif key == CALLS_TIMER:
-            outcomes, timers = self._calls.expire(now)
+            outcomes, timers = self._parts.calls.expire(now)
             effects += timers
             self._ended(outcomes, now, effects)
         elif key == KAFKA_TIMER:
@@ -293,14 +261,14 @@ class BrokerNode:
             self._kafka.due(now, effects)
         elif key == CLIENTS_TIMER:
             effects.append(SetTimer(CLIENTS_TIMER, now + self._config.client_scan_interval_ms))
-            self._clients.scan(now, effects)
-            self._statistics.sample(now)
+            self._remoting.clients.scan(now, effects)
+            self._parts.statistics.sample(now)
         elif key == SCRUB_TIMER:
-            self._scrubbing.due(now, effects)
+            self._parts.scrubbing.due(now, effects)
         elif key == RETENTION_TIMER:
-            self._retention.due(now, effects)
+            self._parts.retention.due(now, effects)
         elif key == SPACE_TIMER:
-            self._retention.look_at_space(now, effects)
+            self._parts.retention.look_at_space(now, effects)
         elif key == STOP_TIMER:
             if self._stop_call is not None:
                 self._finish(effects)
@@ -312,7 +280,7 @@ class BrokerNode:
         try:
             self._store.flush_index()
         except StorageError as error:
-            self._remoting.faults.tell(f"index rows wait in memory: {error}", now, effects)
+            self._parts.faults.tell(f"index rows wait in memory: {error}", now, effects)
 
     # -- after each event ------------------------------------------------------------------------
 
@@ -324,11 +292,10 @@ class BrokerNode:
         if ledger.urgent or (ledger.due_at is not None and ledger.due_at <= now):
             self._write_ledger(now, effects)
         if self._kafka is not None:
-            self._kafka.topology.may_look = self._joining.may_serve
             self._kafka.follow_up(now, effects)
         self._remoting.follow_up(now, effects)
         if self._store.findings.waiting:
-            self._damage.report(now, effects)
+            self._parts.damage.report(now, effects)
         self._durability.follow_up(effects)
         if ledger.due_at is not None and self._ledger_at is None:
             self._ledger_at = ledger.due_at
@@ -340,9 +307,9 @@ class BrokerNode:
 
     def _write_ledger(self, now: int, effects: list[Effect]) -> None:
         for body in self._ledger.take():
-            draft = Draft(body, "", self._writer.host, now)
+            draft = Draft(body, "", self._parts.writer.host, now)
             try:
-                self._writer.write(LEDGER_TOPIC, 0, draft, now, effects)
+                self._parts.writer.write(LEDGER_TOPIC, 0, draft, now, effects)
             except StorageError as error:
                 effects.append(LogLine("WARNING", f"ledger records are lost: {error}"))
 
@@ -356,8 +323,8 @@ class BrokerNode:
         self._remoting.stopping = True
         self._ledger.stopped(now)
         self._write_ledger(now, effects)
-        self._registration.stop(now, effects)
-        if self._registration.idle:
+        self._parts.registration.stop(now, effects)
+        if self._parts.registration.idle:
             self._finish(effects)
         else:
             effects.append(SetTimer(STOP_TIMER, now + STOP_TIMEOUT_MS))
@@ -380,20 +347,18 @@ class BrokerNode:
 
     def check(self) -> None:
         """Assert every invariant of the node's state."""
-        self._registry.check()
+        self._parts.registry.check()
         self._ledger.check()
-        self._calls.check()
-        self._turns.check()
-        self._pulls.conversion.check()
-        self._registration.check()
-        self._joining.check()
+        self._parts.calls.check()
+        self._parts.turns.check()
+        self._parts.registration.check()
+        self._parts.joining.check()
         self._remoting.check()
         assert self._remoting.stopping == (self._stop_call is not None)
         if self._stopped:
             return
         self._durability.check()
-        self._committed.check()
-        self._topics.check()
+        self._parts.topics.check()
         self._remoting.check_kept()
         if self._kafka is not None:
             self._kafka.check()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -31,8 +32,23 @@ Handler = Callable[[Command, Peer, int, list[Effect]], Command | Steps[Command |
 """(request, who asks, now, effects to add to) -> the reply, the work that ends with it, or None where it comes later.
 
 A handler may raise ProtocolError for a bad request and StorageError, both before it changed anything;
-`RemotingSide` turns them into replies. One-way requests are handled alike; their replies are dropped.
+`RemotingService` turns them into replies. One-way requests are handled alike; their replies are dropped.
 """
+
+Handlers = Mapping[int, Handler]
+"""By request code."""
+
+H = TypeVar("H")
+
+
+def combined(tables: Iterable[Mapping[int, H]]) -> dict[int, H]:
+    """The handlers of several parts, each of which serves codes of its own."""
+    found: dict[int, H] = {}
+    for table in tables:
+        assert found.keys().isdisjoint(table), f"served twice: {sorted(found.keys() & table)}"
+        found.update(table)
+    return found
+
 
 _NOTHING: Mapping[str, str] = {}
 

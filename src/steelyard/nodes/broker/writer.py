@@ -63,10 +63,11 @@ class Writer:
         retention: Retention,
         statistics: Statistics,
         address: str,
+        appended: Watcher,
     ) -> None:
+        """`appended` is called of every queue that has something new to read, when that may be read."""
         self._store = store
-        self.watchers: list[Watcher] = []
-        """Told of every queue that has something new to read."""
+        self._appended = appended
         self._durability = durability
         self.admit = retention.admit
         """Raises DiskFullError while the disk is nearly full. Asked before what clients send is written; what the broker
@@ -74,11 +75,6 @@ class Writer:
         self.statistics = statistics
         self.host = host_of(address)
         self._host_flag = STORE_HOST_V6 if len(self.host) > 8 else 0
-
-    def appended(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
-        """A queue has something new to read: wake who waits for it."""
-        for watcher in self.watchers:
-            watcher(topic, queue_id, now, effects)
 
     def next_address(self, topic: str, queue_id: int) -> int:
         """The address that the next message of a queue will have."""
@@ -138,7 +134,7 @@ class Writer:
     def wrote(self, log: Log, offset: int, now: int, effects: list[Effect]) -> None:
         """The log was appended to, from `offset` on: wake who waits for it, where it may be read already."""
         if self._durability.wrote(log, offset):
-            self.appended(log.topic, log.queue_id, now, effects)
+            self._appended(log.topic, log.queue_id, now, effects)
 
     def _record(
         self, topic: str, queue_id: int, draft: Draft, offset: int, address: int, now: int

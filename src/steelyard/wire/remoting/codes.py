@@ -80,7 +80,7 @@ class RequestCode(IntEnum):
 
 
 class SteelyardCode(IntEnum):
-    """Requests of our own to brokers, far from RocketMQ's; those of brokers to each other are in `neighbours`.
+    """Requests of our own to brokers, far from RocketMQ's; those of brokers to each other are in `nodes/broker/peers/requests`.
 
     An Apache broker answers them with REQUEST_CODE_NOT_SUPPORTED.
     """

@@ -235,14 +235,16 @@ def test_logs_are_kept_as_their_topic_or_the_broker_says(rig: KafkaRig) -> None:
     rig.create_topic("forever", settings={"retention.ms": "-1"})
     rig.create_topic("compacted", settings={"cleanup.policy": "compact", "retention.ms": "7"})
     of = log_configs(
-        rig.node._topics,
+        rig.node._parts.topics,
         StoreConfig(segment_bytes=99, segment_ms=0, retention_ms=1000, retention_bytes=50),
     )
     assert of("usual") == of("never heard of") == LogConfig(99, -1, 1000, 50)
     assert of("short") == LogConfig(1048576, 5, 7, 9)
     assert of("forever") == LogConfig(99, -1, -1, 50)
     assert of("compacted") == LogConfig(99, -1, -1, -1)
-    assert log_configs(rig.node._topics, StoreConfig(retention_ms=0))("usual").retention_ms == -1
+    assert (
+        log_configs(rig.node._parts.topics, StoreConfig(retention_ms=0))("usual").retention_ms == -1
+    )
 
 
 def test_new_settings_hold_for_what_is_written_after_the_next_check(rig: KafkaRig) -> None:

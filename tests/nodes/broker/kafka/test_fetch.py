@@ -173,7 +173,7 @@ def test_unknown_topics_and_closed_ones(rig: KafkaRig) -> None:
     (part,) = parts(fetch(rig, request(0)))
     assert part.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     rig.create_topic()
-    topics = rig.node._topics
+    topics = rig.node._parts.topics
     config = topics.get(TOPIC)
     assert config is not None
     topics.put(replace(config, perm=PERM_WRITE), rig.now)
@@ -185,7 +185,7 @@ def test_what_rocketmq_wrote_comes_as_batches(rig: KafkaRig) -> None:
     rig.create_topic()
     send(rig, batch(b"kafka"))
     drafts = [Draft(b"rocket", "KEYS\x01k\x02TAGS\x01t\x02", b"\x7f\0\0\1\0\0\0\1", START)] * 2
-    rig.node._writer.write_many(TOPIC, 0, drafts, rig.now, [])
+    rig.node._parts.writer.write_many(TOPIC, 0, drafts, rig.now, [])
     send(rig, batch(b"kafka"))
     seen = []
     offset = 0
@@ -204,7 +204,7 @@ def test_what_goes_out_is_counted(rig: KafkaRig) -> None:
     rig.create_topic()
     send(rig, batch(b"a", b"b"))
     fetch(rig, request(0))
-    assert rig.node._statistics.got_messages == 2
+    assert rig.node._parts.statistics.got_messages == 2
 
 
 # -- waiting ---------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def test_a_broker_that_does_not_know_the_question_is_there() -> None:
     """As Apache's: 9007 is answered with `not supported`."""
     brokers = Brokers("broker-a")
     brokers.advance(LOOK_AGAIN_MS)
-    del node(brokers, "broker-a")._remoting.handlers[IDENTIFY]
+    del node(brokers, "broker-a")._remoting._handlers[IDENTIFY]
     brokers.start("broker-a", 9, place="double")
     assert "broker-a is in use" in refusal(brokers, "double")
 

@@ -185,7 +185,7 @@ def test_other_acks_are_refused(rig: KafkaRig) -> None:
 
 def test_a_topic_that_rocketmq_closed_to_writers(rig: KafkaRig) -> None:
     rig.create_topic()
-    topics = rig.node._topics
+    topics = rig.node._parts.topics
     config = topics.get(TOPIC)
     assert config is not None
     topics.put(msgspec.structs.replace(config, perm=PERM_READ), rig.now)
@@ -225,9 +225,9 @@ def test_a_full_disk_acknowledges_nothing() -> None:
 
 def test_sends_are_counted(rig: KafkaRig) -> None:
     rig.create_topic()
-    before = rig.node._statistics.put_messages
+    before = rig.node._parts.statistics.put_messages
     send(rig, batch(b"a", b"b"))
-    assert rig.node._statistics.put_messages == before + 2
+    assert rig.node._parts.statistics.put_messages == before + 2
 
 
 def test_a_broker_with_a_smaller_limit_of_its_own() -> None:

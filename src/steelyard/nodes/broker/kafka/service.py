@@ -6,24 +6,21 @@ has `next_at` and `due(now, effects)`; one timer of the node serves them all.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.groups import Groups
 from steelyard.groups.kafka.transactions import Transactions
-from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
-from steelyard.nodes.broker.kafka.cluster.catalogue import Catalogue
 from steelyard.nodes.broker.kafka.cluster.changes import Delete
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.data.delete_records import DeleteRecords
 from steelyard.nodes.broker.kafka.data.describe_producers import DescribeProducers
 from steelyard.nodes.broker.kafka.data.fetch import Fetches
-from steelyard.nodes.broker.kafka.data.fetch_parked import ParkedFetches
 from steelyard.nodes.broker.kafka.data.fetch_sessions import Sessions
 from steelyard.nodes.broker.kafka.data.leader_epochs import LeaderEpochs
 from steelyard.nodes.broker.kafka.data.list_offsets import ListOffsets
@@ -38,26 +35,20 @@ from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
 from steelyard.nodes.broker.kafka.groups.readers import Readers
 from steelyard.nodes.broker.kafka.groups.reports import Reports
-from steelyard.nodes.broker.kafka.requests.channel import Handler, RequestChannel, size_of
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, RequestChannel, size_of
 from steelyard.nodes.broker.kafka.topology import Topology
 from steelyard.nodes.broker.kafka.transactions.markers import Markers
 from steelyard.nodes.broker.kafka.transactions.marking import Markings
 from steelyard.nodes.broker.kafka.transactions.offsets import TxnOffsets
 from steelyard.nodes.broker.kafka.transactions.producer_ids import ProducerIds
 from steelyard.nodes.broker.kafka.transactions.transactions import TransactionRequests
-from steelyard.nodes.broker.ledger import Ledger
-from steelyard.nodes.broker.peers.registration import Purpose, Registration
-from steelyard.nodes.broker.peers.requests import HANDOVER, READERS, PeerRequests
-from steelyard.nodes.broker.requests import Peer
-from steelyard.nodes.broker.topics import Topics
-from steelyard.nodes.broker.turns import Turns
-from steelyard.nodes.broker.writer import Writer
-from steelyard.nodes.calls.remoting import Calls, Outcome
+from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.peers.registration import Purpose
+from steelyard.nodes.broker.peers.requests import PeerRequests
+from steelyard.nodes.broker.requests import Peer, combined
+from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Answer, Closed, Effect, Hang, Link, Opened, Refused, SetTimer
-from steelyard.store.store import Store
-from steelyard.types import Random
 from steelyard.wire.kafka.frame import RawReply, Request
-from steelyard.wire.remoting.codes import SteelyardCode
 
 EARLY_MAX = 10_000
 """Most requests that wait until the broker has had its first look at the cluster."""
@@ -78,165 +69,97 @@ class Timed(Protocol):
 class KafkaService:
     """See the module's text."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: Store,
-        topics: Topics,
-        writer: Writer,
-        durability: Durability,
-        ledger: Ledger,
-        calls: Calls[Purpose],
-        registration: Registration,
-        delete: Delete,
-        turns: Turns,
-        rng: Random,
-        now: int,
-    ) -> None:
-        assert config.kafka is not None
-        self.cluster = Cluster(config, topics, Catalogue(store), rng)
-        self._timed: list[Timed] = []
+    def __init__(self, parts: Parts, delete: Delete, now: int) -> None:
+        """`delete` deletes a topic of this broker."""
+        assert parts.config.kafka is not None
+        config, store, durability = parts.config.kafka, parts.store, parts.durability
         self._timer_at: int | None = None
-        self._handlers: dict[int, Handler] = {}
-        self.channel = RequestChannel(self._handlers, turns)
-        self.topology = Topology(
-            config, self.cluster, store, calls, registration, delete, durability, now
-        )
-        self._handlers.update(self.topology.handlers)
-        self.remoting_handlers = dict(self.topology.remoting_handlers)
-        """Of requests at the RocketMQ listener, by code."""
-        self._timed.append(self.topology)
         self._early: list[tuple[Link, Request]] = []
         self._early_bytes = 0
         self._waiting: list[int] = []
         self.faults = Faults()
-        self.groups = Groups()
-        self.readers = Readers(self.cluster)
-        self.remoting_handlers[READERS] = self.readers.take
-        self.announcing = Announcing(self.cluster, self.groups, PeerRequests(calls))
-        self._timed.append(self.announcing)
-        self._add_groups(config.kafka, store, durability, ledger, rng, now)
-        self._add_data(config, config.kafka, store, topics, writer, durability, turns, rng, now)
-        self._add_transactions(config.kafka, store, durability, PeerRequests(calls), now)
-        self.cluster.deleted.append(self._topic_deleted)
+        peer_requests = PeerRequests(parts.calls)
+        cluster = self.cluster = Cluster(parts, self._broker_started, self._topic_deleted)
+        self.topology = Topology(parts, cluster, peer_requests, delete, now)
+        groups = Groups()
+        self.readers = Readers(cluster)
+        self.announcing = Announcing(cluster, groups, peer_requests)
 
-    def _add_data(
-        self,
-        config: BrokerConfig,
-        kafka: KafkaConfig,
-        store: Store,
-        topics: Topics,
-        writer: Writer,
-        durability: Durability,
-        turns: Turns,
-        rng: Random,
-        now: int,
-    ) -> None:
-        """What writes and reads records."""
-        self.producers = Producers(store, durability, kafka.producer_id_expiration_ms, now)
-        table = store.table("kafka_producer_ids")
-        self.producer_ids = ProducerIds(kafka.node_id, table, durability, self.faults)
-        self.markers = Markers(self.producers, store, writer, self.faults)
-        places = Partitions(self.cluster, topics, store)
-        produce = Produce(places, self.producers, store, writer, durability, self.faults)
-        self.fetches = Fetches(
-            places,
-            self.producers,
-            store,
-            durability,
-            Sessions(kafka.max_incremental_fetch_session_cache_slots, rng),
-            ParkedFetches(config.hold_waiting_max),
-            writer.statistics,
-            self.faults,
-            self.notes,
-            turns,
-        )
-        writer.watchers.append(self.fetches.wake)
-        self._timed += [self.producers, self.fetches]
-        self._handlers[0] = produce.produce
-        self._handlers[1] = self.fetches.fetch
-        self._handlers[2] = ListOffsets(
-            places, self.producers, durability, self.faults
-        ).list_offsets
-        self._handlers[21] = DeleteRecords(places, durability, self.faults).delete
-        self._handlers[23] = LeaderEpochs(places, durability).end_offsets
-        self._handlers[61] = DescribeProducers(places, self.producers, self.faults).describe
-
-    def _add_groups(
-        self,
-        config: KafkaConfig,
-        store: Store,
-        durability: Durability,
-        ledger: Ledger,
-        rng: Random,
-        now: int,
-    ) -> None:
-        cluster = self.cluster
         tables = (store.table("kafka_groups"), store.table("kafka_offsets"))
-        self.coordinator = Coordinator(config, self.groups, cluster, *tables, rng, now)
-        offsets = self.coordinator.offsets
-        self.notes = Notes(ledger, cluster, self.groups, offsets, self.readers)
-        requests = GroupRequests(self.coordinator, cluster, durability, self.notes)
-        self.group_offsets = GroupOffsets(self.coordinator, cluster, durability, requests)
-        self._timed.append(requests)
-        self._handlers[8] = self.group_offsets.commit
-        self._handlers[9] = self.group_offsets.fetch
-        self._handlers[11] = requests.join
-        self._handlers[12] = requests.heartbeat
-        self._handlers[13] = requests.leave
-        self._handlers[14] = requests.sync
-        self._handlers[15] = requests.describe
-        self._handlers[16] = requests.list_groups
-        self._handlers[42] = requests.delete
-        self._handlers[47] = self.group_offsets.delete
-        self.group_requests = requests
-        table = store.table("kafka_consumer_groups")
-        self.consumer_groups = ConsumerGroups(config, cluster, self.groups, table, rng)
-        self.consumer_groups.load(now)
-        calls = ConsumerGroupCalls(
-            self.consumer_groups, cluster, durability, requests.settle, self.faults
+        self.coordinator = Coordinator(config, groups, cluster, *tables, parts.rng, now)
+        self.notes = Notes(parts.ledger, cluster, groups, self.coordinator.offsets, self.readers)
+        self.group_requests = GroupRequests(self.coordinator, cluster, durability, self.notes)
+        self.group_offsets = GroupOffsets(
+            self.coordinator, cluster, durability, self.group_requests
         )
-        self._timed.append(calls)
-        reports = Reports(cluster, self.groups, self.coordinator, self.consumer_groups)
-        self.remoting_handlers[SteelyardCode.KAFKA_GROUPS] = reports.requested
-        self._handlers[68] = calls.heartbeat
-        self._handlers[69] = calls.describe
+        table = store.table("kafka_consumer_groups")
+        self.consumer_groups = ConsumerGroups(config, cluster, groups, table, parts.rng)
+        self.consumer_groups.load(now)
+        consumer_group_calls = ConsumerGroupCalls(
+            self.consumer_groups, cluster, durability, self.group_requests.settle, self.faults
+        )
+        reports = Reports(cluster, groups, self.coordinator, self.consumer_groups)
 
-    def _add_transactions(
-        self,
-        config: KafkaConfig,
-        store: Store,
-        durability: Durability,
-        peer_requests: PeerRequests,
-        now: int,
-    ) -> None:
+        self.producers = Producers(store, durability, config.producer_id_expiration_ms, now)
+        table = store.table("kafka_producer_ids")
+        self.producer_ids = ProducerIds(config.node_id, table, durability, self.faults)
+        self.markers = Markers(self.producers, store, parts.writer, self.faults)
+        places = Partitions(cluster, parts.topics, store)
+        sessions = Sessions(config.max_incremental_fetch_session_cache_slots, parts.rng)
+        self.fetches = Fetches(parts, places, self.producers, sessions, self.faults, self.notes)
+
         table = store.table("kafka_transactions")
         transactions = Transactions(config, table, self.producer_ids.next_producer_id, now)
-        offsets = TxnOffsets(self.group_offsets, durability, self.faults)
-        requests = TransactionRequests(
-            transactions,
-            self.producer_ids,
-            self.cluster,
-            config.offsets_topic_num_partitions,
-            durability,
-            self.faults,
-        )
+        txn_offsets = TxnOffsets(self.group_offsets, durability, self.faults)
         self.markings = Markings(
-            transactions, self.cluster, self.markers.write, offsets.end, durability, self.faults
+            transactions, cluster, self.markers.write, txn_offsets.end, durability, self.faults
         )
-        self._timed.append(self.markings)
         moving = self.coordinator.moving
-        self.handover = Handover(self.cluster, moving, transactions, peer_requests, self.faults)
-        self.remoting_handlers[HANDOVER] = self.handover.requested
-        self._timed.append(self.handover)
-        self._handlers[22] = requests.init_producer_id
-        self._handlers[24] = requests.add_partitions
-        self._handlers[25] = requests.add_offsets
-        self._handlers[26] = requests.end
-        self._handlers[27] = self.markings.write
-        self._handlers[28] = offsets.commit
-        self._handlers[65] = requests.describe
-        self._handlers[66] = requests.list_all
+        self.handover = Handover(cluster, moving, transactions, peer_requests, self.faults)
+        serving = (
+            self.topology,
+            self.group_requests,
+            self.group_offsets,
+            consumer_group_calls,
+            self.fetches,
+            TransactionRequests(
+                transactions,
+                self.producer_ids,
+                cluster,
+                config.offsets_topic_num_partitions,
+                durability,
+                self.faults,
+            ),
+            self.markings,
+            txn_offsets,
+        )
+        data = self._data_handlers(parts, places)
+        handlers = combined((data, *(part.handlers for part in serving)))
+        self.channel = RequestChannel(handlers, parts.turns)
+        asked = (self.topology, self.readers, reports, self.handover)
+        self.remoting_handlers = combined(part.remoting_handlers for part in asked)
+        """Of requests at the RocketMQ listener, by code."""
+        self._timed: Sequence[Timed] = (
+            self.topology,
+            self.announcing,
+            self.group_requests,
+            consumer_group_calls,
+            self.producers,
+            self.fetches,
+            self.markings,
+            self.handover,
+        )
+
+    def _data_handlers(self, parts: Parts, places: Partitions) -> Handlers:
+        durability, producers, faults = parts.durability, self.producers, self.faults
+        serving = (
+            Produce(parts, places, producers, faults),
+            ListOffsets(places, producers, durability, faults),
+            DeleteRecords(places, durability, faults),
+            LeaderEpochs(places, durability),
+            DescribeProducers(places, producers, faults),
+        )
+        return combined(part.handlers for part in serving)
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -245,7 +168,7 @@ class KafkaService:
         self.markings.opened(event, now, effects)
 
     def refused(self, event: Refused, now: int, effects: list[Effect]) -> None:
-        """Nobody at an address; maybe one of those that this side dialed."""
+        """Nobody at an address; maybe one of those that this listener dialed."""
         self.markings.refused(event, now, effects)
 
     def opened(self, peer: Peer) -> None:
@@ -278,6 +201,9 @@ class KafkaService:
             if part.ended(outcome, now, effects):
                 return
         self.topology.ended(outcome, now, effects)
+
+    def _broker_started(self, name: str) -> None:
+        self.announcing.started(name)
 
     def _topic_deleted(self, topic: str, now: int, effects: list[Effect]) -> None:
         try:

@@ -34,7 +34,7 @@ from steelyard.errors import (
 )
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose, Registration
 from steelyard.nodes.broker.peers.requests import IDENTIFY, BrokerEntry, read_body
-from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
 from steelyard.nodes.calls.remoting import Calls, Outcome
 from steelyard.nodes.seam import Answer, Call, Effect, SetTimer
 from steelyard.types import LogLine
@@ -134,6 +134,10 @@ class Joining:
         self._is_deaf = False
         """No nameserver answered to the last look, and no further one is planned."""
         self._told: set[str] = set()
+
+    @property
+    def handlers(self) -> Handlers:
+        return {IDENTIFY: self.identify}
 
     @property
     def has_joined(self) -> bool:

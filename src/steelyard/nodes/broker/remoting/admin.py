@@ -18,19 +18,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from steelyard.config import BrokerConfig
-from steelyard.nodes.broker.damage import DamageReports
-from steelyard.nodes.broker.peers.registration import Registration
+from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.offsets import Committed
 from steelyard.nodes.broker.remoting.pull import Pulls
-from steelyard.nodes.broker.requests import Peer, reply
-from steelyard.nodes.broker.scrubbing import Scrubbing
-from steelyard.nodes.broker.statistics import Statistics
-from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.skipped import PassedOver
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
-from steelyard.store.store import Store
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
@@ -46,7 +41,7 @@ from steelyard.wire.remoting.bodies import (
     TopicOffset,
     TopicStatsTable,
 )
-from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import VERSION, Command
 
 VERSION_NAME = "V4_9_8"
@@ -62,27 +57,41 @@ class Admin:
 
     def __init__(
         self,
-        config: BrokerConfig,
-        store: Store,
-        topics: Topics,
+        parts: Parts,
         groups: ConsumerGroups,
         committed: Committed,
         pulls: Pulls,
-        registration: Registration,
-        statistics: Statistics,
-        damage: DamageReports,
-        scrubbing: Scrubbing,
+        passed: PassedOver,
     ) -> None:
-        self._config = config
-        self._damage = damage
-        self._scrubbing = scrubbing
-        self._store = store
-        self._topics = topics
+        self._config = parts.config
+        self._damage = parts.damage
+        self._passed = passed
+        self._scrubbing = parts.scrubbing
+        self._store = parts.store
+        self._topics = parts.topics
         self._groups = groups
         self._committed = committed
         self._pulls = pulls
-        self._registration = registration
-        self._statistics = statistics
+        self._registration = parts.registration
+        self._statistics = parts.statistics
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_topics,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.all_topics,
+            RequestCode.GET_TOPIC_CONFIG: self.one_topic,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
+            RequestCode.GET_TOPIC_STATS_INFO: self.topic_stats,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_groups,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
+            RequestCode.GET_BROKER_CONFIG: self.broker_config,
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
+        }
 
     # -- topics ----------------------------------------------------------------------------------
 
@@ -269,7 +278,7 @@ class Admin:
             "msgPutTotalTodayMorning": "0",
             "msgPutTotalTodayNow": str(statistics.put_messages),
             "msgPutTotalYesterdayMorning": "0",
-            "messagesPassedOver": str(self._pulls.conversion.passed.count),
+            "messagesPassedOver": str(self._passed.count),
             "pageCacheLockTimeMills": "0",
             "pullThreadPoolQueueHeadWaitTimeMills": "0",
             "pullThreadPoolQueueSize": str(len(self._pulls.parked)),

@@ -17,17 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError
 from steelyard.groups.remoting.locks import QueueLocks
-from steelyard.groups.remoting.registry import Change, Client, Registry
+from steelyard.groups.remoting.registry import Change, Client
 from steelyard.groups.remoting.subscriptions import subscribe
-from steelyard.nodes.broker.ledger import Ledger
-from steelyard.nodes.broker.peers.registration import Registration
+from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.pull import Pulls
-from steelyard.nodes.broker.requests import Peer, reply
-from steelyard.nodes.broker.topics import Topics, check_group, retry_topic
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.topics import check_group, retry_topic
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Hang, Link, Send
 from steelyard.types import LogLine
@@ -58,25 +56,28 @@ LOCKED_AT_ONCE = 1_000
 class Clients:
     """See the module's text."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        registry: Registry,
-        groups: ConsumerGroups,
-        topics: Topics,
-        registration: Registration,
-        ledger: Ledger,
-        pulls: Pulls,
-    ) -> None:
-        self._config = config
-        self._registry = registry
+    def __init__(self, parts: Parts, groups: ConsumerGroups, pulls: Pulls) -> None:
+        self._config = parts.config
+        self._registry = parts.registry
         self._groups = groups
-        self._topics = topics
-        self._registration = registration
-        self._ledger = ledger
+        self._topics = parts.topics
+        self._registration = parts.registration
+        self._ledger = parts.ledger
         self._pulls = pulls
-        self._locks = QueueLocks(config.lock_expiry_ms)
+        self._locks = QueueLocks(parts.config.lock_expiry_ms)
         self._opaque = 0
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.members,
+            RequestCode.LOCK_BATCH_MQ: self.lock,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumer_connections,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producer_connections,
+        }
 
     # -- membership ------------------------------------------------------------------------------
 

@@ -17,16 +17,14 @@ Source: broker/processor/ConsumerManageProcessor.java, broker/offset/ConsumerOff
 from __future__ import annotations
 
 from steelyard.errors import ProtocolError
-from steelyard.nodes.broker.durability import Durability
-from steelyard.nodes.broker.ledger import Ledger
-from steelyard.nodes.broker.requests import Peer, reply
-from steelyard.nodes.broker.topics import Topics, check_group
+from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
-from steelyard.store.store import Store
 from steelyard.store.tables import Table
 from steelyard.wire.remoting import headers
-from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 
 OFFSETS_MAX = 1_000_000
@@ -116,19 +114,24 @@ class Committed:
 class Offsets:
     """The handlers of the codes above."""
 
-    def __init__(
-        self,
-        topics: Topics,
-        committed: Committed,
-        store: Store,
-        durability: Durability,
-        ledger: Ledger,
-    ) -> None:
-        self._topics = topics
+    def __init__(self, parts: Parts, committed: Committed) -> None:
+        self._topics = parts.topics
         self._committed = committed
-        self._store = store
-        self._durability = durability
-        self._ledger = ledger
+        self._store = parts.store
+        self._durability = parts.durability
+        self._ledger = parts.ledger
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.commit,
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search,
+            RequestCode.GET_MAX_OFFSET: self.max_offset,
+            RequestCode.GET_MIN_OFFSET: self.min_offset,
+            RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest,
+            RequestCode.VIEW_MESSAGE_BY_ID: self.view,
+        }
 
     def query(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
         """The committed offset; without one, 0 where the queue is young and the peer does not object, else 22.

@@ -15,16 +15,12 @@ Source: broker/processor/AdminBrokerProcessor.java, store/stats/BrokerStatsManag
 
 from __future__ import annotations
 
-from steelyard.config import BrokerConfig
-from steelyard.groups.remoting.registry import Registry
+from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.offsets import Committed
-from steelyard.nodes.broker.requests import Peer, reply
-from steelyard.nodes.broker.statistics import Statistics
-from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
-from steelyard.store.store import Store
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
@@ -37,7 +33,7 @@ from steelyard.wire.remoting.bodies import (
     OffsetWrapper,
     QueueTimeSpan,
 )
-from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -65,21 +61,23 @@ class _Work:
 class Progress:
     """The handlers of the codes above."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: Store,
-        topics: Topics,
-        committed: Committed,
-        registry: Registry,
-        statistics: Statistics,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
+    def __init__(self, parts: Parts, committed: Committed) -> None:
+        self._config = parts.config
+        self._store = parts.store
+        self._topics = parts.topics
         self._committed = committed
-        self._registry = registry
-        self._statistics = statistics
+        self._registry = parts.registry
+        self._statistics = parts.statistics
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.GET_CONSUME_STATS: self.consume_stats,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.all_stats,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of_topic,
+            RequestCode.QUERY_CONSUME_TIME_SPAN: self.time_spans,
+            RequestCode.VIEW_BROKER_STATS_DATA: self.stats_data,
+        }
 
     def consume_stats(
         self, request: Command, peer: Peer, now: int, effects: list[Effect]

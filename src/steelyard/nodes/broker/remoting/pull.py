@@ -24,28 +24,25 @@ from functools import partial
 
 import msgspec
 
-from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError, StorageError
-from steelyard.groups.remoting.registry import BROADCASTING, Registry
+from steelyard.groups.remoting.registry import BROADCASTING
 from steelyard.groups.remoting.subscriptions import Filter, is_tag, parse
 from steelyard.nodes.broker.conversion import Conversion
-from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.filters import not_filtering, read_matching
-from steelyard.nodes.broker.ledger import Delivery, Ledger
+from steelyard.nodes.broker.ledger import Delivery
 from steelyard.nodes.broker.parked import Parked, Queue
+from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.offsets import Offsets
-from steelyard.nodes.broker.requests import FAQ, Peer, host_of, reply
+from steelyard.nodes.broker.requests import FAQ, Handlers, Peer, reply
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, too_large
-from steelyard.nodes.broker.statistics import Statistics
-from steelyard.nodes.broker.topics import PERM_READ, Topics
-from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Turns
+from steelyard.nodes.broker.topics import PERM_READ
+from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort
 from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.store.log import Log
 from steelyard.store.reads import Slice
-from steelyard.store.store import Store
 from steelyard.wire.remoting import headers
-from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command, is_oneway
 from steelyard.wire.remoting.flags import PullFlag, SysFlag
 from steelyard.wire.remoting.headers import PullMessageRequestHeader
@@ -88,30 +85,27 @@ class Pulls:
     """See the module's text."""
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        store: Store,
-        topics: Topics,
-        groups: ConsumerGroups,
-        registry: Registry,
-        offsets: Offsets,
-        ledger: Ledger,
-        durability: Durability,
-        statistics: Statistics,
-        turns: Turns,
+        self, parts: Parts, groups: ConsumerGroups, offsets: Offsets, conversion: Conversion
     ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
+        self._config = parts.config
+        self._store = parts.store
+        self._topics = parts.topics
         self._groups = groups
-        self._registry = registry
+        self._registry = parts.registry
         self._offsets = offsets
-        self._ledger = ledger
-        self._durability = durability
-        self._statistics = statistics
-        self._turns = turns
-        self.parked: Parked[Pull] = Parked(config.hold_waiting_max, SLOT_MS)
-        self.conversion = Conversion(host_of(config.address))
+        self._ledger = parts.ledger
+        self._durability = parts.durability
+        self._statistics = parts.statistics
+        self._turns = parts.turns
+        self.parked: Parked[Pull] = Parked(parts.config.hold_waiting_max, SLOT_MS)
+        self._conversion = conversion
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.PULL_MESSAGE: self.pull,
+            RequestCode.LITE_PULL_MESSAGE: self.pull,
+        }
 
     # -- requests --------------------------------------------------------------------------------
 
@@ -165,7 +159,7 @@ class Pulls:
         return log is not None and pull.offset >= self._readable_end(log)
 
     def _readable_end(self, log: Log) -> int:
-        return self.conversion.readable_end(log, self._durability.readable_end(log))
+        return self._conversion.readable_end(log, self._durability.readable_end(log))
 
     def expire(self, now: int, effects: list[Effect]) -> None:
         """Answer the pulls that waited long enough."""
@@ -359,11 +353,11 @@ class Pulls:
             if found.next_offset == near < high and found.count < count_max:
                 effort.left = 0
         if found.count == 1 and len(found.data) > ANSWER_BYTES_MAX:
-            self.conversion.passed.note(log, found.first_offset, 1, too_large(len(found.data)))
+            self._conversion.passed.note(log, found.first_offset, 1, too_large(len(found.data)))
             return Slice(b"", 0, found.next_offset, found.next_offset)
         if found.next_offset > offset:
             return found
-        return self.conversion.read(log, offset, count_max, bytes_max, wanted, high, own)
+        return self._conversion.read(log, offset, count_max, bytes_max, wanted, high, own)
 
     def _note(self, pull: Pull, found: Slice, high: int, now: int) -> None:
         self._statistics.found += 1

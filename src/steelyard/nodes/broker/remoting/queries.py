@@ -23,14 +23,13 @@ import msgspec
 from steelyard.errors import ProtocolError, StorageError
 from steelyard.groups.remoting.subscriptions import ALL
 from steelyard.nodes.broker.conversion import Conversion
-from steelyard.nodes.broker.durability import Durability
-from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.store.log import Log
-from steelyard.store.store import Store
 from steelyard.wire.remoting import headers
-from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command, is_oneway
 from steelyard.wire.remoting.headers import QueryMessageRequestHeader
 from steelyard.wire.remoting.message import decode_records, record_size
@@ -73,11 +72,15 @@ class _Search(msgspec.Struct):
 class Queries:
     """See the module's text."""
 
-    def __init__(self, store: Store, durability: Durability, conversion: Conversion) -> None:
-        self._store = store
+    def __init__(self, parts: Parts, conversion: Conversion) -> None:
+        self._store = parts.store
         self._conversion = conversion
-        self._durability = durability
+        self._durability = parts.durability
         self._searches: deque[_Search] = deque()
+
+    @property
+    def handlers(self) -> Handlers:
+        return {RequestCode.QUERY_MESSAGE: self.query}
 
     def query(
         self, request: Command, peer: Peer, now: int, effects: list[Effect]

@@ -15,12 +15,11 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from steelyard.config import BrokerConfig
 from steelyard.errors import ConfigError, ProtocolError
-from steelyard.groups.remoting.registry import Member, Registry
-from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.groups.remoting.registry import Member
+from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
-from steelyard.store.store import Store
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ConsumerStatusBody
@@ -65,12 +64,20 @@ class _Asked(msgspec.Struct, frozen=True):
 class Relays:
     """See the module's text."""
 
-    def __init__(self, config: BrokerConfig, registry: Registry, store: Store) -> None:
-        self._config = config
-        self._registry = registry
-        self._store = store
+    def __init__(self, parts: Parts) -> None:
+        self._config = parts.config
+        self._registry = parts.registry
+        self._store = parts.store
         self._asked: dict[tuple[Link, int], _Asked] = {}
         self._opaque = 0
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.GET_CONSUMER_RUNNING_INFO: self.running_info,
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.consumer_status,
+        }
 
     # -- requests --------------------------------------------------------------------------------
 

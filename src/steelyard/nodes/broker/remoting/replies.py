@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import msgspec
 
-from steelyard.config import BrokerConfig
 from steelyard.errors import MessageError, StorageError
-from steelyard.groups.remoting.registry import Registry
+from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.send import AnySend, Sends
-from steelyard.nodes.broker.requests import Peer, reply
-from steelyard.nodes.broker.writer import Draft, Place, Writer
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.writer import Draft, Place
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.types import LogLine
 from steelyard.wire.remoting import headers
@@ -51,17 +50,22 @@ class _Push(msgspec.Struct, frozen=True):
 class Replies:
     """See the module's text."""
 
-    def __init__(
-        self, config: BrokerConfig, registry: Registry, sends: Sends, writer: Writer
-    ) -> None:
-        self._config = config
-        self._registry = registry
+    def __init__(self, parts: Parts, sends: Sends) -> None:
+        self._config = parts.config
+        self._registry = parts.registry
         self._sends = sends
-        self._writer = writer
+        self._writer = parts.writer
         self._pushes: dict[tuple[Link, int], _Push] = {}
         """In the order of their deadlines."""
         self._armed = False
         self._opaque = FIRST_OPAQUE
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.SEND_REPLY_MESSAGE: self.send,
+            RequestCode.SEND_REPLY_MESSAGE_V2: self.send_v2,
+        }
 
     # -- requests --------------------------------------------------------------------------------
 

@@ -14,14 +14,11 @@ Source: Broker2Client.resetOffset (4.9.8), AdminBrokerProcessor.resetOffsetInner
 
 from __future__ import annotations
 
-from steelyard.config import BrokerConfig
-from steelyard.groups.remoting.registry import Client, Registry
-from steelyard.nodes.broker.durability import Durability
+from steelyard.groups.remoting.registry import Client
+from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.offsets import Committed, Offsets
-from steelyard.nodes.broker.requests import Peer, reply
-from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
 from steelyard.nodes.seam import Effect, Send
-from steelyard.store.store import Store
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
@@ -40,23 +37,18 @@ NO_OFFSET = -1
 class Resets:
     """See the module's text."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: Store,
-        topics: Topics,
-        committed: Committed,
-        offsets: Offsets,
-        registry: Registry,
-        durability: Durability,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
+    def __init__(self, parts: Parts, committed: Committed, offsets: Offsets) -> None:
+        self._config = parts.config
+        self._store = parts.store
+        self._topics = parts.topics
         self._committed = committed
         self._offsets = offsets
-        self._registry = registry
-        self._durability = durability
+        self._registry = parts.registry
+        self._durability = parts.durability
+
+    @property
+    def handlers(self) -> Handlers:
+        return {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset}
 
     def reset(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
         header = headers.read(ResetOffsetRequestHeader, request.ext)

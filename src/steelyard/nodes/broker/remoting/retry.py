@@ -8,19 +8,16 @@ Source: broker/processor/AbstractSendMessageProcessor.consumerSendMsgBack.
 
 from __future__ import annotations
 
-from steelyard.nodes.broker.durability import Durability
-from steelyard.nodes.broker.peers.registration import Registration
+from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.schedule import Schedule
-from steelyard.nodes.broker.requests import Peer, reply
-from steelyard.nodes.broker.topics import SCHEDULE_TOPIC, Topics, dlq_topic, retry_topic
-from steelyard.nodes.broker.writer import Draft, Writer
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.topics import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Effect
-from steelyard.store.store import Store
-from steelyard.types import Random
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting import properties as props
-from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import decode_records
 
@@ -33,25 +30,19 @@ DLQ_QUEUES = 1
 class Retries:
     """The handler."""
 
-    def __init__(
-        self,
-        store: Store,
-        topics: Topics,
-        groups: ConsumerGroups,
-        writer: Writer,
-        schedule: Schedule,
-        registration: Registration,
-        durability: Durability,
-        rng: Random,
-    ) -> None:
-        self._store = store
-        self._topics = topics
+    def __init__(self, parts: Parts, groups: ConsumerGroups, schedule: Schedule) -> None:
+        self._store = parts.store
+        self._topics = parts.topics
         self._groups = groups
-        self._writer = writer
+        self._writer = parts.writer
         self._schedule = schedule
-        self._registration = registration
-        self._durability = durability
-        self._rng = rng
+        self._registration = parts.registration
+        self._durability = parts.durability
+        self._rng = parts.rng
+
+    @property
+    def handlers(self) -> Handlers:
+        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
     def send_back(
         self, request: Command, peer: Peer, now: int, effects: list[Effect]

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from steelyard.errors import CorruptError, StorageError
-from steelyard.nodes.broker.topics import SCHEDULE_QUEUES, SCHEDULE_TOPIC, Topics
-from steelyard.nodes.broker.writer import Draft, Writer
+from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.topics import SCHEDULE_QUEUES, SCHEDULE_TOPIC
+from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.store.log import Log
-from steelyard.store.store import Store
-from steelyard.store.tables import Table
 from steelyard.types import LogLine
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.message import decode_records
@@ -43,12 +42,12 @@ def delay_level(properties: Mapping[str, str]) -> int:
 class Schedule:
     """See the module's text. Levels count from 1."""
 
-    def __init__(self, store: Store, table: Table, topics: Topics, writer: Writer) -> None:
-        self._store = store
-        self._table = table
-        self._topics = topics
-        self._writer = writer
-        self._offsets = {level: int(table.get(str(level)) or b"0") for level in _LEVELS}
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+        self._table = parts.store.table("schedule")
+        self._topics = parts.topics
+        self._writer = parts.writer
+        self._offsets = {level: int(self._table.get(str(level)) or b"0") for level in _LEVELS}
         self._armed: set[int] = set()
 
     def start(self, now: int, effects: list[Effect]) -> None:

@@ -18,31 +18,27 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from steelyard.config import BrokerConfig
-from steelyard.nodes.broker.durability import Durability
-from steelyard.nodes.broker.peers.registration import Registration
+from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.schedule import Schedule, delay_level
 from steelyard.nodes.broker.remoting.transactions import Transactions
-from steelyard.nodes.broker.requests import FAQ, Peer, reply
+from steelyard.nodes.broker.requests import FAQ, Handlers, Peer, reply
 from steelyard.nodes.broker.topics import (
     HALF_TOPIC,
     NO_SENDING,
     PERM_WRITE,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
-    Topics,
     dlq_topic,
     topic_fault,
 )
 from steelyard.nodes.broker.turns import Steps
-from steelyard.nodes.broker.writer import Draft, Place, Writer
+from steelyard.nodes.broker.writer import Draft, Place
 from steelyard.nodes.seam import Effect
-from steelyard.types import Random
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.bodies import TopicConfig
-from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import SysFlag
 from steelyard.wire.remoting.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
@@ -76,29 +72,28 @@ class Sends:
     """See the module's text."""
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        topics: Topics,
-        groups: ConsumerGroups,
-        writer: Writer,
-        schedule: Schedule,
-        transactions: Transactions,
-        registration: Registration,
-        durability: Durability,
-        rng: Random,
+        self, parts: Parts, groups: ConsumerGroups, schedule: Schedule, transactions: Transactions
     ) -> None:
-        self._body_bytes_max = config.store.message_bytes_max
-        self._batch_messages_max = config.batch_messages_max
-        self._topics = topics
+        self._body_bytes_max = parts.config.store.message_bytes_max
+        self._batch_messages_max = parts.config.batch_messages_max
+        self._topics = parts.topics
         self._groups = groups
-        self._writer = writer
+        self._writer = parts.writer
         self._schedule = schedule
         self._transactions = transactions
-        self._registration = registration
-        self._durability = durability
-        self._rng = rng
-        self._cluster_property = f"{_CLUSTER}{config.cluster}\x02"
-        self._id_prefix = writer.host.hex().upper()
+        self._registration = parts.registration
+        self._durability = parts.durability
+        self._rng = parts.rng
+        self._cluster_property = f"{_CLUSTER}{parts.config.cluster}\x02"
+        self._id_prefix = parts.writer.host.hex().upper()
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send_v2,
+            RequestCode.SEND_BATCH_MESSAGE: self.send_batch,
+        }
 
     # -- handlers --------------------------------------------------------------------------------
 

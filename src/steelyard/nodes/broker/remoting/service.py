@@ -3,22 +3,18 @@
 Each part is a module of this package with handlers for the request codes that its first line names. A handler that meets
 a bad request raises ProtocolError or MessageError, one that the disk refuses StorageError; both become replies here, and
 nothing was acknowledged. An unknown code gets 3; once the broker is `stopping`, requests get 14. The other listener is
-`kafka/side.py`.
+`kafka/service.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
-from steelyard.config import BrokerConfig
 from steelyard.errors import CorruptError, DiskFullError, MessageError, ProtocolError, StorageError
-from steelyard.groups.remoting.registry import Registry
-from steelyard.nodes.broker.damage import DamageReports
-from steelyard.nodes.broker.durability import Durability
-from steelyard.nodes.broker.faults import Faults
+from steelyard.nodes.broker.conversion import Conversion, Visible
 from steelyard.nodes.broker.filters import Filters
-from steelyard.nodes.broker.ledger import Ledger
-from steelyard.nodes.broker.peers.registration import Registration
+from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.admin import Admin
 from steelyard.nodes.broker.remoting.clients import Clients
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
@@ -33,19 +29,12 @@ from steelyard.nodes.broker.remoting.retry import Retries
 from steelyard.nodes.broker.remoting.schedule import SCHEDULE_TIMER, Schedule
 from steelyard.nodes.broker.remoting.send import Sends
 from steelyard.nodes.broker.remoting.transactions import TRANSACTIONS_TIMER, Transactions
-from steelyard.nodes.broker.requests import Handler, Peer, reply
-from steelyard.nodes.broker.retention import Retention
-from steelyard.nodes.broker.scrubbing import Scrubbing
+from steelyard.nodes.broker.requests import Handlers, Peer, combined, reply
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, too_large
-from steelyard.nodes.broker.statistics import Statistics
-from steelyard.nodes.broker.topics import Topics
-from steelyard.nodes.broker.turns import Steps, Turns
-from steelyard.nodes.broker.writer import Writer
+from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.refusals import Refusals
 from steelyard.nodes.seam import Effect, Link, Send
-from steelyard.store.store import Store
-from steelyard.types import Random
-from steelyard.wire.remoting.codes import NAMESERVER_CODES, RequestCode, ResponseCode
+from steelyard.wire.remoting.codes import NAMESERVER_CODES, ResponseCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 
 
@@ -53,169 +42,51 @@ class RemotingService:
     """See the module's text. The node hands on what its clients do, and the timers of the parts."""
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        store: Store,
-        topics: Topics,
-        registry: Registry,
-        committed: Committed,
-        ledger: Ledger,
-        registration: Registration,
-        durability: Durability,
-        turns: Turns,
-        retention: Retention,
-        rng: Random,
-        now: int,
+        self, parts: Parts, visible: Visible | None, others: Iterable[Handlers], now: int
     ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._registry = registry
-        self._committed = committed
-        self._registration = registration
-        self._durability = durability
-        self._rng = rng
-        self._turns = turns
+        """`visible`: what of Kafka's batches may be read; `others`: handlers of requests that other parts of the broker serve."""
+        store = parts.store
+        self._turns = parts.turns
         self.stopping = False
-        self.faults = Faults()
-        self.damage = DamageReports(store.findings)
-        self.scrubbing = Scrubbing(store, config.store, self.faults)
+        self._faults = parts.faults
         self._refusals = Refusals()
         self._peers: dict[Link, Peer] = {}
         self._groups = ConsumerGroups(store.table("groups"), now)
-        self.statistics = Statistics(now)
-        offsets = Offsets(topics, committed, store, durability, ledger)
-        self.pulls = Pulls(
-            config,
-            store,
-            topics,
-            self._groups,
-            registry,
-            offsets,
-            ledger,
-            durability,
-            self.statistics,
-            turns,
-        )
-        self.writer = Writer(store, durability, retention, self.statistics, config.address)
-        self.writer.watchers.append(self.pulls.wake)
-        self._passed = self.pulls.conversion.passed
-        self._schedule = Schedule(store, store.table("schedule"), topics, self.writer)
-        self._transactions = Transactions(
-            config, store, topics, registry, self.writer, self._schedule, durability
-        )
-        self.clients = Clients(
-            config, registry, self._groups, topics, registration, ledger, self.pulls
-        )
-        self._relays = Relays(config, registry, store)
-        self._queries = Queries(store, durability, self.pulls.conversion)
-        self.handlers = self._make_handlers(offsets)
-        """By request code. The Kafka listener has some of its own."""
-
-    def _make_handlers(self, offsets: Offsets) -> dict[int, Handler]:
-        sends = Sends(
-            self._config,
-            self._topics,
-            self._groups,
-            self.writer,
-            self._schedule,
-            self._transactions,
-            self._registration,
-            self._durability,
-            self._rng,
-        )
-        self._replies = Replies(self._config, self._registry, sends, self.writer)
-        filters = Filters(self._config)
-        retries = Retries(
-            self._store,
-            self._topics,
-            self._groups,
-            self.writer,
-            self._schedule,
-            self._registration,
-            self._durability,
-            self._rng,
-        )
-        admin = self.admin = Admin(
-            self._config,
-            self._store,
-            self._topics,
+        self._committed = Committed(store.table("offsets"))
+        self._conversion = Conversion(parts.writer.host, visible)
+        self._passed = self._conversion.passed
+        offsets = Offsets(parts, self._committed)
+        self.pulls = Pulls(parts, self._groups, offsets, self._conversion)
+        self._schedule = Schedule(parts)
+        self._transactions = Transactions(parts, self._schedule)
+        self.clients = Clients(parts, self._groups, self.pulls)
+        self._relays = Relays(parts)
+        self._queries = Queries(parts, self._conversion)
+        sends = Sends(parts, self._groups, self._schedule, self._transactions)
+        self._replies = Replies(parts, sends)
+        self.admin = Admin(
+            parts,
             self._groups,
             self._committed,
             self.pulls,
-            self._registration,
-            self.statistics,
-            self.damage,
-            self.scrubbing,
+            self._passed,
         )
-        progress = Progress(
-            self._config,
-            self._store,
-            self._topics,
-            self._committed,
-            self._registry,
-            self.statistics,
-        )
-        resets = Resets(
-            self._config,
-            self._store,
-            self._topics,
-            self._committed,
+        serving = (
+            sends,
+            self._transactions,
+            self._replies,
+            self.pulls,
+            Filters(parts.config),
             offsets,
-            self._registry,
-            self._durability,
+            self.clients,
+            Retries(parts, self._groups, self._schedule),
+            self._relays,
+            Resets(parts, self._committed, offsets),
+            self._queries,
+            self.admin,
+            Progress(parts, self._committed),
         )
-        clients = self.clients
-        code = RequestCode
-        return {
-            code.SEND_MESSAGE: sends.send,
-            code.SEND_MESSAGE_V2: sends.send_v2,
-            code.SEND_BATCH_MESSAGE: sends.send_batch,
-            code.END_TRANSACTION: self._transactions.end,
-            code.SEND_REPLY_MESSAGE: self._replies.send,
-            code.SEND_REPLY_MESSAGE_V2: self._replies.send_v2,
-            code.PULL_MESSAGE: self.pulls.pull,
-            code.LITE_PULL_MESSAGE: self.pulls.pull,
-            code.CHECK_CLIENT_CONFIG: filters.check_client,
-            code.QUERY_CONSUMER_OFFSET: offsets.query,
-            code.UPDATE_CONSUMER_OFFSET: offsets.commit,
-            code.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search,
-            code.GET_MAX_OFFSET: offsets.max_offset,
-            code.GET_MIN_OFFSET: offsets.min_offset,
-            code.GET_EARLIEST_MSG_STORETIME: offsets.earliest,
-            code.VIEW_MESSAGE_BY_ID: offsets.view,
-            code.HEART_BEAT: clients.heartbeat,
-            code.UNREGISTER_CLIENT: clients.unregister,
-            code.CONSUMER_SEND_MSG_BACK: retries.send_back,
-            code.GET_CONSUMER_LIST_BY_GROUP: clients.members,
-            code.LOCK_BATCH_MQ: clients.lock,
-            code.UNLOCK_BATCH_MQ: clients.unlock,
-            code.GET_CONSUMER_CONNECTION_LIST: clients.consumer_connections,
-            code.GET_PRODUCER_CONNECTION_LIST: clients.producer_connections,
-            code.GET_CONSUMER_RUNNING_INFO: self._relays.running_info,
-            code.CONSUME_MESSAGE_DIRECTLY: self._relays.consume_directly,
-            code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self._relays.consumer_status,
-            code.INVOKE_BROKER_TO_RESET_OFFSET: resets.reset,
-            code.QUERY_MESSAGE: self._queries.query,
-            code.UPDATE_AND_CREATE_TOPIC: admin.update_topic,
-            code.UPDATE_AND_CREATE_TOPIC_LIST: admin.update_topics,
-            code.DELETE_TOPIC_IN_BROKER: admin.delete_topic,
-            code.GET_ALL_TOPIC_CONFIG: admin.all_topics,
-            code.GET_TOPIC_CONFIG: admin.one_topic,
-            code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: admin.system_topics,
-            code.GET_TOPIC_STATS_INFO: admin.topic_stats,
-            code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: admin.update_group,
-            code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: admin.update_groups,
-            code.DELETE_SUBSCRIPTIONGROUP: admin.delete_group,
-            code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: admin.all_groups,
-            code.GET_CONSUME_STATS: progress.consume_stats,
-            code.GET_BROKER_CONSUME_STATS: progress.all_stats,
-            code.QUERY_TOPIC_CONSUME_BY_WHO: progress.groups_of_topic,
-            code.QUERY_CONSUME_TIME_SPAN: progress.time_spans,
-            code.VIEW_BROKER_STATS_DATA: progress.stats_data,
-            code.GET_BROKER_CONFIG: admin.broker_config,
-            code.GET_BROKER_RUNTIME_INFO: admin.runtime_info,
-        }
+        self._handlers = combined((*(part.handlers for part in serving), *others))
 
     def start(self, now: int, effects: list[Effect]) -> None:
         """Go on with what was delayed, or undecided, when the broker stopped."""
@@ -230,7 +101,7 @@ class RemotingService:
     def requested(self, link: Link, request: Command, now: int, effects: list[Effect]) -> None:
         """A client asks."""
         peer = self._peers.get(link)
-        handler = self.handlers.get(request.code)
+        handler = self._handlers.get(request.code)
         answer: Command | Steps[Command | None] | None
         if peer is None:
             return  # its Closed was handled
@@ -287,15 +158,15 @@ class RemotingService:
             code = ResponseCode.MESSAGE_ILLEGAL
         elif isinstance(error, StorageError):
             if not isinstance(error, CorruptError):  # `damage` says that to people
-                self.faults.note(f"request {request.code} failed: {error}")
+                self._faults.note(f"request {request.code} failed: {error}")
             if isinstance(error, DiskFullError):
                 code = ResponseCode.SERVICE_NOT_AVAILABLE
         return reply(request, code, str(error))
 
     def follow_up(self, now: int, effects: list[Effect]) -> None:
         """After each event: say what went wrong."""
-        if self.faults.noted:
-            self.faults.report(now, effects)
+        if self._faults.noted:
+            self._faults.report(now, effects)
         if self._passed.has_news:
             self._passed.report(now, effects)
 
@@ -344,9 +215,11 @@ class RemotingService:
         self._replies.check()
         self._queries.check()
         self.pulls.parked.check()
+        self._conversion.check()
 
     def check_kept(self) -> None:
         """Assert the invariants of what is on the disk too, while the store is open."""
         self._groups.check()
+        self._committed.check()
         self._schedule.check()
         self._transactions.check()

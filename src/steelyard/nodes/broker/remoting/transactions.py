@@ -28,24 +28,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from steelyard.config import BrokerConfig
 from steelyard.errors import CorruptError, StorageError
-from steelyard.groups.remoting.registry import Registry
-from steelyard.nodes.broker.durability import Durability
+from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.open_transactions import OpenTransactions, Row
 from steelyard.nodes.broker.remoting.operations import Operations, Outcome, Target
 from steelyard.nodes.broker.remoting.schedule import Schedule, delay_level
-from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
 from steelyard.nodes.broker.topics import (
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
     SCHEDULE_TOPIC,
-    Topics,
 )
-from steelyard.nodes.broker.writer import Draft, Writer
+from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Effect, Send, SetTimer
-from steelyard.store.store import Store
 from steelyard.types import LogLine
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting import properties as props
@@ -75,30 +71,27 @@ _OUTCOMES = {
 class Transactions:
     """See the module's text."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        store: Store,
-        topics: Topics,
-        registry: Registry,
-        writer: Writer,
-        schedule: Schedule,
-        durability: Durability,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._topics = topics
-        self._registry = registry
-        self._writer = writer
+    def __init__(self, parts: Parts, schedule: Schedule) -> None:
+        self._config = parts.config
+        self._store = parts.store
+        self._topics = parts.topics
+        self._registry = parts.registry
+        self._writer = parts.writer
         self._schedule = schedule
-        self._durability = durability
-        self._half_log = store.create_log(HALF_TOPIC, 0)
-        self._operations = Operations(store, writer)
-        self._open = OpenTransactions(store.table("transactions"), config.transactions_max)
+        self._durability = parts.durability
+        self._half_log = parts.store.create_log(HALF_TOPIC, 0)
+        self._operations = Operations(parts.store, parts.writer)
+        self._open = OpenTransactions(
+            parts.store.table("transactions"), parts.config.transactions_max
+        )
         self._owed: dict[int, Outcome] = {}
         """By half offset: decided, but the message is not published yet."""
         self._armed_at: int | None = None
         self._questions = 0
+
+    @property
+    def handlers(self) -> Handlers:
+        return {RequestCode.END_TRANSACTION: self.end}
 
     @property
     def full(self) -> bool:

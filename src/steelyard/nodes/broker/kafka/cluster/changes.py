@@ -8,7 +8,8 @@ Partitions are given out once: the controller asks the others what they know of 
 is to be, and only then keeps it itself and tells the nameservers. Both times enough of them must be there (`membership`);
 if not, nothing comes of it, and clients ask again. Meanwhile other changes of the topic wait.
 
-Other brokers tell the controller of queues that came through their RocketMQ listeners.
+Other brokers tell the controller of queues that came through their RocketMQ listeners (9002), and everybody tells everybody
+what is new (9003).
 """
 
 from __future__ import annotations
@@ -20,15 +21,14 @@ from itertools import islice
 import msgspec
 from msgspec.structs import replace
 
-from steelyard.config import BrokerConfig
 from steelyard.errors import DiskFullError, ProtocolError, StorageError
-from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.merging import contradiction, merged
 from steelyard.nodes.broker.kafka.cluster.plans import Plans
 from steelyard.nodes.broker.kafka.cluster.surveys import TOPICS_MAX, Answers, Surveys
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, attributes_of, topic_of
-from steelyard.nodes.broker.peers.registration import PendingCall, Purpose, Registration
+from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import (
     NEWS,
     QUEUES_WANTED,
@@ -39,6 +39,7 @@ from steelyard.nodes.broker.peers.requests import (
     read_body,
     read_id,
 )
+from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.nodes.calls.remoting import Outcome
@@ -101,21 +102,19 @@ class Changes:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        parts: Parts,
         cluster: Cluster,
         peer_requests: PeerRequests,
         surveys: Surveys,
-        registration: Registration,
         delete: Delete,
-        durability: Durability,
     ) -> None:
-        self._durability = durability
-        self.plans = Plans(config, cluster)
-        self._nameservers = config.nameservers
+        self._durability = parts.durability
+        self.plans = Plans(parts.config, cluster)
+        self._nameservers = parts.config.nameservers
         self._cluster = cluster
         self._peer_requests = peer_requests
         self._surveys = surveys
-        self._registration = registration
+        self._registration = parts.registration
         self._delete = delete
         self._serial = 0
         self._under_way: dict[int, _Change] = {}
@@ -128,6 +127,13 @@ class Changes:
         self._contradictions: set[tuple[str, str, str]] = set()
         self.touched: set[str] = set()
         """Topics that changed since `name_service` began to read."""
+
+    @property
+    def remoting_handlers(self) -> RemotingHandlers:
+        return {
+            QUEUES_WANTED: self.queues_wanted,
+            NEWS: self.take_news,
+        }
 
     # -- making and changing -----------------------------------------------------------------------
 
@@ -501,8 +507,7 @@ class Changes:
         news = read_body(request.body, News)
         self._cluster.meet(news.broker)
         if not (news.changed or news.deleted):
-            for watcher in self._cluster.registered:
-                watcher(news.broker.name)
+            self._cluster.registered(news.broker.name)
         refused: list[str] = []
         for name, attributes in news.changed.items():
             topic = topic_of(name, attributes, self._cluster.readers)

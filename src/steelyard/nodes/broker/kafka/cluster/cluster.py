@@ -17,7 +17,6 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from steelyard.config import BrokerConfig
 from steelyard.errors import StorageError
 from steelyard.ledger.events import LEDGER_TOPIC
 from steelyard.nodes.broker.identity import cluster_id
@@ -32,16 +31,16 @@ from steelyard.nodes.broker.kafka.cluster.topic import (
     topic_of,
 )
 from steelyard.nodes.broker.kafka.cluster.topic_settings import TopicSettings, TopicSettingsReader
+from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.peers.requests import BrokerEntry
 from steelyard.nodes.broker.topics import (
     PERM_READ_WRITE,
-    Topics,
     is_kafka_name,
 )
 from steelyard.nodes.seam import Effect
 from steelyard.routes.layout import Layout, write
 from steelyard.store.entry import java_hash
-from steelyard.types import Random, TopicPartition
+from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.schema import NO_ID
 from steelyard.wire.remoting.bodies import TopicConfig
@@ -84,14 +83,20 @@ class Cluster:
     """See the module's text; a `groups.kafka.groups.TopicsView`."""
 
     def __init__(
-        self, config: BrokerConfig, topics: Topics, catalogue: Catalogue, rng: Random
+        self,
+        parts: Parts,
+        registered: Callable[[str], None],
+        deleted: Callable[[str, int, list[Effect]], None],
     ) -> None:
+        """`registered` is told the name of every broker that says that it has started, `deleted` (topic, now, effects) of every
+        topic that is gone."""
+        config = parts.config
         assert config.kafka is not None
         self._config = config
         self._kafka = config.kafka
-        self._topics = topics
-        self.catalogue = catalogue
-        self._rng = rng
+        self._topics = parts.topics
+        self.catalogue = Catalogue(parts.store)
+        self._rng = parts.rng
         self.readers = TopicSettingsReader(config.kafka, config.store)
         self.is_alone = not config.nameservers
         """This broker is the whole cluster."""
@@ -108,13 +113,11 @@ class Cluster:
             self.membership.settled_at = 0  # there is nobody to look for
         self.brokers_version = 0
         """Grows when a broker comes, goes or is another than before."""
-        self.registered: list[Callable[[str], None]] = []
-        """Told the name of every broker that says that it has started."""
+        self.registered = registered
         self.cluster_id = cluster_id(config.cluster)
         self.version = 1
         """Grows with every change."""
-        self.deleted: list[Callable[[str, int, list[Effect]], None]] = []
-        """Told (topic, now, effects) of every topic that is gone."""
+        self._deleted = deleted
         self._known: dict[str, KafkaTopic] = {}
         self._names: dict[bytes, str] = {}
         self._places: dict[tuple[str, int], Place] = {}
@@ -362,8 +365,7 @@ class Cluster:
         self._names.pop(known.topic_id, None)
         self._keep(partial(self.catalogue.drop, name))
         self._changed(name)
-        for watcher in self.deleted:
-            watcher(name, now, effects)
+        self._deleted(name, now, effects)
 
     def _changed(self, name: str) -> None:
         self._settings.pop(name, None)

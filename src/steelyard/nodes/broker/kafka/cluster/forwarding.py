@@ -7,14 +7,17 @@ Source: core/kafka/server/ForwardingManager.scala (Envelope, KIP-590).
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.requests.channel import Call, Prompt
+from steelyard.nodes.broker.kafka.requests.channel import Call, Prompt, Prompts
 from steelyard.nodes.broker.kafka.requests.repeats import without_repeats
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import FORWARD, PeerRequests
+from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.broker.turns import finish
 from steelyard.nodes.calls.remoting import Outcome
@@ -56,20 +59,25 @@ class Forwarding:
         self._serial = 0
         self._under_way: dict[int, tuple[Call, Prompt]] = {}
 
+    @property
+    def remoting_handlers(self) -> RemotingHandlers:
+        return {FORWARD: self.requested}
+
     def serve(self, key: int, handler: Prompt) -> None:
         """Take such requests from other brokers."""
         self._handlers[key] = handler
 
-    def controlled(self, key: int, handler: Prompt) -> Prompt:
-        """A handler that has the controller do what `handler` does there."""
-        self.serve(key, handler)
+    def controlled(self, handlers: Prompts) -> Prompts:
+        """Handlers that have the controller do what `handlers` do there."""
+        self._handlers.update(handlers)
+        return {key: partial(self._handle, handler) for key, handler in handlers.items()}
 
-        def handle(call: Call, now: int, effects: list[Effect]) -> Message | None:
-            if self.forward(call, handler, now, effects):
-                return None
-            return handler(call, now, effects)
-
-        return handle
+    def _handle(
+        self, handler: Prompt, call: Call, now: int, effects: list[Effect]
+    ) -> Message | None:
+        if self.forward(call, handler, now, effects):
+            return None
+        return handler(call, now, effects)
 
     def forward(self, call: Call, otherwise: Prompt, now: int, effects: list[Effect]) -> bool:
         """Bring a request to the controller; False where that is us, or where it was brought already.

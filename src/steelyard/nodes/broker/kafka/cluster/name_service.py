@@ -21,13 +21,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.cluster.changes import Changes
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.surveys import TOPICS_MAX, Answers, Surveys
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, topic_of
-from steelyard.nodes.broker.peers.registration import PendingCall, Purpose, Registration
+from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import NEWS, BrokerEntry, News, PeerRequests, read_body
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect
@@ -67,21 +67,20 @@ class NameService:
 
     def __init__(
         self,
-        config: BrokerConfig,
+        parts: Parts,
         cluster: Cluster,
         changes: Changes,
         surveys: Surveys,
         peer_requests: PeerRequests,
-        registration: Registration,
         now: int,
     ) -> None:
-        self._nameservers = config.nameservers
-        self._cluster_name = config.cluster
+        self._nameservers = parts.config.nameservers
+        self._cluster_name = parts.config.cluster
         self._cluster = cluster
         self._changes = changes
         self._surveys = surveys
         self._peer_requests = peer_requests
-        self._registration = registration
+        self._registration = parts.registration
         self._position = 0
         self._serial = 0
         self._answers: dict[str, Command | None] | None = None
@@ -97,7 +96,7 @@ class NameService:
         """The other brokers are asked about some of those."""
         self._settled: dict[str, tuple[str, KafkaTopic]] = {}
         """What the last round found and left nothing to do about."""
-        self.next_at: int | None = now if config.nameservers else None
+        self.next_at: int | None = now if parts.config.nameservers else None
 
     # -- rounds ----------------------------------------------------------------------------------
 

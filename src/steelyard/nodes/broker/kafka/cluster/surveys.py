@@ -23,6 +23,7 @@ from steelyard.nodes.broker.peers.requests import (
     read_body,
     read_id,
 )
+from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect
@@ -62,6 +63,10 @@ class Surveys:
         self._peer_requests = peer_requests
         self._serial = 0
         self._rounds: dict[int, _Round] = {}
+
+    @property
+    def remoting_handlers(self) -> RemotingHandlers:
+        return {SURVEY: self.requested}
 
     def ask(
         self,

@@ -13,10 +13,11 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.topic import INTERNAL
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.delete_records import (
+    DELETE_RECORDS,
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -36,6 +37,10 @@ class DeleteRecords:
         self._partitions = partitions
         self._durability = durability
         self._faults = faults
+
+    @property
+    def handlers(self) -> Handlers:
+        return {DELETE_RECORDS.key: self.delete}
 
     def delete(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         request = call.message

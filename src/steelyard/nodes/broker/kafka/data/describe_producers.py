@@ -10,10 +10,11 @@ from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
 from steelyard.nodes.broker.kafka.data.producer_states import Producer
 from steelyard.nodes.broker.kafka.data.producers import Producers
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.describe_producers import (
+    DESCRIBE_PRODUCERS,
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
@@ -30,6 +31,10 @@ class DescribeProducers:
         self._partitions = partitions
         self._producers = producers
         self._faults = faults
+
+    @property
+    def handlers(self) -> Handlers:
+        return {DESCRIBE_PRODUCERS.key: self.describe}
 
     def describe(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         request = call.message

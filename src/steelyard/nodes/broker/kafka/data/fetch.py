@@ -26,7 +26,6 @@ from typing import TypeVar
 import msgspec
 
 from steelyard.errors import StorageError
-from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch, ParkedFetches
 from steelyard.nodes.broker.kafka.data.fetch_reads import IDS_SINCE, STEP_PARTITIONS, Answer, Reads
@@ -42,16 +41,16 @@ from steelyard.nodes.broker.kafka.data.fetch_sessions import (
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
 from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.groups.notes import Notes
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.broker.ledger import Delivery
 from steelyard.nodes.broker.parked import Queue
-from steelyard.nodes.broker.statistics import Statistics
-from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Steps, Turns, finish
+from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Steps, finish
 from steelyard.nodes.seam import Effect, Hang, Link
-from steelyard.store.store import Store
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.fetch import (
+    FETCH,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -95,32 +94,32 @@ class Fetches:
 
     def __init__(
         self,
+        parts: Parts,
         partitions: Partitions,
         producers: Producers,
-        store: Store,
-        durability: Durability,
         sessions: Sessions,
-        parked: ParkedFetches,
-        statistics: Statistics,
         faults: Faults,
         notes: Notes,
-        turns: Turns,
     ) -> None:
         self._partitions = partitions
         self._producers = producers
-        self._store = store
-        self._durability = durability
+        self._store = parts.store
+        self._durability = parts.durability
         self._sessions = sessions
-        self._parked = parked
-        self._statistics = statistics
-        self._reads = Reads(partitions, producers, durability, faults)
+        self._parked = ParkedFetches(parts.config.hold_waiting_max)
+        self._statistics = parts.statistics
+        self._reads = Reads(partitions, producers, parts.durability, faults)
         self._notes = notes
-        self._turns = turns
+        self._turns = parts.turns
         self._woken: deque[Fetch] = deque()
         """Those that waited, and are answered as soon as others have been served."""
         self._answered_at = 0
         self._may_answer = WOKEN_MAX
         """How many more at that time."""
+
+    @property
+    def handlers(self) -> Handlers:
+        return {FETCH.key: self.fetch}
 
     # -- requests --------------------------------------------------------------------------------
 

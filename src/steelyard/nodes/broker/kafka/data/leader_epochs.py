@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partitions, epoch_fault
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.messages.offset_for_leader_epoch import (
+    OFFSET_FOR_LEADER_EPOCH,
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -26,6 +27,10 @@ class LeaderEpochs:
     def __init__(self, partitions: Partitions, durability: Durability) -> None:
         self._partitions = partitions
         self._durability = durability
+
+    @property
+    def handlers(self) -> Handlers:
+        return {OFFSET_FOR_LEADER_EPOCH.key: self.end_offsets}
 
     def end_offsets(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         request = call.message

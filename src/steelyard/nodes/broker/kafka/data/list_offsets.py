@@ -23,13 +23,14 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partitions, epoch_fault
 from steelyard.nodes.broker.kafka.data.producers import Producers
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Steps
 from steelyard.nodes.seam import Effect
 from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.list_offsets import (
+    LIST_OFFSETS,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -80,6 +81,10 @@ class ListOffsets:
         self._producers = producers
         self._durability = durability
         self._faults = faults
+
+    @property
+    def handlers(self) -> Handlers:
+        return {LIST_OFFSETS.key: self.list_offsets}
 
     def list_offsets(self, call: Call, now: int, effects: list[Effect]) -> Steps[Message]:
         request = call.message

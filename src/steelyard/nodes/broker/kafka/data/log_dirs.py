@@ -7,10 +7,11 @@ Source: core/kafka/server/ReplicaManager.scala describeLogDirs.
 from __future__ import annotations
 
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.store.store import Store
 from steelyard.wire.kafka.messages.describe_log_dirs import (
+    DESCRIBE_LOG_DIRS,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -18,6 +19,7 @@ from steelyard.wire.kafka.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from steelyard.wire.kafka.messages.list_partition_reassignments import (
+    LIST_PARTITION_REASSIGNMENTS,
     ListPartitionReassignmentsResponse,
 )
 from steelyard.wire.kafka.schema import Message
@@ -32,6 +34,13 @@ class LogDirs:
     def __init__(self, store: Store, cluster: Cluster) -> None:
         self._store = store
         self._cluster = cluster
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            DESCRIBE_LOG_DIRS.key: self.describe_log_dirs,
+            LIST_PARTITION_REASSIGNMENTS.key: self.list_partition_reassignments,
+        }
 
     def describe_log_dirs(self, call: Call, now: int, effects: list[Effect]) -> Message:
         message = call.message

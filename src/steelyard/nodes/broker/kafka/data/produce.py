@@ -19,20 +19,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from steelyard.errors import ProtocolError, StorageError
-from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.topic import INTERNAL
 from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partition, Partitions
 from steelyard.nodes.broker.kafka.data.producers import Producers
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.broker.kafka.requests.refusals import Refused
-from steelyard.nodes.broker.writer import Writer
+from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.seam import Effect
 from steelyard.store.batch import COUNT_MAX
-from steelyard.store.store import Store
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.produce import (
+    PRODUCE,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -55,20 +54,18 @@ class Produce:
     """See the module's text."""
 
     def __init__(
-        self,
-        partitions: Partitions,
-        producers: Producers,
-        store: Store,
-        writer: Writer,
-        durability: Durability,
-        faults: Faults,
+        self, parts: Parts, partitions: Partitions, producers: Producers, faults: Faults
     ) -> None:
         self._partitions = partitions
         self._producers = producers
-        self._store = store
-        self._writer = writer
-        self._durability = durability
+        self._store = parts.store
+        self._writer = parts.writer
+        self._durability = parts.durability
         self._faults = faults
+
+    @property
+    def handlers(self) -> Handlers:
+        return {PRODUCE.key: self.produce}
 
     def produce(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         request = call.message

@@ -74,7 +74,6 @@ class Announcing:
         self._listeners: dict[str, _Listener] = {}
         self._serial = 0
         self._brokers_version = -1
-        cluster.registered.append(self._started)
 
     # -- what happens ----------------------------------------------------------------------------
 
@@ -101,9 +100,9 @@ class Announcing:
             del self._listeners[name]
         for name in live:
             if name not in self._listeners:
-                self._started(name)
+                self.started(name)
 
-    def _started(self, name: str) -> None:
+    def started(self, name: str) -> None:
         """A broker is there, and knows nothing."""
         if self._cluster.is_ready and name != self._cluster.me.name:
             self._serial += 1

@@ -17,15 +17,17 @@ from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_group_describe import (
+    CONSUMER_GROUP_DESCRIBE,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
 )
 from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
+    CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
@@ -57,6 +59,13 @@ class ConsumerGroupCalls:
         self._durability = durability
         self._report = report
         self._faults = faults
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            CONSUMER_GROUP_HEARTBEAT.key: self.heartbeat,
+            CONSUMER_GROUP_DESCRIBE.key: self.describe,
+        }
 
     def heartbeat(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         request = call.message

@@ -13,7 +13,7 @@ from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
 from steelyard.nodes.broker.kafka.cluster.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
@@ -50,6 +50,10 @@ class Coordinators:
         self._tell_from: dict[str, int] = {}
         """By topic, from when on people are told again that it is not laid out."""
         forwarding.serve(FIND_COORDINATOR.key, self.find)
+
+    @property
+    def handlers(self) -> Handlers:
+        return {FIND_COORDINATOR.key: self.find}
 
     def find(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         message = call.message

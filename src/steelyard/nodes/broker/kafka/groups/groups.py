@@ -16,25 +16,35 @@ from steelyard.groups.kafka.effects import Effects, Replied
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.groups.notes import Notes
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.delete_groups import (
+    DELETE_GROUPS,
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
 from steelyard.wire.kafka.messages.describe_groups import (
+    DESCRIBE_GROUPS,
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from steelyard.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from steelyard.wire.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from steelyard.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from steelyard.wire.kafka.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
+from steelyard.wire.kafka.messages.join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupResponse
+from steelyard.wire.kafka.messages.leave_group import (
+    LEAVE_GROUP,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+)
+from steelyard.wire.kafka.messages.list_groups import (
+    LIST_GROUPS,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from steelyard.wire.kafka.messages.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupResponse
 from steelyard.wire.kafka.schema import Message
 
 
@@ -48,6 +58,18 @@ class GroupRequests:
         self._cluster = cluster
         self._durability = durability
         self._notes = notes
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            JOIN_GROUP.key: self.join,
+            HEARTBEAT.key: self.heartbeat,
+            LEAVE_GROUP.key: self.leave,
+            SYNC_GROUP.key: self.sync,
+            DESCRIBE_GROUPS.key: self.describe,
+            LIST_GROUPS.key: self.list_groups,
+            DELETE_GROUPS.key: self.delete,
+        }
 
     def settle(self, happened: Effects, now: int, effects: list[Effect]) -> None:
         """Apply what the coordinator has decided."""

@@ -15,19 +15,24 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
 from steelyard.nodes.broker.kafka.groups.groups import GroupRequests
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.offset_commit import (
+    OFFSET_COMMIT,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from steelyard.wire.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from steelyard.wire.kafka.messages.offset_fetch import OffsetFetchRequest
+from steelyard.wire.kafka.messages.offset_delete import (
+    OFFSET_DELETE,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+from steelyard.wire.kafka.messages.offset_fetch import OFFSET_FETCH, OffsetFetchRequest
 from steelyard.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -51,6 +56,14 @@ class GroupOffsets:
         self._cluster = cluster
         self._durability = durability
         self._requests = requests
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            OFFSET_COMMIT.key: self.commit,
+            OFFSET_FETCH.key: self.fetch,
+            OFFSET_DELETE.key: self.delete,
+        }
 
     def commit(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         request = call.message

@@ -13,7 +13,8 @@ import msgspec
 
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.peers.requests import GroupReaders, ReaderNews, read_body
+from steelyard.nodes.broker.peers.requests import READERS, GroupReaders, ReaderNews, read_body
+from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition
@@ -53,6 +54,10 @@ class Readers:
         self._count = 0
         self._brokers_version = cluster.brokers_version
         self.version = 0
+
+    @property
+    def remoting_handlers(self) -> RemotingHandlers:
+        return {READERS: self.take}
 
     # -- asked by `notes` ------------------------------------------------------------------------
 

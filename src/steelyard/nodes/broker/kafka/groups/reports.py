@@ -28,9 +28,10 @@ from steelyard.groups.kafka.report import (
     report_consumer,
 )
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
+from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
 from steelyard.nodes.broker.requests import Peer, reply
 from steelyard.nodes.seam import Effect
-from steelyard.wire.remoting.codes import ResponseCode
+from steelyard.wire.remoting.codes import ResponseCode, SteelyardCode
 from steelyard.wire.remoting.command import Command
 
 GROUPS_MAX = 50_000
@@ -52,6 +53,10 @@ class Reports:
         self._groups = groups
         self._coordinator = coordinator
         self._consumer_groups = consumer_groups
+
+    @property
+    def remoting_handlers(self) -> RemotingHandlers:
+        return {SteelyardCode.KAFKA_GROUPS: self.requested}
 
     def requested(
         self, request: Command, peer: Peer, now: int, effects: list[Effect]

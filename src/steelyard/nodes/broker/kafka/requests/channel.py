@@ -15,7 +15,7 @@ Source: core/kafka/server/KafkaApis.scala, network/SocketServer.scala.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
 
 import msgspec
@@ -110,6 +110,10 @@ Prompt = Callable[[Call, int, list[Effect]], Message | None]
 
 Handler = Callable[[Call, int, list[Effect]], Message | Steps[Message] | None]
 """(call, now, effects to add to) -> the answer, the work that ends with it, or None where it comes later through the call."""
+
+Prompts = Mapping[int, Prompt]
+Handlers = Mapping[int, Handler]
+"""By API key."""
 
 
 class _PartCall(Call):
@@ -253,8 +257,8 @@ def _answer(call: Call, answer: Message, now: int, effects: list[Effect]) -> Non
 class RequestChannel:
     """See the module's text. `handlers`: by API key."""
 
-    def __init__(self, handlers: dict[int, Handler], turns: Turns) -> None:
-        self._handlers = handlers
+    def __init__(self, handlers: Handlers, turns: Turns) -> None:
+        self._handlers = dict(handlers)
         self._turns = turns
         self._peers: dict[Link, Peer] = {}
         self._slots: dict[Link, deque[_Slot]] = {}

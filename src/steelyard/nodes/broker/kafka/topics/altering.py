@@ -19,22 +19,24 @@ from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
 from steelyard.nodes.broker.kafka.cluster.topic_settings import LIST
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Prompts
 from steelyard.nodes.broker.kafka.requests.refusals import Refused
 from steelyard.nodes.broker.kafka.topics.configs import BROKER, TOPIC
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.alter_configs import (
+    ALTER_CONFIGS,
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
 from steelyard.wire.kafka.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse as IncrementalResourceResponse,
-)
-from steelyard.wire.kafka.messages.incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
+)
+from steelyard.wire.kafka.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse as IncrementalResourceResponse,
 )
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -70,6 +72,13 @@ class Altering:
         self._durability = durability
         self._cluster = cluster
         self._changes = changes
+
+    @property
+    def handlers(self) -> Prompts:
+        return {
+            ALTER_CONFIGS.key: self.alter_configs,
+            INCREMENTAL_ALTER_CONFIGS.key: self.incremental_alter_configs,
+        }
 
     def alter_configs(self, call: Call, now: int, effects: list[Effect]) -> None:
         message = call.message

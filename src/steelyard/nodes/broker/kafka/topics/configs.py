@@ -14,12 +14,13 @@ from steelyard.config import LOG_SETTINGS, UNLIMITED, BrokerConfig, KafkaConfig,
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
 from steelyard.nodes.broker.kafka.cluster.topic_settings import BOOLEAN, INT, LONG, STRING
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.broker.kafka.requests.refusals import Refused
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.describe_configs import (
+    DESCRIBE_CONFIGS,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -50,6 +51,10 @@ class Configs:
         assert config.kafka is not None
         self._cluster = cluster
         self._broker = _broker_settings(config, config.kafka)
+
+    @property
+    def handlers(self) -> Handlers:
+        return {DESCRIBE_CONFIGS.key: self.describe_configs}
 
     def describe_configs(self, call: Call, now: int, effects: list[Effect]) -> Steps[Message]:
         message = call.message

@@ -23,19 +23,21 @@ from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
 from steelyard.nodes.broker.kafka.cluster.topic_names import name_fault
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Prompts
 from steelyard.nodes.broker.kafka.requests.refusals import Refused
 from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.nodes.seam import Effect
 from steelyard.routes import layout as layouts
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.create_partitions import (
+    CREATE_PARTITIONS,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 from steelyard.wire.kafka.messages.create_topics import (
+    CREATE_TOPICS,
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -61,6 +63,13 @@ class Creating:
         self._durability = durability
         self._cluster = cluster
         self._changes = changes
+
+    @property
+    def handlers(self) -> Prompts:
+        return {
+            CREATE_TOPICS.key: self.create_topics,
+            CREATE_PARTITIONS.key: self.create_partitions,
+        }
 
     # -- topics ----------------------------------------------------------------------------------
 

@@ -12,11 +12,12 @@ from collections import Counter
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Prompts
 from steelyard.nodes.broker.kafka.requests.refusals import Refused
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.delete_topics import (
+    DELETE_TOPICS,
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -32,6 +33,10 @@ class Deleting:
         self._durability = durability
         self._cluster = cluster
         self._changes = changes
+
+    @property
+    def handlers(self) -> Prompts:
+        return {DELETE_TOPICS.key: self.delete_topics}
 
     def delete_topics(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         message = call.message

@@ -19,11 +19,12 @@ from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
 from steelyard.nodes.broker.kafka.cluster.topic_names import name_fault
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.broker.turns import Steps, finish
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.describe_cluster import (
+    DESCRIBE_CLUSTER,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -70,6 +71,13 @@ class Metadata:
         self._changes = changes
         self._forwarding = forwarding
         forwarding.serve(METADATA.key, self.metadata)
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            METADATA.key: self.metadata_in_steps,
+            DESCRIBE_CLUSTER.key: self.describe_cluster,
+        }
 
     def metadata_in_steps(
         self, call: Call, now: int, effects: list[Effect]

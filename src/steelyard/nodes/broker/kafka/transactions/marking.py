@@ -19,7 +19,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
 from steelyard.nodes.seam import Closed, Effect, Link, Opened, Refused
 from steelyard.types import TopicPartition
@@ -92,6 +92,10 @@ class Markings:
         self._open: dict[int, _Open] = {}
         self._serial = 0
         self._retry_at: int | None = None
+
+    @property
+    def handlers(self) -> Handlers:
+        return {WRITE_TXN_MARKERS.key: self.write}
 
     # -- what this broker's coordinator has decided --------------------------------------------------
 

@@ -11,10 +11,11 @@ from steelyard.errors import StorageError
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.txn_offset_commit import (
+    TXN_OFFSET_COMMIT,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
@@ -34,6 +35,10 @@ class TxnOffsets:
         self._durability = durability
         self._faults = faults
         self._epochs: dict[int, int] = {}
+
+    @property
+    def handlers(self) -> Handlers:
+        return {TXN_OFFSET_COMMIT.key: self.commit}
 
     def commit(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         message = call.message

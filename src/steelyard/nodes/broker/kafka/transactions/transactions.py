@@ -16,33 +16,38 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.broker.kafka.transactions.producer_ids import ProducerIds
 from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.add_offsets_to_txn import (
+    ADD_OFFSETS_TO_TXN,
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
 from steelyard.wire.kafka.messages.add_partitions_to_txn import (
+    ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
 from steelyard.wire.kafka.messages.describe_transactions import (
+    DESCRIBE_TRANSACTIONS,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
 )
 from steelyard.wire.kafka.messages.describe_transactions import TransactionState as Described
-from steelyard.wire.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
+from steelyard.wire.kafka.messages.end_txn import END_TXN, EndTxnRequest, EndTxnResponse
 from steelyard.wire.kafka.messages.init_producer_id import (
+    INIT_PRODUCER_ID,
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
 from steelyard.wire.kafka.messages.list_transactions import (
+    LIST_TRANSACTIONS,
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
@@ -72,6 +77,17 @@ class TransactionRequests:
         self._offsets_partitions = offsets_partitions
         self._durability = durability
         self._faults = faults
+
+    @property
+    def handlers(self) -> Handlers:
+        return {
+            INIT_PRODUCER_ID.key: self.init_producer_id,
+            ADD_PARTITIONS_TO_TXN.key: self.add_partitions,
+            ADD_OFFSETS_TO_TXN.key: self.add_offsets,
+            END_TXN.key: self.end,
+            DESCRIBE_TRANSACTIONS.key: self.describe,
+            LIST_TRANSACTIONS.key: self.list_all,
+        }
 
     def init_producer_id(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
         message = call.message
