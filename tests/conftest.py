@@ -1,4 +1,4 @@
-"""For all tests: a busy machine is no failure. pytest's own time-out, per test, stays."""
+"""For all tests: a busy machine is not a failure. pytest's own time-out, per test, stays."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ into tuples and dicts, or raises ArgumentError: which argument, what was given, 
 | `str` | text that UTF-8 can encode; `Meta(min_length=1)`: not empty |
 | `bytes` | bytes, bytearray, memoryview |
 | `Literal`, enums | these values |
-| unions, `tuple[T, ...]`, `Sequence[T]`, `Iterable[T]`, `Mapping[K, V]` | what their parts take; a str is no sequence |
+| unions, `tuple[T, ...]`, `Sequence[T]`, `Iterable[T]`, `Mapping[K, V]` | what their parts take; a str is not a sequence |
 | `Callable[...]` | anything that can be called |
 | a NamedTuple, `msgspec.Struct` or dataclass of the project | instances whose fields are right |
 | other classes | instances |

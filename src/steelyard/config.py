@@ -364,7 +364,7 @@ class ConsumerConfig(ClientConfig):
     lock_renew_ms: int = 20_000
     """rocketmq.client.rebalance.lockInterval."""
     lock_life_ms: int = 30_000
-    """A lock not renewed for so long is not believed in (rocketmq.client.rebalance.lockMaxLiveTime)."""
+    """A lock not renewed for so long is no longer trusted (rocketmq.client.rebalance.lockMaxLiveTime)."""
     commit_interval_ms: int = 5_000
     """persistConsumerOffsetInterval."""
     pull_batch: int = 32

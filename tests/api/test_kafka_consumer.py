@@ -347,7 +347,7 @@ def test_read_committed_returns_no_aborted_record(
                 await consumer.poll(50)
                 return bool(await consumer.position(partition) == end)
 
-            await until(at_end)  # also past the markers, which are no records
+            await until(at_end)  # also past the markers, which are not records
         async with make(group=None) as consumer:
             await consumer.assign([partition])
             assert values(await read(consumer, 5)) == [1, 2, 3, 4, 5]

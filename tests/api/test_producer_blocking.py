@@ -309,5 +309,5 @@ def test_without_a_consumer_there_is_no_reply(nameservers: str, until: Until) ->
             replier.reply(requests[0], b"yes?")
         replier.send("Unheard", b"no request")
         until(lambda: len(requests) == 2)
-        with pytest.raises(MessageError, match="is no request"):
+        with pytest.raises(MessageError, match="is not a request"):
             replier.reply(requests[1], b"what?")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))  # pytest's importlib mode does not, and `bench` is no package
+    sys.path.insert(0, str(ROOT))  # pytest's importlib mode does not, and `bench` is not a package
 
 from bench.costs import RECORD, Delivery, Move, Sent, Tail  # noqa: E402
 

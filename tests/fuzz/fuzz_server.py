@@ -287,7 +287,7 @@ class Attack:
                     try:
                         self.replies += len(decoder.feed(data))
                     except ProtocolError as error:
-                        raise FaultError(f"the server's answer is no frame: {error}") from None
+                        raise FaultError(f"the server's answer is not a frame: {error}") from None
 
     async def _hang_up(self, rng: Random, address: str) -> None:
         """Reset the connection in the middle of things."""

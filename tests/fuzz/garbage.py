@@ -286,7 +286,7 @@ def large_header(rng: Random) -> bytes:
 
 
 def large_body(rng: Random) -> bytes:
-    """More than a message may have, or as much where it is no message."""
+    """More than a message may have, or as much where it is not a message."""
     code = rng.choice((310, 320, 34, 41, 103))
     return frame.encode(Command(code=code, ext=any_ext(rng, code), body=bytes(4 * 1024 * 1024 + 1)))
 

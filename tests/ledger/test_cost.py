@@ -217,7 +217,7 @@ def test_an_eager_rebalance_of_a_kafka_group() -> None:
     """B joins at 10 000; A hears of it with its heartbeat and stops at 12 500; both read again from 13 000 on.
 
     Partition 1 moves: its last messages went to A at 12 400, one that was stored at 12 600 goes to B at 13 100. Partition
-    0 stands still as well, but stays with A: it is no hand-off.
+    0 stands still as well, but stays with A: it is not a hand-off.
     """
     records: list[Record] = [
         joined(1_000, "A", "A", cause="joined"),
@@ -240,7 +240,7 @@ def test_an_eager_rebalance_of_a_kafka_group() -> None:
 def test_a_cooperative_rebalance_of_a_kafka_group_is_one() -> None:
     """B joins at 10 000. In the first round, until 13 000, A gives partition 1 up; in the second B gets it, at 16 000.
 
-    Nothing else stands still. The second round begins because A holds less than before: it is no rebalance of its own.
+    Nothing else stands still. The second round begins because A holds less than before: it is not a rebalance of its own.
     """
     records: list[Record] = [
         joined(1_000, "A", "A", cause="joined"),

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 if str(ROOT) not in sys.path:
     sys.path.insert(
         0, str(ROOT)
-    )  # pytest's importlib mode does not, and `tests.peers` is no package
+    )  # pytest's importlib mode does not, and `tests.peers` is not a package
 
 from tests.peers import apache  # noqa: E402
 

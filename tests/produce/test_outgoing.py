@@ -86,7 +86,7 @@ def test_several_messages_become_one_batch() -> None:
     [
         ([Message("T", b"x", properties={"a": "x" * 32_767})], "at most 32767"),
         ([Message("T", b"x", properties={"a": "ä" * 16_380})], "at most 32767"),
-        ([Message("T", b"x", properties={"a": "\ud800"})], "no text"),
+        ([Message("T", b"x", properties={"a": "\ud800"})], "not text"),
         ([Message("T", b"x" * 6_000), Message("T", b"x" * 6_000)], "the batch has"),
     ],
 )

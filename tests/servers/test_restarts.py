@@ -28,7 +28,7 @@ def test_a_steady_run_begins_the_account_anew() -> None:
 
 
 def test_time_before_it_was_ready_does_not_count() -> None:
-    """1 it ran for long, 2 it is started and takes long to fail: that is no steady run."""
+    """1 it ran for long, 2 it is started and takes long to fail: that is not a steady run."""
     restarts = Restarts(RestartPolicy(restarts_max=2, first_seconds=1, steady_seconds=60))
     restarts.ready(0)
     assert restarts.ended(1_000) == 1

@@ -253,7 +253,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self._change(change[:count])
                 if self.pairs == found:
                     return
-            raise AssertionError(f"{found} is no prefix of {change} on {before}") from None
+            raise AssertionError(f"{found} is not a prefix of {change} on {before}") from None
         self.disk.kill_after_bytes = None
         self._change(change)
 

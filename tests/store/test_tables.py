@@ -103,7 +103,7 @@ def test_a_flipped_bit_before_a_torn_write_is_damage(bit: int) -> None:
 
 
 def keys_of(data: bytes) -> list[str]:
-    """Of what is no record."""
+    """Of what is not a record."""
     return [item.key for item in decode(data) if isinstance(item, Gap)]
 
 

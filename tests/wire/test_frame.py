@@ -139,7 +139,7 @@ def test_a_claimed_size_takes_no_memory() -> None:
         tracemalloc.stop()
 
 
-# -- what is no frame ------------------------------------------------------------------------------
+# -- what is not a frame ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

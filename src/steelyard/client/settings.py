@@ -51,7 +51,7 @@ def check_address(address: str) -> str:
     """The address itself, or ConfigError where it is not `host:port`."""
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ConfigError(f"{address!r} is no address; write host:port, such as 127.0.0.1:9876")
+        raise ConfigError(f"{address!r} is not an address; write host:port, such as 127.0.0.1:9876")
     return address
 
 
@@ -84,8 +84,8 @@ def _default_client_id(template: ClientConfig) -> str:
 def tls_context(tls: bool | ssl.SSLContext | None) -> ssl.SSLContext | None:
     """How a client's connections are encrypted: not at all (None, False), by an SSLContext, or as usual (True).
 
-    True believes the certificates of the system's authorities (or those in the file SSL_CERT_FILE), for the host
-    name or ip that is dialed. Brokers mostly have a certificate of their own making; to believe that one::
+    True trusts the certificates of the system's authorities (or those in the file SSL_CERT_FILE), for the host
+    name or ip that is dialed. Brokers mostly have a certificate of their own making; to trust that one::
 
         context = ssl.create_default_context(cafile="broker.pem")
         context.check_hostname = False      # where the certificate does not name the broker's address

@@ -1,4 +1,4 @@
-"""Runs one node on an asyncio loop: events in, effects made true.
+"""Runs one node on an asyncio loop: events in, effects applied.
 
 The driver holds no policy: what an event means is the node's business, when and how bytes move is the
 driver's. One pass = one event source served: the bytes of all links that were ready together, a timer, a
@@ -13,7 +13,7 @@ loop's thread and says what to sync, and that runs in a thread of its own.
 A node that raises has a bug. What the driver guarantees then:
 
 - The event is not given again, and no later event is lost or handled before the rest of this is done.
-- Effects that a HandlerError carries are made true. Of any other exception the effects are lost: a timer that the
+- Effects that a HandlerError carries are applied. Of any other exception the effects are lost: a timer that the
   handler was to set anew comes again (below), what the node wanted to send is missing, and who waits for that has only
   its own time-outs.
 - The one who caused the event pays: a link (`Received`, `Opened`) is closed, after the error reply if the node gave
@@ -25,7 +25,7 @@ A node that raises has a bug. What the driver guarantees then:
   provoking errors.
 - Bytes that a decoder fails on cost their link; the node has not seen them.
 - Partial changes that `check` does not see stay. An effect that fails (a reply that cannot be encoded) costs its link;
-  the effects after it are made true.
+  the effects after it are applied.
 - `driver/failures.py` says what is logged. A node that cannot start, and a flush that failed, stop it at once.
 """
 
@@ -273,7 +273,7 @@ class Driver:
         self._check_soon()
 
     def _effect_failed(self, effect: Effect, error: Exception, now: int) -> None:
-        """An effect of the node's could not be made true."""
+        """An effect of the node's could not be applied."""
         what = f"an effect failed: {type(effect).__name__}"
         if isinstance(effect, Send):
             wire = self._links.get(effect.link)
@@ -566,7 +566,7 @@ class Driver:
     # -- effects -----------------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[Effect], now: int) -> int:
-        """Make effects true, in their order. Returns the bytes that go out, or more where much memory hangs on them."""
+        """Apply effects, in their order. Returns the bytes that go out, or more where much memory hangs on them."""
         weight = 0
         rest = iter(effects)
         effect: Effect | None = None

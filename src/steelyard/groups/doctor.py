@@ -121,7 +121,7 @@ def _clients(seen: Observed) -> Iterable[Finding]:
                 yield Finding(
                     Ailment.CLIENT_ID_SHARED,
                     f"client id {client_id} is connected {times} times to {name}: from {some(addresses)}",
-                    "two processes believe that they are one and read the same share: give each its own client id"
+                    "two processes use one client id and read the same share: give each its own client id"
                     " (instanceName); containers often share ip and process id",
                 )
         missing = sorted(set(members) - {c.client_id for c in found.connection_set})

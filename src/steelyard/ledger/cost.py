@@ -7,7 +7,7 @@ mean nothing.)
 
 Definitions
 - The **owner** of a queue is the member that the broker last delivered its messages to. A
-  **hand-off** is a delivery to another member than before. The first owner ever is no hand-off.
+  **hand-off** is a delivery to another member than before. The first owner ever is not a hand-off.
   Clients that the ledger never tells of as members own nothing: brokers know somebody who pulls
   before its first heartbeat, or without one, by address only.
 - **Pause** of a queue: from the last delivery to the old owner to the first delivery to the new one,
@@ -274,7 +274,7 @@ def _group_costs(group: str, records: Sequence[Record]) -> Costs:
     changes = _changes(deliveries, members_ever(records))
     starts = _with_unseen(_starts(_events(records, {one.broker for one in deliveries})), changes)
     moved_in = {number for number, _ in _moves(changes, starts)}
-    # Routes that changed without moving anything are no rebalance.
+    # Routes that changed without moving anything are not a rebalance.
     starts = [s for number, s in enumerate(starts) if s.trigger != ROUTES or number in moved_in]
     moves = _moves(changes, starts)
     repeats = _repeats(deliveries, starts)

@@ -1,6 +1,6 @@
 """The seam between nodes, which decide, and drivers, which do.
 
-A driver calls `node.handle(event, now)` and makes the returned effects true, in order. Events are
+A driver calls `node.handle(event, now)` and applies the returned effects, in order. Events are
 facts in the past tense, effects are orders. `now` is milliseconds since the epoch and never goes
 back within one run of a node. Nothing here knows asyncio or virtual time: `driver/` and `sim/` do.
 

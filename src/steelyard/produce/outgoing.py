@@ -147,7 +147,7 @@ def prepare_reply(
     for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL):
         value = request.property_of(name)
         if value is None:
-            raise MessageError(f"message {request.message_id} is no request: it has no {name}")
+            raise MessageError(f"message {request.message_id} is not a request: it has no {name}")
         system[name] = value
     prepared = _single(message, ids.next(now), config, now, system)
     return msgspec.structs.replace(prepared, code=RequestCode.SEND_REPLY_MESSAGE_V2)
@@ -196,7 +196,7 @@ def _properties(message: Message, identity: str, system: Mapping[str, str] = _NO
     try:
         size = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError as error:
-        raise MessageError(f"the properties are no text: {error}") from None
+        raise MessageError(f"the properties are not text: {error}") from None
     if size > PROPERTIES_BYTES_MAX:
         raise MessageError(
             f"the properties have {size} bytes; at most {PROPERTIES_BYTES_MAX} are allowed"

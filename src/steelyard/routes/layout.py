@@ -130,7 +130,7 @@ def read(text: str) -> Layout:
     for part in parts:
         broker, _, count = part.rpartition(":")
         if not broker or not (count.isascii() and count.isdigit()) or len(count) > 7:
-            raise ProtocolError(f"{part[:100]!r} is no extent BROKER:QUEUES of a layout")
+            raise ProtocolError(f"{part[:100]!r} is not an extent BROKER:QUEUES of a layout")
         extents.append(Extent(broker, int(count)))
     layout = Layout().grown(extents)
     if layout.partitions > PARTITIONS_MAX:

@@ -320,7 +320,7 @@ class Cluster:
         )
 
     def start_auditor(self) -> Process:
-        """A consumer that asks for the Kafka group's offsets, and is no member of it."""
+        """A consumer that asks for the Kafka group's offsets, and is not a member of it."""
         seat = self._seat("auditor", 251)
         self._run_kafka_consumer(seat)
         return seat.process

@@ -120,7 +120,7 @@ class SimDisk:
     @contextmanager
     def looked_at(self) -> Iterator[Mount]:
         """Somebody else looks into the files of a process meanwhile: that needs no file descriptor of the process, and what
-        is mended as it is read is no write of the process."""
+        is mended as it is read is not a write of the process."""
         exhausted, self.exhausted = self.exhausted, False
         until_kill, self._writes_until_kill = self._writes_until_kill, None
         try:

@@ -1,7 +1,7 @@
 """Flips bits in the tables of committed offsets on the disk of a broker that is down, and says what that may cost.
 
-What did not end in a kill is no record, and is not damaged. Other tables do not rot here: what the nodes owe without a
-topic, a partition's number, a half message or a producer's state is no rule of the simulator's (docs/LIMITS.md).
+What did not end in a kill is not a record, and is not damaged. Other tables do not rot here: what the nodes owe without a
+topic, a partition's number, a half message or a producer's state is not a rule of the simulator's (docs/LIMITS.md).
 """
 
 from __future__ import annotations

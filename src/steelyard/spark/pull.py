@@ -131,7 +131,7 @@ def _request(queue: QueueRange, options: Options, offset: int) -> Command:
         queue_id=queue.queue_id,
         queue_offset=offset,
         max_msg_nums=min(options.pull_messages_max, queue.end - offset),
-        # The subscription travels with the pull: we are no member that has one.
+        # The subscription travels with the pull: we are not a member that has one.
         sys_flag=PullFlag.SUBSCRIPTION,
         commit_offset=0,
         suspend_timeout_millis=0,

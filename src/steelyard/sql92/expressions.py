@@ -209,7 +209,7 @@ class In(msgspec.Struct, frozen=True):
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """`operand CONTAINS 'text'` and its like, or NOT. Never null: false for an empty text and for what is no text."""
+    """`operand CONTAINS 'text'` and its like, or NOT. Never null: false for an empty text and for what is not text."""
 
     operand: Expression
     part: Part
@@ -292,7 +292,7 @@ def _integer(text: str, bits: int) -> int:
         number = -int(significant) if text[0] == "-" else int(significant)
         if -(1 << bits - 1) <= number < 1 << bits - 1:
             return number
-    raise EvaluationError(f"{text[:100]!r} is no integer of {bits} bits")
+    raise EvaluationError(f"{text[:100]!r} is not an integer of {bits} bits")
 
 
 def _double(text: str) -> float:
@@ -304,7 +304,7 @@ def _double(text: str) -> float:
         return _NAMED[trimmed]
     hexadecimal = _HEXADECIMAL.fullmatch(trimmed)
     if hexadecimal is None:
-        raise EvaluationError(f"{text[:100]!r} is no number")
+        raise EvaluationError(f"{text[:100]!r} is not a number")
     try:
         return float.fromhex(hexadecimal[1])
     except OverflowError:

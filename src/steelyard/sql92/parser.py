@@ -107,7 +107,7 @@ def _tokens(text: str) -> list[_Token]:
         if match is None:
             hint = "; write <>" if text.startswith("!=", position) else ""
             raise ProtocolError(
-                f"SQL92: {text[position : position + 20]!r} at character {position} is no part"
+                f"SQL92: {text[position : position + 20]!r} at character {position} is not part"
                 f" of a condition{hint}"
             )
         kind = match.lastgroup
@@ -347,7 +347,7 @@ def _between(value: Expression, low: Expression, high: Expression) -> And:
     below = _ordered(value, Order.LESS_OR_EQUAL, high)
     constant = isinstance(low, Constant) and isinstance(high, Constant)
     if constant and compare(high.evaluate({}), low.evaluate({})) < 0:
-        raise ProtocolError("SQL92: nothing is between a number and a smaller one")
+        raise ProtocolError("SQL92: BETWEEN: the lower bound exceeds the upper bound")
     return And((above, below))
 
 

@@ -10,7 +10,7 @@
 Source: clients/.../record/internal/DefaultRecordBatch.java. `wire.kafka.records` makes and reads the
 rest; the two rooms are siblings, so the few fields that the store needs are read here.
 
-In the index a batch of n records has n equal rows. Their tag code is no tag's: the first byte says
+In the index a batch of n records has n equal rows. Their tag code is not a tag's: the first byte says
 "batch", the others hold when it was appended, for a batch carries the producer's clock only.
 """
 

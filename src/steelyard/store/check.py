@@ -6,7 +6,7 @@
     Finding       one thing that is not as it was written, or that an operator should know
     Summary       the last word
 
-Where the last stop was no clean one, a write that did not end is no damage: the next start cuts it.
+Where the last stop was not a clean one, a write that did not end is not damage: the next start cuts it.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class TableDamage(msgspec.Struct, frozen=True):
         last = self.position + self.size - 1
         whose = f" (key {self.key!r})" if self.key else ""
         return (
-            f"{self.path} is damaged: bytes {self.position} to {last}{whose} are no record"
+            f"{self.path} is damaged: bytes {self.position} to {last}{whose} are not a record"
             " whose checksum matches, and no write that was cut off"
         )
 
@@ -99,7 +99,7 @@ class Recovery(msgspec.Struct, frozen=True):
             if table.bytes_cut
         ]
         found += [
-            f"the log of {log.topic}, queue {log.queue_id}: {log.bytes_cut} bytes that are no whole entry"
+            f"the log of {log.topic}, queue {log.queue_id}: {log.bytes_cut} bytes that do not make a whole entry"
             f" were cut from the end"
             for log in self.repaired
             if log.bytes_cut

@@ -1,6 +1,6 @@
 """Makes the log and the index of a segment agree when a store is opened.
 
-    torn tail      bytes at the end of the log that are no whole entry and that no sound row describes, or that were
+    torn tail      bytes at the end of the log that do not make a whole entry and that no sound row describes, or that were
                    never written (`scanning.looks_unwritten`): what a kill or a power cut leaves; cut
     damage         anything else that is not what was written: kept, and refused to readers (`index.DAMAGED`)
     hole           unwritten bytes with whole entries behind them, from a power cut: readers pass over it (`index.GIVEN_UP`)

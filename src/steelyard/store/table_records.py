@@ -1,11 +1,11 @@
-"""The records of a table's file, and the question what bytes are that are no record: a torn write, or damage?
+"""The records of a table's file, and the question what bytes are that are not a record: a torn write, or damage?
 
     record: uint32 CRC of the rest, uint32 key size, uint32 value size (0xFFFFFFFF: the key is
             deleted), key in UTF-8, value; big-endian
 
 A process that is killed inside a write leaves the beginning of what it wrote, and nothing behind it: bytes at the end
 of the file that begin a record and are too few for it. Such a tail was never acknowledged, and may be cut. Anything
-else that is no record is damage: whole records follow it, or a record of full length does not match its CRC, or one
+else that is not a record is damage: whole records follow it, or a record of full length does not match its CRC, or one
 with a wrong size would match if it ended where the file does, or if one bit of its sizes were another. A record behind
 damage is found by trying every byte.
 
@@ -45,7 +45,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gap(msgspec.Struct, frozen=True, gc=False):
-    """Bytes that are no record. `torn`: the last write did not end, else something damaged them.
+    """Bytes that are not a record. `torn`: the last write did not end, else something damaged them.
 
     `key`: of the one record that seems to have been there, empty where it cannot be told or there may have been several.
     """

@@ -68,7 +68,7 @@ def verify_log(files: Files, folder: str, end: tuple[int, int] | None = None) ->
     known: set[tuple[str, int]] = set()
     yield from _found(findings, known)
     if report.bytes_cut or report.segments_cut:
-        problem = f"{report.bytes_cut} bytes at the end are no whole entry"
+        problem = f"{report.bytes_cut} bytes at the end do not make a whole entry"
         if report.segments_cut:
             problem += (
                 f", {report.segments_cut} segments among them that do not follow the one before"

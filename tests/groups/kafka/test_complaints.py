@@ -144,7 +144,7 @@ def test_every_rebalance_says_why_it_began() -> None:
     assert [event.cause.trigger for event in began] == [news.JOINED, news.EXPIRED]
     assert follower in began[-1].cause.text
     levels = {one.level for one in rig.told}
-    assert levels == {"INFO"}  # aiokafka#406: a rebalance is no error
+    assert levels == {"INFO"}  # aiokafka#406: a rebalance is not an error
 
 
 def test_a_member_that_lives_but_does_not_rejoin_is_out_after_the_rebalance_timeout() -> None:

@@ -55,7 +55,7 @@ def expired(times: int, at: int) -> tuple[KafkaRebalance, ...]:
 def test_a_healthy_group() -> None:
     assert diagnose(HEALTHY, NOW) == []
     connect = replace(HEALTHY, assignor="sessioned", members=(member("a"), member("b")))
-    assert diagnose(connect, NOW) == [], "what Kafka Connect shares out are no partitions"
+    assert diagnose(connect, NOW) == [], "what Kafka Connect shares out are not partitions"
 
 
 @pytest.mark.parametrize(

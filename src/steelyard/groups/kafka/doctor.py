@@ -28,7 +28,7 @@ def diagnose(report: KafkaGroupReport, now: int) -> list[Finding]:
             Ailment.NOBODY,
             f"no member of group {report.group} is online",
             "start a consumer, and see that it uses this group id and these brokers; consumers that assign partitions to"
-            " themselves are no members",
+            " themselves are not members",
         )
         return [nobody, *_offsets(report)]
     settled = report.began_at is None

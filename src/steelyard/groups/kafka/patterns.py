@@ -14,7 +14,7 @@ MEMORY_BYTES_MAX = 1024 * 1024
 
 
 class PatternError(ValueError):
-    """A text is no pattern, or one that is too large; says what is wrong."""
+    """A text is not a pattern, or one that is too large; says what is wrong."""
 
 
 class Pattern:

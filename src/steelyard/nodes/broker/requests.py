@@ -17,7 +17,7 @@ from steelyard.wire.remoting.ids import host_bytes
 FAQ = "\nSee https://rocketmq.apache.org/docs/faq/ for further details."
 
 NO_HOST = bytes(8)
-"""Stands for a peer whose address is no ip, e.g. a name."""
+"""Stands for a peer whose address is not an ip, e.g. a name."""
 
 
 class Peer(msgspec.Struct, frozen=True, gc=False):

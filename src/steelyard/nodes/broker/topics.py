@@ -154,7 +154,7 @@ class Topics:
             if not 0 < queues <= QUEUES_MAX:
                 raise ProtocolError(f"topic {name}: {queues} queues; 1 to {QUEUES_MAX} are allowed")
         if not 0 <= config.perm <= 7:
-            raise ProtocolError(f"topic {name}: {config.perm} is no permission")
+            raise ProtocolError(f"topic {name}: {config.perm} is not a permission")
         if config.topic_filter_type not in TOPIC_FILTER_TYPES:
             raise ProtocolError(
                 f"topic {name}: topicFilterType {config.topic_filter_type[:100]!r};"

@@ -116,7 +116,7 @@ def _unpack_gzip(data: bytes, size_max: int) -> bytes:
     try:
         plain = unpacker.decompress(data, size_max)
     except zlib.error as error:
-        raise ProtocolError(f"the records of a batch are no gzip data: {error}") from None
+        raise ProtocolError(f"the records of a batch are not gzip data: {error}") from None
     if not unpacker.eof and len(plain) < size_max:
         raise _ends_early("gzip")
     return plain
@@ -131,7 +131,7 @@ def _gzip_pieces(data: bytes) -> Iterator[bytes]:
                 yield unpacker.decompress(packed, PIECE_BYTES)
                 packed = unpacker.unconsumed_tail
     except zlib.error as error:
-        raise ProtocolError(f"the records of a batch are no gzip data: {error}") from None
+        raise ProtocolError(f"the records of a batch are not gzip data: {error}") from None
 
 
 def _pack_snappy(data: bytes) -> bytes:
@@ -177,7 +177,7 @@ def _unpack_snappy_block(data: bytes, size_before: int, bytes_max: int) -> bytes
             raise _too_large(bytes_max)
         return bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:
-        raise ProtocolError(f"the records of a batch are no snappy data: {error}") from None
+        raise ProtocolError(f"the records of a batch are not snappy data: {error}") from None
 
 
 def _unpack_lz4(data: bytes, size_max: int) -> bytes:

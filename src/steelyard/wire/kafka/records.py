@@ -148,7 +148,7 @@ def read_header(data: bytes | memoryview, at: int = 0) -> BatchHeader:
             raise ProtocolError(
                 f"a record batch of format {data[at + 16]}; format {MAGIC} is taken"
             )
-        raise ProtocolError(f"{len(data) - at} bytes are no record batch")
+        raise ProtocolError(f"{len(data) - at} bytes are not a record batch")
     header = BatchHeader(*_HEADER.unpack_from(data, at))
     if header.magic != MAGIC:
         raise ProtocolError(f"a record batch of format {header.magic}; format {MAGIC} is taken")
@@ -417,7 +417,7 @@ def write_marker(
 def read_marker(batch: bytes, at: int = 0) -> Marker | None:
     """How the transaction ended; None for control records of other kinds, which are to be passed over.
 
-    Raises ProtocolError where the batch is no control batch or is damaged.
+    Raises ProtocolError where the batch is not a control batch or is damaged.
     """
     header = read_header(batch, at)
     records = read_records(batch, at)

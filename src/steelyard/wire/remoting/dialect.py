@@ -105,7 +105,7 @@ class _Parser:
         return ProtocolError(f"JSON: {wanted} expected at character {self._position}")
 
     def _peek(self) -> str:
-        """The next character that is no space, "" at the end."""
+        """The next character that is not a space, "" at the end."""
         mark = self._text[self._position : self._position + 1]
         if mark > " " and mark != "/":
             return mark
@@ -164,7 +164,7 @@ class _Parser:
         return _ESCAPES[found[3]]
 
     def _past_commas(self) -> str:
-        """The next character that is no space and no comma."""
+        """The next character that is neither a space nor a comma."""
         mark = self._peek()
         while mark == ",":
             self._position += 1

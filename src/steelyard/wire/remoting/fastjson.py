@@ -143,7 +143,7 @@ def _is_standard(kind: type[msgspec.Struct]) -> bool:
 
 
 class _NumberKey:
-    """Stands in `_types_in` for a table whose keys are no texts."""
+    """Stands in `_types_in` for a table whose keys are not texts."""
 
 
 @cache

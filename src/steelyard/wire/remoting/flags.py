@@ -101,7 +101,7 @@ def _inflate(body: bytes, size_max: int) -> tuple[bytes, bool]:
     try:
         return inflater.decompress(body, size_max), inflater.eof
     except zlib.error as error:
-        raise ProtocolError(f"body is no zlib stream: {error}") from None
+        raise ProtocolError(f"body is not a zlib stream: {error}") from None
 
 
 def _unpack_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:

@@ -156,7 +156,7 @@ class Decoder:
     def feed(self, data: bytes | memoryview) -> list[Command]:
         """The commands that `data` completes, in order.
 
-        Raises ProtocolError on what is no frame, as early as its first bytes tell; commands before
+        Raises ProtocolError on what is not a frame, as early as its first bytes tell; commands before
         it in the same `data` are lost with the connection.
         """
         if self._error is not None:

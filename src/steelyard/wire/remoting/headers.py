@@ -5,7 +5,7 @@ names are the camelCase of them, or what `field(name=...)` says. `read` and `wri
 
 Behaviour
 - Unknown keys are ignored: ACL signatures, namespaces (`ns`, `nsd`), `bname`, `lo`, `oway` ride there.
-- A required key that is missing, or text that is no number, raises `ProtocolError`, which names the key.
+- A required key that is missing, or text that is not a number, raises `ProtocolError`, which names the key.
 - An optional field that is None is not written.
 Source: remoting/protocol/header/*.java, one class per request; CFNotNull marks what is required.
 """

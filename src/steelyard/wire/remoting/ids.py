@@ -25,7 +25,7 @@ def host_bytes(address: str) -> bytes:
             raise ValueError
         return ip_address(host.strip("[]")).packed + number.to_bytes(4, "big")
     except ValueError:
-        raise ConfigError(f"{address!r} is no address; give it as ip:port") from None
+        raise ConfigError(f"{address!r} is not an address; give it as ip:port") from None
 
 
 def host_address(host: bytes) -> str:
@@ -47,7 +47,7 @@ def parse_offset_message_id(text: str) -> tuple[str, int]:
     except ValueError:
         data = b""
     if len(data) not in (16, 28) or len(text) != 2 * len(data):
-        raise ConfigError(f"{text!r} is no message id by position: that has 32 or 56 hex digits")
+        raise ConfigError(f"{text!r} is not a message id by position: that has 32 or 56 hex digits")
     return host_address(data[:-8]), int.from_bytes(data[-8:], "big", signed=True)
 
 

@@ -434,7 +434,7 @@ def test_an_application_that_does_not_poll_leaves_the_group() -> None:
     rig.stable(*parts(0))
     rig.tell(events.PollBegan())
     for _ in range(POLL_MS // HEARTBEAT_MS + 1):
-        rig.beat(0)  # a poll that waits is no silence
+        rig.beat(0)  # a poll that waits is not silence
     rig.tell(events.PollEnded())
     for _ in range(POLL_MS // HEARTBEAT_MS - 1):
         rig.beat(0)

@@ -128,7 +128,7 @@ def test_a_gap_is_refused(rig: KafkaRig) -> None:
     rig.create_topic()
     send(rig, 0, 3)
     assert outcome(send(rig, 4)) == OUT_OF_ORDER
-    assert outcome(send(rig, 2)) == OUT_OF_ORDER, "part of a batch is no duplicate"
+    assert outcome(send(rig, 2)) == OUT_OF_ORDER, "part of a batch is not a duplicate"
     assert outcome(send(rig, 3)) == (0, 3)
 
 

@@ -53,7 +53,7 @@ _HEARTBEAT: Mapping[int, Verdict] = {
 
 
 def join_verdict(code: int) -> Verdict:
-    """Of a JoinGroup response; MEMBER_ID_REQUIRED is no error there and not asked after."""
+    """Of a JoinGroup response; MEMBER_ID_REQUIRED is not an error there and not asked after."""
     return _verdict(_JOIN, code)
 
 

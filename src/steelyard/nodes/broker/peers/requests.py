@@ -3,7 +3,7 @@
 | code | request | answer |
 |---|---|---|
 | 9001 | to the controller: a Kafka client's request that only it may grant (`forwarding`) | the frame of the answer |
-| 9002 | to the controller: topics of mine whose queues are no partitions yet (`changes`) | when they are |
+| 9002 | to the controller: topics of mine whose queues are not partitions yet (`changes`) | when they are |
 | 9003 | here I am, and these topics are new, changed or gone (`changes`) | when that is taken in |
 | 9004 | who reads which of your partitions, in groups that I coordinate (`announcing`) | QUERY_NOT_FOUND: tell me of all groups |
 | 9005 | what do you know of these topics (`surveys`) | the attributes of those that are known, and which were deleted |
@@ -48,11 +48,11 @@ class BrokerEntry(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 <= self.node_id < 2**31:
-            raise ValueError(f"{self.node_id} is no node id")
+            raise ValueError(f"{self.node_id} is not a node id")
         for address in (self.address, self.remoting):
             host, _, port = address.rpartition(":")
             if not host or not (port.isascii() and port.isdigit() and len(port) <= 5):
-                raise ValueError(f"{address[:100]!r} is no address")
+                raise ValueError(f"{address[:100]!r} is not an address")
 
 
 class QueuesWanted(msgspec.Struct, frozen=True):
@@ -168,4 +168,4 @@ def read_id(text: str) -> bytes:
     try:
         return base64.urlsafe_b64decode(text + "==")
     except ValueError:
-        raise ProtocolError(f"{text[:100]!r} is no topic id") from None
+        raise ProtocolError(f"{text[:100]!r} is not a topic id") from None

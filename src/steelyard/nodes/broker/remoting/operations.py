@@ -101,7 +101,7 @@ class Operations:
             ) as error:  # the transaction is open again, and its producer asked again
                 offset = error.next_offset
                 continue
-            offset = max(offset + 1, found.next_offset)  # a Kafka batch is no operation
+            offset = max(offset + 1, found.next_offset)  # a Kafka batch is not an operation
             for view in decode_records(found.data):
                 try:
                     operation = _operation_of(view)

@@ -214,7 +214,7 @@ class Holdings:
         self._before_poll = {}
 
     def check(self) -> None:
-        """Assert that every partition knows where to go on."""
+        """Assert that every partition knows the offset to resume from."""
         assert self.waiting <= set(self.by_partition)
         for held in self.by_partition.values():
             if held.records:

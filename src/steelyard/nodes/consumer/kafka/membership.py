@@ -1,4 +1,4 @@
-"""The consumer as a member of its group: makes what the member orders true (see `groups.kafka.member.machine`).
+"""The consumer as a member of its group: carries out what the member orders (see `groups.kafka.member.machine`).
 
 What takes partitions away, and what the application is told by a hook, happens only while the application waits in a poll
 or a call that leaves: then it is not at work on records of a partition that goes to another member. Nothing is returned to

@@ -59,7 +59,7 @@ class Progress:
         """The application's commit, which `committed` answers. False: there is nothing to commit."""
         generation = self._membership.identity.generation
         if self._membership.active and generation < 0:
-            text = "this consumer is no member of its group at the moment; poll joins it"
+            text = "this consumer is not a member of its group at the moment; poll joins it"
             raise CommitFailedError(ErrorCode.UNKNOWN_MEMBER_ID, text)
         offsets = self._holdings.returned(call.unread) if call.offsets is None else call.offsets
         if not offsets:

@@ -325,7 +325,7 @@ class Holdings:
     def commit_last(self, held: Held, now: int) -> tuple[bool, list[Effect]]:
         """Tell the broker for good. True: the outcome will come as `LastCommitSent`.
 
-        It goes out even if it is no news: an earlier one of the same offset may be lost, or overwritten
+        It goes out even if it is nothing new: an earlier one of the same offset may be lost, or overwritten
         by a member that believed to own the queue.
         """
         offset = held.committable

@@ -303,7 +303,7 @@ class PolledDelivery:
         self._out.pop(held.epoch, None)
         if self._config.auto_commit:
             fresh.agreed = None
-        else:  # that is no commit yet
+        else:  # that is not a commit yet
             fresh.agreed, fresh.committed = held.agreed, held.committed
         return self._pulling.look(fresh, now)
 

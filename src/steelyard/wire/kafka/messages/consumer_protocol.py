@@ -75,7 +75,7 @@ def write_assignment(assignment: Assignment, version: int = ASSIGNMENT_VERSION) 
 
 def _version(data: bytes) -> int:
     if len(data) < 2:
-        raise ProtocolError(f"{len(data)} bytes are no metadata of a group member")
+        raise ProtocolError(f"{len(data)} bytes are not metadata of a group member")
     (version,) = _INT16.unpack_from(data)
     if version < 0:
         raise ProtocolError(f"group metadata of version {version}")

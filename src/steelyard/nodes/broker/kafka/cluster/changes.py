@@ -422,7 +422,7 @@ class Changes:
             self._go_on(pending.change, now, effects)
         return True
 
-    # -- queues that are no partitions yet -----------------------------------------------------------
+    # -- queues that are not partitions yet -----------------------------------------------------------
 
     def follow(self, now: int, effects: list[Effect]) -> None:
         """After each event: make partitions of the queues that came through the RocketMQ listener, and forget what went there."""
@@ -480,7 +480,7 @@ class Changes:
     def queues_wanted(
         self, request: Command, peer: Peer, now: int, effects: list[Effect]
     ) -> Command | None:
-        """9002: another broker has queues that are no partitions yet. Raises ProtocolError."""
+        """9002: another broker has queues that are not partitions yet. Raises ProtocolError."""
         asked = read_body(request.body, QueuesWanted)
         if not self._cluster.is_controller:
             return reply(request, ResponseCode.SYSTEM_ERROR, "this is not the controller")

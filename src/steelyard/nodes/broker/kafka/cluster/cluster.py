@@ -433,7 +433,7 @@ class Cluster:
             self._weigh(name)
 
     def weigh_all(self) -> None:
-        """Look again which queues are no partitions yet."""
+        """Look again which queues are not partitions yet."""
         for name in self._seen:
             self._weigh(name)
 

@@ -1,7 +1,7 @@
 """21 DeleteRecords, versions 0-2: what lies before an offset is gone.
 
 - -1 means the high watermark: all that may be read. Beyond it, or less than -1: OFFSET_OUT_OF_RANGE.
-- An offset that is gone already is no error; the answer says where the log begins.
+- An offset that is gone already is not an error; the answer says where the log begins.
 - Internal topics: INVALID_TOPIC_EXCEPTION.
 Source: core/kafka/server/ReplicaManager.deleteRecordsOnLocalLog, Partition.deleteRecordsOnLeader.
 """

@@ -7,7 +7,7 @@ A large request (in bytes, or one that lists many names) is read in turns, handl
 answer is written in turns. The requests that follow it on its link wait until it is handled, and are then taken in turns as
 well. What a request names again is left out (`repeats`).
 
-What breaks the protocol closes the link, as in Kafka: an unknown API or version, bytes that are no message. Everything
+What breaks the protocol closes the link, as in Kafka: an unknown API or version, bytes that are not a message. Everything
 else has an error code of its API, which the handler gives.
 Source: core/kafka/server/KafkaApis.scala, network/SocketServer.scala.
 """

@@ -242,7 +242,7 @@ class Creating:
         *,
         is_trial: bool,
     ) -> None:
-        """Have the planned topics made, where this is no trial; answer with what became of each."""
+        """Have the planned topics made, where this is not a trial; answer with what became of each."""
         planned = [topic for topic in outcomes.values() if not isinstance(topic, Refused)]
 
         def then(faults: Faults, now: int, effects: list[Effect]) -> None:
