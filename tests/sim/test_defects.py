@@ -15,7 +15,7 @@ from steelyard.config import BrokerConfig, ConsumerConfig
 from steelyard.consume.process_queue import ProcessQueue
 from steelyard.errors import CorruptError
 from steelyard.groups.remoting.locks import QueueLocks
-from steelyard.groups.remoting.ownership import State
+from steelyard.groups.remoting.ownership import Move, State
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.broker.remoting import transactions
 from steelyard.nodes.broker.remoting.operations import Operations, Outcome
@@ -227,7 +227,7 @@ def test_members_that_hand_over_as_rocketmq_does() -> None:
 def hasty(self: Handover, held: Held, now: int) -> list[Effect]:
     """In place of `_release`."""
     self._draining.pop(held.epoch, None)
-    held.holding.move(State.RELEASING, now)
+    held.holding.move(Move.RELEASED, now)
     return self._holdings.commit_last(held, now)[1] + self._let_go(held, now)
 
 

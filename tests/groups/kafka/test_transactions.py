@@ -8,16 +8,15 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.edges import assert_every_edge
 
 from steelyard.config import KafkaConfig, StoreConfig
 from steelyard.groups.kafka.transactions import (
-    COMPLETE_ABORT,
-    COMPLETE_COMMIT,
     EPOCH_MAX,
-    ONGOING,
-    PREPARE_ABORT,
     SCAN_INTERVAL_MS,
+    TRANSACTIONS,
     Marking,
+    State,
     Transactions,
 )
 from steelyard.store.memory import MemoryDisk
@@ -38,7 +37,7 @@ def table() -> Table:
 
 
 def begun(rows: Table | None = None) -> Transactions:
-    return Transactions(KafkaConfig(), rows or table(), count(1000).__next__, NOW)
+    return Transactions(KafkaConfig(), table() if rows is None else rows, count(1000).__next__, NOW)
 
 
 def init(transactions: Transactions, name: str = "tx") -> tuple[int, int]:
@@ -80,11 +79,11 @@ def test_it_is_complete_when_every_partition_is_marked() -> None:
     transactions.marked(marking, [P1], NOW)
     found = transactions.get("tx")
     assert found is not None
-    assert found.state == PREPARE_ABORT
+    assert found.state == State.PREPARE_ABORT
     transactions.marked(marking, [P0], NOW)
     found = transactions.get("tx")
     assert found is not None
-    assert found.state == COMPLETE_ABORT
+    assert found.state == State.COMPLETE_ABORT
 
 
 def test_a_new_producer_fences_the_old_one() -> None:
@@ -212,7 +211,7 @@ class Life(RuleBasedStateMachine):
     def end(self, commit: bool) -> None:
         found = self.transactions.get("tx")
         assert found is not None
-        was_ongoing = found.state == ONGOING
+        was_ongoing = found.state == State.ONGOING
         error = self.transactions.end("tx", *self.latest, commit=commit, now=NOW)
         if error == ErrorCode.NONE and was_ongoing:
             self.decided[self.latest] = commit
@@ -224,7 +223,7 @@ class Life(RuleBasedStateMachine):
             self.transactions.marked(marking, [p for p in marking.partitions if p != late], NOW)
             found = self.transactions.get("tx")
             assert found is not None
-            if found.state not in (COMPLETE_ABORT, COMPLETE_COMMIT):
+            if found.state not in (State.COMPLETE_ABORT, State.COMPLETE_COMMIT):
                 self.transactions.markings.append(marking)
 
     @rule()
@@ -248,3 +247,51 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+# -- the machine ----------------------------------------------------------------------------------
+
+
+def states_survive_a_restart_and_a_handover() -> None:
+    """Ids in every state; another coordinator takes over all that are not decided."""
+    rows = table()
+    transactions = begun(rows)
+    for name in ("empty", "ongoing", "commit", "abort", "committed", "aborted", "taken"):
+        producer_id, epoch = init(transactions, name)
+        if name != "empty":
+            transactions.add_partitions(name, producer_id, epoch, [P0, P1], NOW)
+        if name.startswith(("commit", "abort")):
+            commit = name.startswith("commit")
+            assert transactions.end(name, producer_id, epoch, commit=commit, now=NOW) == 0
+    for marking in transactions.markings:
+        parts = [P0, P1] if marking.transactional_id.endswith("ted") else [P0]
+        transactions.marked(marking, parts, NOW)
+    again = begun(rows)
+    assert [each.state for each in again.all()] == [each.state for each in transactions.all()]
+    other = begun()
+    init(other, "taken")
+    moved, more = again.offered(lambda _: True, 100)
+    assert more
+    for each in moved:
+        other.take(each)
+    assert [marking.transactional_id for marking in other.markings] == ["taken"]
+    for name in ("committed", "aborted"):
+        found = other.get(name)
+        assert found is not None
+        parts_added = other.add_partitions(name, found.producer_id, found.producer_epoch, [P0], NOW)
+        assert parts_added == ErrorCode.NONE
+    for name in ("committed", "aborted"):
+        init(again, name)
+    other.check()
+    again.check()
+
+
+def test_every_edge_of_a_transaction_is_taken() -> None:
+    assert_every_edge(
+        TRANSACTIONS,
+        test_a_transaction_from_begin_to_commit,
+        test_a_new_producer_aborts_what_the_old_one_left,
+        test_it_is_complete_when_every_partition_is_marked,
+        test_a_transaction_past_its_time_out_is_aborted,
+        states_survive_a_restart_and_a_handover,
+    )

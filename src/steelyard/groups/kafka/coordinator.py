@@ -17,7 +17,7 @@ from steelyard.groups.kafka.classic.members import Room
 from steelyard.groups.kafka.classic.overview import Overview, overview
 from steelyard.groups.kafka.classic.rebalances import Rebalances
 from steelyard.groups.kafka.classic.saved import SavedGroups
-from steelyard.groups.kafka.classic.state import STABLE
+from steelyard.groups.kafka.classic.state import State
 from steelyard.groups.kafka.classic.syncing import Syncing, beat
 from steelyard.groups.kafka.committing import Committing
 from steelyard.groups.kafka.effects import SIZE, Cause, Effects, Handle, Replied
@@ -229,7 +229,7 @@ class Coordinator:
 
     def _shrink(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """Those of a restored group that find a place in the next generation may stay."""
-        if group.state == STABLE:
+        if group.state is State.STABLE:
             most = self._config.group_max_size
             text = f"it was restored with {len(group.members)} members and {most} are allowed"
             self._rebalances.begin(group, Cause(SIZE, text), now, effects)

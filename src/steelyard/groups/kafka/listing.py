@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.classic.members import Member
-from steelyard.groups.kafka.classic.state import DEAD, STABLE
+from steelyard.groups.kafka.classic.state import State
 from steelyard.groups.kafka.groups import Groups
 from steelyard.groups.kafka.offsets import Offsets
 from steelyard.wire.kafka.errors import ErrorCode
@@ -30,14 +30,14 @@ class Listing:
         group = self._groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             if version < KNOWS_NO_GROUP:
-                return DescribedGroup(group_id=group_id, group_state=DEAD)
+                return DescribedGroup(group_id=group_id, group_state=State.DEAD)
             text = f"Group {group_id} not found."
             if group is not None:
                 text = f"Group {group_id} is not a classic group."
             return DescribedGroup(
-                ErrorCode.GROUP_ID_NOT_FOUND, text, group_id=group_id, group_state=DEAD
+                ErrorCode.GROUP_ID_NOT_FOUND, text, group_id=group_id, group_state=State.DEAD
             )
-        protocol = group.protocol if group.state == STABLE else None
+        protocol = group.protocol if group.state is State.STABLE else None
         return DescribedGroup(
             group_id=group_id,
             group_state=group.state,

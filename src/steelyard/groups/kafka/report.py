@@ -10,7 +10,7 @@ import msgspec
 from steelyard.errors import ProtocolError
 from steelyard.groups.kafka.classic import overview as classic
 from steelyard.groups.kafka.classic.group import ClassicGroup
-from steelyard.groups.kafka.classic.state import COMPLETING, PREPARING
+from steelyard.groups.kafka.classic.state import State
 from steelyard.groups.kafka.consumer import overview as consumer
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.effects import Begun
@@ -144,7 +144,7 @@ def report_classic(
             for member_id, member in sorted(group.members.items())
         ),
         tuple(map(_rebalance, group.begun)),
-        group.began_at if group.state in (PREPARING, COMPLETING) else None,
+        group.began_at if group.state in (State.PREPARING, State.COMPLETING) else None,
         tuple(
             KafkaAwaited(
                 one.member_id, one.client_id, one.host, one.what, one.since, overview.until

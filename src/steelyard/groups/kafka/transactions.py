@@ -15,24 +15,70 @@ TransactionMetadata.java (clients that know nothing of KIP-890: transaction.vers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 
 import msgspec
 
 from steelyard.config import KafkaConfig
 from steelyard.errors import StorageError
+from steelyard.machine import Machine
 from steelyard.store.tables import Table
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 
-EMPTY = "Empty"
-ONGOING = "Ongoing"
-PREPARE_COMMIT = "PrepareCommit"
-PREPARE_ABORT = "PrepareAbort"
-COMPLETE_COMMIT = "CompleteCommit"
-COMPLETE_ABORT = "CompleteAbort"
-STATES = (EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT)
 
-_PREPARED = (PREPARE_COMMIT, PREPARE_ABORT)
+class State(StrEnum):
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+
+
+PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+"""Decided, and not marked everywhere."""
+
+
+class Move(StrEnum):
+    MADE = "a new id"
+    RESTORED = "restored from disk"
+    TAKEN = "taken over from another coordinator"
+    BEGUN = "a producer begins"
+    WRITES = "partitions are added"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    FENCED = "another producer begins"
+    EXPIRED = "the time-out is over"
+    MARKED = "partitions are marked"
+    VOIDED = "another producer has its id"
+
+
+_OVER = {Move.BEGUN: (State.EMPTY,), Move.WRITES: (State.ONGOING,)}
+
+TRANSACTIONS: Machine[State, Move] = Machine(
+    "Transactional id at its coordinator (Kafka)",
+    {
+        None: {
+            Move.MADE: (State.EMPTY,),
+            Move.RESTORED: tuple(State),
+            Move.TAKEN: tuple(state for state in State if state not in PREPARED),
+        },
+        State.EMPTY: _OVER,
+        State.ONGOING: {
+            Move.WRITES: (State.ONGOING,),
+            Move.COMMITTED: (State.PREPARE_COMMIT,),
+            Move.ABORTED: (State.PREPARE_ABORT,),
+            Move.FENCED: (State.PREPARE_ABORT,),
+            Move.EXPIRED: (State.PREPARE_ABORT,),
+            Move.VOIDED: (State.PREPARE_ABORT,),
+        },
+        State.PREPARE_COMMIT: {Move.MARKED: (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)},
+        State.PREPARE_ABORT: {Move.MARKED: (State.PREPARE_ABORT, State.COMPLETE_ABORT)},
+        State.COMPLETE_COMMIT: _OVER,
+        State.COMPLETE_ABORT: _OVER,
+    },
+)
 
 EPOCH_MAX = 0x7FFF - 1
 """The last epoch that a producer gets; after it the id is renewed. One more is left for fencing."""
@@ -63,12 +109,12 @@ class Transaction(msgspec.Struct):
 
     transactional_id: str
     producer_id: int
+    state: State
     producer_epoch: int = NO_EPOCH
     last_epoch: int = NO_EPOCH
     """The one before, for a client that asks again after a lost answer."""
     previous_producer_id: int = -1
     timeout_ms: int = 0
-    state: str = EMPTY
     partitions: set[tuple[str, int]] = set()
     started_at: int = -1
     updated_at: int = -1
@@ -97,8 +143,9 @@ class Transactions:
         """Decided and not delivered yet; whoever delivers them takes them from here."""
         for data in dict(table.items()).values():
             transaction = msgspec.json.decode(data, type=Transaction)
+            transaction.state = TRANSACTIONS.move(None, Move.RESTORED, transaction.state)
             self._all[transaction.transactional_id] = transaction
-            if transaction.state in _PREPARED:
+            if transaction.state in PREPARED:
                 self._mark(transaction)
 
     # -- what clients ask --------------------------------------------------------------------------
@@ -115,18 +162,19 @@ class Transactions:
         if known is None:
             if len(self._all) >= TRANSACTIONS_MAX:
                 return Producer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            known = Transaction(transactional_id, self._next_producer_id())
+            made = TRANSACTIONS.move(None, Move.MADE)
+            known = Transaction(transactional_id, self._next_producer_id(), made)
         expected = producer_id >= 0
         if expected and not _may_be(known, producer_id, epoch):
             return Producer(ErrorCode.PRODUCER_FENCED)
-        if known.state in _PREPARED:
+        if known.state in PREPARED:
             return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if known.state == ONGOING:
-            self._decide(self._fenced(known), commit=False, now=now)
+        if known.state is State.ONGOING:
+            self._decide(self._fenced(known), Move.FENCED, now)
             return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
         new = msgspec.structs.replace(
             known,
-            state=EMPTY,
+            state=TRANSACTIONS.move(known.state, Move.BEGUN),
             partitions=set(),
             started_at=-1,
             timeout_ms=timeout_ms,
@@ -157,19 +205,20 @@ class Transactions:
         found = self._found(transactional_id, producer_id, epoch)
         if isinstance(found, ErrorCode):
             return found
-        if found.state in _PREPARED:
+        if found.state in PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         new: set[tuple[str, int]] = set(partitions)
-        if found.state == ONGOING:
+        if found.state is State.ONGOING:
             if new <= found.partitions:
                 return ErrorCode.NONE
             new |= found.partitions
         if len(new) > PARTITIONS_MAX:
             return ErrorCode.INVALID_REQUEST
-        started_at = found.started_at if found.state == ONGOING else now
+        started_at = found.started_at if found.state is State.ONGOING else now
+        state = TRANSACTIONS.move(found.state, Move.WRITES)
         self._put(
             msgspec.structs.replace(
-                found, state=ONGOING, partitions=new, started_at=started_at, updated_at=now
+                found, state=state, partitions=new, started_at=started_at, updated_at=now
             )
         )
         return ErrorCode.NONE
@@ -181,14 +230,14 @@ class Transactions:
         found = self._found(transactional_id, producer_id, epoch)
         if isinstance(found, ErrorCode):
             return found
-        prepared = PREPARE_COMMIT if commit else PREPARE_ABORT
-        complete = COMPLETE_COMMIT if commit else COMPLETE_ABORT
-        if found.state == ONGOING:
-            self._decide(found, commit=commit, now=now)
+        prepared = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+        complete = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+        if found.state is State.ONGOING:
+            self._decide(found, Move.COMMITTED if commit else Move.ABORTED, now)
             return ErrorCode.NONE
-        if found.state == complete:
+        if found.state is complete:
             return ErrorCode.NONE  # the client asks again: its answer was lost
-        if found.state == prepared:
+        if found.state is prepared:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return ErrorCode.INVALID_TXN_STATE
 
@@ -197,7 +246,7 @@ class Transactions:
         found = self._found(transactional_id, producer_id, epoch)
         if isinstance(found, ErrorCode):
             return found
-        return ErrorCode.NONE if found.state == ONGOING else ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE if found.state is State.ONGOING else ErrorCode.INVALID_TXN_STATE
 
     def get(self, transactional_id: str) -> Transaction | None:
         return self._all.get(transactional_id)
@@ -224,14 +273,14 @@ class Transactions:
         epoch = min(found.producer_epoch + 1, 0x7FFF)
         return msgspec.structs.replace(found, producer_epoch=epoch, last_epoch=NO_EPOCH)
 
-    def _decide(self, found: Transaction, *, commit: bool, now: int) -> None:
-        state = PREPARE_COMMIT if commit else PREPARE_ABORT
+    def _decide(self, found: Transaction, event: Move, now: int) -> None:
+        state = TRANSACTIONS.move(found.state, event)
         decided = msgspec.structs.replace(found, state=state, updated_at=now)
         self._put(decided)
         self._mark(decided)
 
     def _mark(self, decided: Transaction) -> None:
-        commit = decided.state == PREPARE_COMMIT
+        commit = decided.state is State.PREPARE_COMMIT
         partitions = tuple(sorted(TopicPartition(*each) for each in decided.partitions))
         self.markings.append(
             Marking(
@@ -246,7 +295,7 @@ class Transactions:
     def marked(self, marking: Marking, partitions: Iterable[TopicPartition], now: int) -> None:
         """These partitions have the marker (or are gone). Raises StorageError."""
         found = self._all.get(marking.transactional_id)
-        if found is None or found.state not in _PREPARED:
+        if found is None or found.state not in PREPARED:
             return
         if (found.producer_id, found.producer_epoch) != (
             marking.producer_id,
@@ -254,11 +303,13 @@ class Transactions:
         ):
             return
         left = found.partitions - set(partitions)
-        state = found.state
-        if not left:
-            state = COMPLETE_COMMIT if state == PREPARE_COMMIT else COMPLETE_ABORT
-        elif left == found.partitions:
+        if left and left == found.partitions:
             return
+        to = found.state
+        if not left:
+            is_commit = to is State.PREPARE_COMMIT
+            to = State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT
+        state = TRANSACTIONS.move(found.state, Move.MARKED, to)
         self._put(msgspec.structs.replace(found, partitions=left, state=state, updated_at=now))
 
     # -- ids that change their coordinator ---------------------------------------------------------
@@ -268,7 +319,7 @@ class Transactions:
     ) -> tuple[tuple[Transaction, ...], bool]:
         """Some ids, to be handed to their new coordinator, by id; and whether more follow: those decided are ended here first."""
         found = [each for _, each in sorted(self._all.items()) if concerns(each.transactional_id)]
-        free = [each for each in found if each.state not in _PREPARED]
+        free = [each for each in found if each.state not in PREPARED]
         return tuple(free[:ids_max]), len(free) < len(found)
 
     def take(self, moved: Transaction) -> None:
@@ -277,20 +328,22 @@ class Transactions:
         if known is None:
             if len(self._all) >= TRANSACTIONS_MAX:
                 raise StorageError(f"more than {TRANSACTIONS_MAX} transactional ids")
-        elif known.state in (ONGOING, *_PREPARED) or known.updated_at >= moved.updated_at:
-            if moved.state == ONGOING:
+        elif known.state in (State.ONGOING, *PREPARED) or known.updated_at >= moved.updated_at:
+            if moved.state is State.ONGOING:
                 self._void(moved)
             return
+        moved.state = TRANSACTIONS.move(None, Move.TAKEN, moved.state)
         self._put(moved)
 
     def _void(self, moved: Transaction) -> None:
         """A transaction of a producer that another one has taken the place of: what it wrote does not count."""
-        self._mark(self._fenced(msgspec.structs.replace(moved, state=PREPARE_ABORT)))
+        state = TRANSACTIONS.move(moved.state, Move.VOIDED)
+        self._mark(self._fenced(msgspec.structs.replace(moved, state=state)))
 
     def gave(self, transactional_id: str) -> None:
         """The new coordinator has an id: forget it. Raises StorageError."""
         found = self._all.get(transactional_id)
-        if found is not None and found.state not in _PREPARED:
+        if found is not None and found.state not in PREPARED:
             self._table.delete(transactional_id)
             del self._all[transactional_id]
 
@@ -305,10 +358,10 @@ class Transactions:
         self._scan_at = now + SCAN_INTERVAL_MS
         expired = now - self._config.transactional_id_expiration_ms
         for found in list(self._all.values()):
-            if found.state == ONGOING:
+            if found.state is State.ONGOING:
                 if found.started_at + found.timeout_ms < now:
-                    self._decide(self._fenced(found), commit=False, now=now)
-            elif found.state not in _PREPARED and found.updated_at <= expired:
+                    self._decide(self._fenced(found), Move.EXPIRED, now)
+            elif found.state not in PREPARED and found.updated_at <= expired:
                 self._table.delete(found.transactional_id)
                 del self._all[found.transactional_id]
 
@@ -320,8 +373,7 @@ class Transactions:
         """Assert what must hold."""
         for transactional_id, found in self._all.items():
             assert found.transactional_id == transactional_id
-            assert found.state in STATES
-            assert (found.state in (ONGOING, *_PREPARED)) or not found.partitions
+            assert (found.state in (State.ONGOING, *PREPARED)) or not found.partitions
             assert found.producer_epoch >= 0
 
 

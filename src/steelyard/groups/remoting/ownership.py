@@ -14,6 +14,7 @@ life of one queue at one member, from the moment the plan gives it to the moment
   still says of the queue counts for nothing from here on.
 - GONE: another member may hold the queue.
 
+A queue is dropped, without a word to the broker, where its broker or its lock is lost, or a stop's time is over.
 A plan that takes the queue away finds it in any state: while LOCKING or ACQUIRING there is nothing to
 finish, so only the lock is let go (RELEASING); a queue whose broker is gone is GONE at once, for nobody is
 there to be told. A queue that is planned for this member again while it is DRAINING or RELEASING is let go
@@ -26,12 +27,13 @@ consumers lock as ours do.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from enum import Enum
-from types import MappingProxyType
+from collections.abc import Collection
+from enum import StrEnum
 from typing import Generic, TypeVar
 
 import msgspec
+
+from steelyard.machine import Machine
 
 Q = TypeVar("Q", bound=tuple[object, ...])
 
@@ -55,7 +57,7 @@ def diff(
     )
 
 
-class State(Enum):
+class State(StrEnum):
     LOCKING = "locking"
     ACQUIRING = "acquiring"
     PULLING = "pulling"
@@ -64,15 +66,31 @@ class State(Enum):
     GONE = "gone"
 
 
-MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
+class Move(StrEnum):
+    PLANNED = "planned for this member"
+    LOCKED = "locked, or read without a lock"
+    STARTED = "the start offset is known"
+    GIVEN_UP = "given up"
+    RELEASED = "nothing to wait for any more"
+    LET_GO = "unlocked"
+    SET = "its offset was set anew"
+    DROPPED = "dropped"
+
+
+_RELEASED = {Move.RELEASED: (State.RELEASING,), Move.DROPPED: (State.GONE,)}
+_SET = {Move.SET: (State.GONE,)}
+
+HOLDINGS: Machine[State, Move] = Machine(
+    "Queue at a RocketMQ consumer",
     {
-        State.LOCKING: frozenset({State.ACQUIRING, State.RELEASING, State.GONE}),
-        State.ACQUIRING: frozenset({State.PULLING, State.RELEASING, State.GONE}),
-        State.PULLING: frozenset({State.DRAINING, State.RELEASING, State.GONE}),
-        State.DRAINING: frozenset({State.RELEASING, State.GONE}),
-        State.RELEASING: frozenset({State.GONE}),
-        State.GONE: frozenset(),
-    }
+        None: {Move.PLANNED: (State.LOCKING,)},
+        State.LOCKING: {Move.LOCKED: (State.ACQUIRING,), **_RELEASED},
+        State.ACQUIRING: {Move.STARTED: (State.PULLING,), **_SET, **_RELEASED},
+        State.PULLING: {Move.GIVEN_UP: (State.DRAINING,), **_SET, **_RELEASED},
+        State.DRAINING: _RELEASED,
+        State.RELEASING: {Move.LET_GO: (State.GONE,), Move.DROPPED: (State.GONE,)},
+        State.GONE: {},
+    },
 )
 
 COMING = frozenset({State.LOCKING, State.ACQUIRING})
@@ -91,15 +109,14 @@ class Holding:
     __slots__ = ("_state", "since")
 
     def __init__(self, now: int) -> None:
-        self._state = State.LOCKING
+        self._state = HOLDINGS.move(None, Move.PLANNED)
         self.since = now
 
     @property
     def state(self) -> State:
         return self._state
 
-    def move(self, state: State, now: int) -> None:
-        """Go on to `state`; a move that MOVES does not know is a bug."""
-        assert state in MOVES[self._state], f"{self._state} cannot become {state}"
-        self._state = state
+    def move(self, event: Move, now: int) -> None:
+        """Go on to where the table says."""
+        self._state = HOLDINGS.move(self._state, event)
         self.since = now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.edges import assert_every_edge
 from tests.nodes.consumer.remoting.conftest import (
     Broker,
     Group,
@@ -14,6 +15,7 @@ from tests.nodes.consumer.remoting.conftest import (
 )
 
 from steelyard.nodes.consumer.remoting.contract import Resize, Stop
+from steelyard.nodes.consumer.remoting.ordered import TURNS
 from steelyard.nodes.seam import Deliver, Handled
 from steelyard.types import ConsumeOrderlyStatus, MessageQueue
 from steelyard.wire.remoting import fastjson
@@ -395,3 +397,11 @@ def test_offsets_far_apart_do_not_stop_an_ordered_queue() -> None:
     rig.advance(1_000)
     assert len(group.pulls(group.a)) > 6
     assert group.consume_all() == list(range(200))
+
+
+def test_every_edge_of_a_turn_is_taken() -> None:
+    assert_every_edge(
+        TURNS,
+        test_a_copy_that_nobody_takes_stays_in_its_queue,
+        test_a_queue_whose_lock_may_have_been_somebody_elses_starts_anew,
+    )

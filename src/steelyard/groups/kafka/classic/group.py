@@ -15,15 +15,7 @@ from steelyard.groups.kafka.classic.saved import (
     restored_member,
     saved_member,
 )
-from steelyard.groups.kafka.classic.state import (
-    COMPLETING,
-    DEAD,
-    EMPTY,
-    MOVES,
-    PREPARING,
-    STABLE,
-    InitialDelay,
-)
+from steelyard.groups.kafka.classic.state import GROUPS, InitialDelay, Move, State
 from steelyard.groups.kafka.effects import BEGUN_MAX, Begun, Handle
 from steelyard.groups.kafka.groups import Reader, TopicsView
 from steelyard.groups.kafka.timers import JOIN, SESSION, SYNC, WAITING, Key, Timers
@@ -46,8 +38,7 @@ class ClassicGroup:
         self._room = room
         self.bytes = 0
         """What its members keep in memory, more or less."""
-        self._state = EMPTY
-        self.previous_state = EMPTY
+        self._state = self.previous_state = GROUPS.move(None, Move.MADE)
         self.since = now
         """When it came into its state."""
         self.generation = 0
@@ -79,7 +70,7 @@ class ClassicGroup:
     # -- as a group of either kind ---------------------------------------------------------------
 
     @property
-    def state(self) -> str:
+    def state(self) -> State:
         return self._state
 
     @property
@@ -88,7 +79,7 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        return self._state == EMPTY
+        return self._state is State.EMPTY
 
     def member_ids(self) -> tuple[str, ...]:
         return tuple(sorted(self.members))
@@ -101,10 +92,10 @@ class ClassicGroup:
     def expires_from(self, committed_at: int) -> int | None:
         if self._protocol_type is None:
             return committed_at
-        if self._state == EMPTY:
+        if self._state is State.EMPTY:
             return self.since
         known = self._protocol_type == PROTOCOL_TYPE and self._subscribed is not None
-        return committed_at if known and self._state == STABLE else None
+        return committed_at if known and self._state is State.STABLE else None
 
     def check_commit(
         self,
@@ -118,16 +109,20 @@ class ClassicGroup:
     ) -> ErrorCode:
         """See `Group`; a commit shows that its member lives."""
         error = self._check_commit(member_id, instance_id, generation, transactional)
-        if error is ErrorCode.NONE and not transactional and self._state in (STABLE, PREPARING):
+        if (
+            error is ErrorCode.NONE
+            and not transactional
+            and self._state in (State.STABLE, State.PREPARING)
+        ):
             self.keep_alive(self.members[member_id], now)
         return error
 
     def _check_commit(
         self, member_id: str, instance_id: str | None, generation: int, transactional: bool
     ) -> ErrorCode:
-        if self._state == DEAD:
+        if self._state is State.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and self._state == EMPTY:
+        if generation < 0 and self._state is State.EMPTY:
             return ErrorCode.NONE
         if generation >= 0 or member_id or instance_id is not None:
             error = self.check_member(member_id, instance_id)
@@ -137,7 +132,7 @@ class ClassicGroup:
                 return ErrorCode.ILLEGAL_GENERATION
         elif not transactional:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if not transactional and self._state == COMPLETING:
+        if not transactional and self._state is State.COMPLETING:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -147,7 +142,7 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        return ErrorCode.GROUP_ID_NOT_FOUND if self._state == DEAD else ErrorCode.NONE
+        return ErrorCode.GROUP_ID_NOT_FOUND if self._state is State.DEAD else ErrorCode.NONE
 
     def owner_of(self, partition: TopicPartition) -> str | None:
         owner = self._owners.get(partition)
@@ -166,20 +161,18 @@ class ClassicGroup:
             self._timers.drop(self.key(kind))
         for member_id in (*self.members, *self.pending):
             self._timers.drop(self.key(SESSION, member_id))
-        self.move(DEAD, self.since)
+        self.move(Move.DELETED, self.since)
 
     # -- state -----------------------------------------------------------------------------------
 
-    def move(self, state: str, now: int) -> None:
+    def move(self, event: Move, now: int, to: State | None = None) -> None:
         """The only way to another state."""
-        assert state in MOVES[self._state], f"{self.group_id}: {self._state} to {state}"
-        self.previous_state = self._state
-        self._state = state
+        self.previous_state, self._state = self._state, GROUPS.move(self._state, event, to)
         self.since = now
 
     @property
     def can_rebalance(self) -> bool:
-        return PREPARING in MOVES[self._state]
+        return GROUPS.can(self._state, Move.REBALANCED)
 
     @property
     def everyone_joined(self) -> bool:
@@ -195,7 +188,7 @@ class ClassicGroup:
         self.unsynced.clear()
         self.protocol = self.vote() if self.members else None
         self._subscribe()
-        self.move(COMPLETING if self.members else EMPTY, now)
+        self.move(Move.JOINED, now, State.COMPLETING if self.members else State.EMPTY)
 
     def _subscribe(self) -> None:
         """Work out which topics are read; only consumers say so, and only in a form that we may not know."""
@@ -225,7 +218,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """A member with these protocols can be in this group."""
-        if self._state == EMPTY:
+        if self._state is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
         if self._protocol_type != protocol_type:
             return False
@@ -372,13 +365,12 @@ class ClassicGroup:
         self.generation = saved.generation
         self._protocol_type = saved.protocol_type or None
         self.protocol = saved.protocol
-        self.since = saved.since
         for one in saved.members:
             member = restored_member(one, saved.protocol_type)
             self.add(member)
             self.keep_alive(member, now)
         self.leader = saved.leader
-        self._state = self.previous_state = STABLE if saved.members else EMPTY
+        self.move(Move.RESTORED, saved.since, State.STABLE if saved.members else State.EMPTY)
         self._subscribe()
         self._owners.assigned(self.members.values(), self.protocol_type)
 
@@ -391,19 +383,19 @@ class ClassicGroup:
         assert self.leader is None or self.leader in self.members
         assert not self.members.keys() & self.pending.keys()
         assert self.unsynced <= self.members.keys()
-        assert self._state not in (EMPTY, DEAD) or not self.members
+        assert self._state not in (State.EMPTY, State.DEAD) or not self.members
         statics = {m.instance_id: m.member_id for m in self.members.values() if m.instance_id}
         assert statics == {name: id for name, id in self.static.items() if name}
         for member in self.members.values():
-            assert member.joining is None or self._state == PREPARING
-            assert member.syncing is None or self._state == COMPLETING
+            assert member.joining is None or self._state is State.PREPARING
+            assert member.syncing is None or self._state is State.COMPLETING
             # Whoever owes us a request has a timer, so that nobody waits for it for ever.
             if not member.is_waiting:
                 assert self._timers.at(self.key(SESSION, member.member_id)) is not None
         for member_id in self.pending:
             assert self._timers.at(self.key(SESSION, member_id)) is not None
-        if self._state == PREPARING:
+        if self._state is State.PREPARING:
             assert self._timers.at(self.key(JOIN)) is not None
-            assert not self.everyone_joined or self.previous_state == EMPTY
-        if self._state == COMPLETING or self.unsynced:
+            assert not self.everyone_joined or self.previous_state is State.EMPTY
+        if self._state is State.COMPLETING or self.unsynced:
             assert self._timers.at(self.key(SYNC)) is not None

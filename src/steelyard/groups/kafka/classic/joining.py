@@ -30,7 +30,7 @@ from steelyard.groups.kafka.classic.rebalances import (
     Rebalances,
     joined_reply,
 )
-from steelyard.groups.kafka.classic.state import DEAD, EMPTY, PREPARING, STABLE
+from steelyard.groups.kafka.classic.state import State
 from steelyard.groups.kafka.effects import Cause, Effects, Handle, Joined, Left, Replied
 from steelyard.groups.kafka.groups import Asker, Groups, TopicsView
 from steelyard.groups.kafka.timers import SESSION, Timers
@@ -122,7 +122,7 @@ class Joining:
         if not self._has_place(group, member_id) or not self._has_room(group, join):
             join.refused(ErrorCode.GROUP_MAX_SIZE_REACHED, effects)
             self._send_away(group, member_id, now, effects)
-        elif group.state == DEAD:
+        elif group.state is State.DEAD:
             join.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, effects, member_id)
         elif not group.supports(join.request.protocol_type, join.protocols):
             join.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, effects, member_id)
@@ -146,10 +146,10 @@ class Joining:
         self._rebalances.begin_or_go_on(group, cause, now, effects)
 
     def _has_place(self, group: ClassicGroup, member_id: str) -> bool:
-        if group.state in (EMPTY, DEAD):
+        if group.state in (State.EMPTY, State.DEAD):
             return True
         member = group.members.get(member_id)
-        if group.state == PREPARING:
+        if group.state is State.PREPARING:
             joined = member is not None and member.is_joining
             return joined or group.joining_count < self._members_max
         return member is not None or len(group.members) < self._members_max
@@ -225,9 +225,9 @@ class Joining:
             join.refused(error, effects, member_id)
             return
         member = group.members[member_id]
-        leads_again = group.state == STABLE and group.leader == member_id
+        leads_again = group.state is State.STABLE and group.leader == member_id
         changed = not same_protocols(member.protocols, join.protocols)
-        if group.state == PREPARING or leads_again or changed:
+        if group.state is State.PREPARING or leads_again or changed:
             cause = self._cause(member, join, changed=changed)
             self._update(group, member, join, effects)
             self._rebalances.begin_or_go_on(group, cause, now, effects)
@@ -280,7 +280,7 @@ class Joining:
         name = f"static member {member.name}"
         leads = group.leader == member.member_id
         outgrown = group.outgrown(self._topics) if leads else ()
-        if group.state == STABLE and group.vote() == group.protocol and not outgrown:
+        if group.state is State.STABLE and group.vote() == group.protocol and not outgrown:
             reply = joined_reply(group, member.member_id)
             if join.version >= 9:
                 reply = replace(reply, skip_assignment=leads)
@@ -294,7 +294,7 @@ class Joining:
             return
         group.park_join(member, join.handle)
         self._replaced(group, old, member, effects)
-        if group.state == PREPARING:
+        if group.state is State.PREPARING:
             self._rebalances.go_on(group, now, effects)
         else:
             text = f"{name} came back for {old.member_id}{join.reason}"

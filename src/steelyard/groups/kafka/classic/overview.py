@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from steelyard.groups.kafka.classic.group import ClassicGroup
-from steelyard.groups.kafka.classic.state import COMPLETING, PREPARING
+from steelyard.groups.kafka.classic.state import State
 from steelyard.groups.kafka.timers import JOIN, SYNC, Timers
 
 
@@ -45,7 +45,7 @@ class Overview(msgspec.Struct, frozen=True):
 def overview(group: ClassicGroup, timers: Timers) -> Overview:
     """How the group stands now."""
     waiting = _waiting(group)
-    kind = JOIN if group.state == PREPARING else SYNC
+    kind = JOIN if group.state is State.PREPARING else SYNC
     cause = group.begun[-1].cause if group.begun else None
     return Overview(
         group.group_id,
@@ -65,12 +65,12 @@ def overview(group: ClassicGroup, timers: Timers) -> Overview:
 
 def _waiting(group: ClassicGroup) -> tuple[Waiting, ...]:
     since = group.awaited_since
-    if group.state == PREPARING:
+    if group.state is State.PREPARING:
         absent = [member for member in group.members.values() if not member.is_joining]
         waiting = [Waiting(m.member_id, m.client_id, m.host, "JoinGroup", since) for m in absent]
         waiting += [Waiting(id, "", "", "JoinGroup", at) for id, at in group.pending.items()]
         return tuple(waiting)
-    if group.state != COMPLETING:
+    if group.state is not State.COMPLETING:
         return ()
     absent = [group.members[member_id] for member_id in sorted(group.unsynced)]
     return tuple(Waiting(m.member_id, m.client_id, m.host, "SyncGroup", since) for m in absent)

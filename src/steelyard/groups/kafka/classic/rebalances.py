@@ -18,7 +18,7 @@ from steelyard.config import KafkaConfig
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.classic.members import Member
-from steelyard.groups.kafka.classic.state import COMPLETING, EMPTY, PREPARING, STABLE, InitialDelay
+from steelyard.groups.kafka.classic.state import InitialDelay, Move, State
 from steelyard.groups.kafka.effects import (
     EXPIRED,
     Began,
@@ -67,7 +67,7 @@ class Rebalances:
             self.go_on(group, now, effects)
 
     def begin(self, group: ClassicGroup, cause: Cause, now: int, effects: Effects) -> None:
-        if group.state == COMPLETING:
+        if group.state is State.COMPLETING:
             self.send_back(group, ErrorCode.REBALANCE_IN_PROGRESS, now, effects)
         else:
             group.began_at = now
@@ -78,8 +78,8 @@ class Rebalances:
         effects.append(Began(group.group_id, group.generation, cause, group.member_ids()))
         ends = f"generation {group.generation} ends" if group.generation else "rebalance"
         effects.append(LogLine("INFO", f"group {group.group_id}: {ends}, {cause.text}"))
-        from_empty = group.state == EMPTY
-        group.move(PREPARING, now)
+        from_empty = group.state is State.EMPTY
+        group.move(Move.REBALANCED, now)
         if from_empty:
             delay = self._config.group_initial_rebalance_delay_ms
             group.initial = InitialDelay(delay, max(group.rebalance_timeout_ms - delay, 0))
@@ -92,12 +92,16 @@ class Rebalances:
 
     def go_on(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """Complete the join phase where everybody has joined, but for the first generation's delay."""
-        if group.state == PREPARING and group.previous_state != EMPTY and group.everyone_joined:
+        if (
+            group.state is State.PREPARING
+            and group.previous_state is not State.EMPTY
+            and group.everyone_joined
+        ):
             self._complete_join(group, now, effects)
 
     def _join_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """The time of the join phase, or of the first generation's delay, is over."""
-        if group.state != PREPARING:
+        if group.state is not State.PREPARING:
             return
         initial = group.initial
         if initial is None or not (initial.member_came and initial.remaining_ms):
@@ -119,7 +123,7 @@ class Rebalances:
             return
         group.next_generation(now)
         group.awaited_since = now
-        if group.state == EMPTY:
+        if group.state is State.EMPTY:
             self._ended_empty(group, now, effects)
             return
         for member in group.members.values():
@@ -180,7 +184,7 @@ class Rebalances:
 
     def _sync_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """Members that got this generation have not asked for their assignments in time."""
-        if group.state not in (COMPLETING, STABLE) or not group.unsynced:
+        if group.state not in (State.COMPLETING, State.STABLE) or not group.unsynced:
             return
         waited = now - group.awaited_since
         absent = [group.members[member_id] for member_id in sorted(group.unsynced)]
@@ -228,14 +232,14 @@ class Rebalances:
 
     def _waiting_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """The phase takes its time: say for whom."""
-        if group.state == PREPARING:
+        if group.state is State.PREPARING:
             what = "JoinGroup"
             names = [m.name for m in group.members.values() if not m.is_joining]
             names += [f"{member_id} (new)" for member_id in group.pending]
         else:
             what = "SyncGroup"
             names = [group.members[member_id].name for member_id in sorted(group.unsynced)]
-        if group.state not in (PREPARING, COMPLETING) or not names:
+        if group.state not in (State.PREPARING, State.COMPLETING) or not names:
             return
         waited = now - group.awaited_since
         text = f"has waited {waited} ms for {what} of {_names(names)}"

@@ -28,22 +28,50 @@ Source: classic/ClassicGroupState.java, GroupMetadataManager.java.
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 import msgspec
 
-EMPTY = "Empty"
-PREPARING = "PreparingRebalance"
-COMPLETING = "CompletingRebalance"
-STABLE = "Stable"
-DEAD = "Dead"
+from steelyard.machine import Machine
 
-MOVES: dict[str, frozenset[str]] = {
-    EMPTY: frozenset((PREPARING, DEAD)),
-    PREPARING: frozenset((COMPLETING, EMPTY, DEAD)),
-    COMPLETING: frozenset((STABLE, PREPARING, DEAD)),
-    STABLE: frozenset((PREPARING, DEAD)),
-    DEAD: frozenset(),
-}
-"""Where each state may lead."""
+
+class State(StrEnum):
+    """The names are those of ListGroups."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Move(StrEnum):
+    MADE = "made"
+    RESTORED = "restored from disk"
+    REBALANCED = "a rebalance begins"
+    JOINED = "the join phase is over"
+    ASSIGNED = "the leader has assigned"
+    DELETED = "deleted"
+
+
+GROUPS: Machine[State, Move] = Machine(
+    "Classic group at its coordinator",
+    {
+        None: {Move.MADE: (State.EMPTY,)},
+        State.EMPTY: {
+            Move.RESTORED: (State.EMPTY, State.STABLE),
+            Move.REBALANCED: (State.PREPARING,),
+            Move.DELETED: (State.DEAD,),
+        },
+        State.PREPARING: {Move.JOINED: (State.COMPLETING, State.EMPTY)},
+        State.COMPLETING: {
+            Move.ASSIGNED: (State.STABLE,),
+            Move.REBALANCED: (State.PREPARING,),
+        },
+        State.STABLE: {Move.REBALANCED: (State.PREPARING,)},
+        State.DEAD: {},
+    },
+)
 
 
 class InitialDelay(msgspec.Struct):

@@ -10,7 +10,7 @@ from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.classic.joining import GROUP_BYTES_MAX, ROOM_BYTES_MAX
 from steelyard.groups.kafka.classic.members import Room
 from steelyard.groups.kafka.classic.rebalances import Rebalances, synced_reply
-from steelyard.groups.kafka.classic.state import DEAD, PREPARING, STABLE
+from steelyard.groups.kafka.classic.state import Move, State
 from steelyard.groups.kafka.effects import STORAGE, Cause, Effects, Handle, Replied
 from steelyard.groups.kafka.timers import SYNC, WAITING, Timers
 from steelyard.types import LogLine
@@ -42,9 +42,9 @@ class Syncing:
             return
         member = group.members[request.member_id]
         group.unsynced.discard(request.member_id)
-        if not group.unsynced and group.state == STABLE:
+        if not group.unsynced and group.state is State.STABLE:
             self._timers.drop(group.key(SYNC))
-        if group.state == STABLE:
+        if group.state is State.STABLE:
             group.keep_alive(member, now)
             effects.append(Replied(handle, synced_reply(group, member)))
             return
@@ -68,7 +68,7 @@ class Syncing:
             self._rebalances.begin_or_go_on(group, cause, now, effects)
             return
         self._rebalances.answer_syncs(group, ErrorCode.NONE, now, effects)
-        group.move(STABLE, now)
+        group.move(Move.ASSIGNED, now)
         self._timers.drop(group.key(WAITING))
         if not group.unsynced:
             self._timers.drop(group.key(SYNC))
@@ -92,7 +92,7 @@ class Syncing:
 
 
 def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
-    if group.state == DEAD:
+    if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
@@ -102,12 +102,12 @@ def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     given = ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol))
     if any(said is not None and said != ours for said, ours in given):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    return ErrorCode.REBALANCE_IN_PROGRESS if group.state == PREPARING else ErrorCode.NONE
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
 
 
 def beat(group: ClassicGroup, request: HeartbeatRequest, now: int) -> ErrorCode:
     """A member shows that it lives, and hears whether it has to join again."""
-    if group.state == DEAD:
+    if group.state is State.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
@@ -115,5 +115,5 @@ def beat(group: ClassicGroup, request: HeartbeatRequest, now: int) -> ErrorCode:
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     group.keep_alive(group.members[request.member_id], now)
-    rejoin = group.state == PREPARING
+    rejoin = group.state is State.PREPARING
     return ErrorCode.REBALANCE_IN_PROGRESS if rejoin else ErrorCode.NONE

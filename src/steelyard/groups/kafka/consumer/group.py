@@ -15,6 +15,7 @@ Source: modern/consumer/ConsumerGroup.java, modern/ModernGroup.java.
 from __future__ import annotations
 
 from collections import Counter, deque
+from enum import StrEnum
 
 import msgspec
 
@@ -37,10 +38,15 @@ from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
 from steelyard.wire.kafka.schema import NO_ID
 
-EMPTY = "Empty"
-ASSIGNING = "Assigning"
-RECONCILING = "Reconciling"
-STABLE = "Stable"
+
+class State(StrEnum):
+    """Follows from epochs and members; nothing sets it."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
 
 SESSION = "session"
 REBALANCE = "rebalance"
@@ -95,13 +101,13 @@ class ConsumerGroup:
     # -- what it is ------------------------------------------------------------------------------
 
     @property
-    def state(self) -> str:
+    def state(self) -> State:
         if not self._members:
-            return EMPTY
+            return State.EMPTY
         if self.epoch > self.assignment_epoch:
-            return ASSIGNING
+            return State.ASSIGNING
         done = all(one.is_reconciled(self.assignment_epoch) for one in self._members.values())
-        return STABLE if done else RECONCILING
+        return State.STABLE if done else State.RECONCILING
 
     @property
     def is_empty(self) -> bool:
@@ -322,7 +328,7 @@ class ConsumerGroup:
 
     def settle(self, effects: Effects) -> None:
         """The rebalance under way is over, where it is."""
-        if self.began_at is None or self.state not in (STABLE, EMPTY):
+        if self.began_at is None or self.state not in (State.STABLE, State.EMPTY):
             return
         ended = Ended(self.group_id, self.epoch, self.assignor, self.began_at, self.member_ids())
         effects.append(ended)

@@ -6,11 +6,12 @@ Members are values; a change makes another one. Source: modern/consumer/Consumer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 
 import msgspec
 
 from steelyard.groups.kafka.groups import Reader
+from steelyard.machine import Machine
 from steelyard.types import TopicPartition
 
 LEFT_FOR_NOW = -2
@@ -23,12 +24,38 @@ Holdings = Mapping[TopicPartition, int]
 """Partitions, each with the member epoch in which the member got it (KIP-1251)."""
 
 
-class MemberState(Enum):
+class MemberState(StrEnum):
     """See `reconciliation`."""
 
     STABLE = "stable"
     UNREVOKED_PARTITIONS = "unrevoked"
     UNRELEASED_PARTITIONS = "unreleased"
+
+
+class Move(StrEnum):
+    JOINED = "joined"
+    RESTORED = "restored from disk"
+    RECONCILED = "the next assignment"
+    UNSUBSCRIBED = "subscribes to less"
+
+
+_ALL = tuple(MemberState)
+
+RECONCILIATION: Machine[MemberState, Move] = Machine(
+    "Member of a consumer group (KIP-848) at its coordinator",
+    {
+        None: {Move.JOINED: (MemberState.STABLE,), Move.RESTORED: _ALL},
+        MemberState.STABLE: {
+            Move.RECONCILED: _ALL,
+            Move.UNSUBSCRIBED: (MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS),
+        },
+        MemberState.UNREVOKED_PARTITIONS: {
+            Move.RECONCILED: _ALL,
+            Move.UNSUBSCRIBED: (MemberState.UNREVOKED_PARTITIONS,),
+        },
+        MemberState.UNRELEASED_PARTITIONS: {Move.RECONCILED: _ALL},
+    },
+)
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -50,7 +77,9 @@ class Member(msgspec.Struct, frozen=True):
     assignor: str | None = None
     epoch: int = 0
     previous_epoch: int = 0
-    state: MemberState = MemberState.STABLE
+    state: MemberState = msgspec.field(
+        default_factory=lambda: RECONCILIATION.move(None, Move.JOINED)
+    )
     assigned: Holdings = {}
     revoking: Holdings = {}
 

@@ -21,7 +21,13 @@ from collections.abc import Callable
 
 import msgspec
 
-from steelyard.groups.kafka.consumer.member import Holdings, Member, MemberState
+from steelyard.groups.kafka.consumer.member import (
+    RECONCILIATION,
+    Holdings,
+    Member,
+    MemberState,
+    Move,
+)
 from steelyard.types import TopicPartition
 
 Partitions = frozenset[TopicPartition]
@@ -74,8 +80,15 @@ def _drop_topics(member: Member, topics: frozenset[str], owned: Partitions | Non
     dropped = {p: epoch for p, epoch in member.assigned.items() if p.topic not in topics}
     revoking = {**member.revoking, **dropped}
     if not _owns(owned, revoking):
-        return _moved(member, member.state, member.epoch, assigned, {})
-    return _moved(member, MemberState.UNREVOKED_PARTITIONS, member.epoch, assigned, revoking)
+        return _moved(member, Move.UNSUBSCRIBED, member.state, member.epoch, assigned, {})
+    return _moved(
+        member,
+        Move.UNSUBSCRIBED,
+        MemberState.UNREVOKED_PARTITIONS,
+        member.epoch,
+        assigned,
+        revoking,
+    )
 
 
 def _next(
@@ -88,23 +101,35 @@ def _next(
     assigned = {p: epoch for p, epoch in member.assigned.items() if p in wanted}
     revoking = {p: epoch for p, epoch in member.assigned.items() if p not in wanted}
     if revoking and _owns(owned, revoking):
-        return _moved(member, MemberState.UNREVOKED_PARTITIONS, member.epoch, assigned, revoking)
+        return _moved(
+            member,
+            Move.RECONCILED,
+            MemberState.UNREVOKED_PARTITIONS,
+            member.epoch,
+            assigned,
+            revoking,
+        )
     missing = wanted - assigned.keys()
     # What the member itself was giving up is free for it: it does not own that any more.
     assigned |= {p: target.epoch for p in sorted(missing) if p in member.revoking or is_free(p)}
     state = (
         MemberState.STABLE if len(assigned) == len(wanted) else MemberState.UNRELEASED_PARTITIONS
     )
-    return _moved(member, state, target.epoch, assigned, {})
+    return _moved(member, Move.RECONCILED, state, target.epoch, assigned, {})
 
 
 def _moved(
-    member: Member, state: MemberState, epoch: int, assigned: Holdings, revoking: Holdings
+    member: Member,
+    event: Move,
+    to: MemberState,
+    epoch: int,
+    assigned: Holdings,
+    revoking: Holdings,
 ) -> Member:
     """The epoch before counts as the previous one, even where it stays the same, as in Kafka."""
     return msgspec.structs.replace(
         member,
-        state=state,
+        state=RECONCILIATION.move(member.state, event, to),
         epoch=epoch,
         previous_epoch=member.epoch,
         assigned=assigned,

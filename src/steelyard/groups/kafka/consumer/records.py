@@ -14,7 +14,13 @@ from typing import NamedTuple
 import msgspec
 
 from steelyard.errors import StorageError
-from steelyard.groups.kafka.consumer.member import Holdings, Member, MemberState
+from steelyard.groups.kafka.consumer.member import (
+    RECONCILIATION,
+    Holdings,
+    Member,
+    MemberState,
+    Move,
+)
 from steelyard.groups.kafka.consumer.reconciliation import Partitions
 from steelyard.store.table_records import VALUE_BYTES_MAX
 from steelyard.store.tables import Table
@@ -165,7 +171,7 @@ def _member_of(member_id: str, row: MemberRow) -> Member:
         row.assignor,
         row.epoch,
         row.previous_epoch,
-        row.state,
+        RECONCILIATION.move(None, Move.RESTORED, row.state),
         _holdings(row.assigned),
         _holdings(row.revoking),
     )

@@ -37,8 +37,9 @@ from steelyard.groups.kafka.member.states import (
     ASKING,
     BEATING,
     JOIN_GRACE_MS,
-    MOVES,
+    MEMBERS,
     NO_GENERATION,
+    Move,
     Settings,
     State,
 )
@@ -58,7 +59,7 @@ class Member:
     """See the module's text. `handle` takes an event in and gives the orders out."""
 
     def __init__(self, settings: Settings) -> None:
-        self.state = State.OUT
+        self.state = MEMBERS.move(None, Move.MADE)
         self.member_id = ""
         self.generation = NO_GENERATION
         self.protocol = ""
@@ -160,7 +161,7 @@ class Member:
                 self._time_passed(now, orders)
             case events.Closing():
                 self._leave(event.reason, orders)
-                self._move(State.GONE)
+                self._move(Move.CLOSED)
             case _:
                 assert_never(event)
 
@@ -193,7 +194,7 @@ class Member:
     def _prepare(self, orders: list[events.Effect]) -> None:
         """To PREPARING: give up what must be given up before the join."""
         assert self.topics is not None
-        self._move(State.PREPARING)
+        self._move(Move.BEGAN)
         orders.append(self._share.prepare(self.topics, is_member=self.generation >= 0))
 
     def _prepared(self, event: events.Prepared) -> None:
@@ -201,11 +202,11 @@ class Member:
         if self.state is not State.PREPARING:
             return
         membership_lost_meanwhile = self.generation < 0 and self.owned
-        self._move(State.OUT if membership_lost_meanwhile else State.READY)
+        self._move(Move.PREPARED, State.OUT if membership_lost_meanwhile else State.READY)
 
     def _join(self, orders: list[events.Effect]) -> None:
         assert self.topics is not None
-        self._move(State.JOINING)
+        self._move(Move.ASKED)
         self._rejoin = False
         self._joined_topics = self.topics
         self._lead = None
@@ -230,7 +231,7 @@ class Member:
     def _joined(self, response: JoinGroupResponse, now: int, orders: list[events.Effect]) -> None:
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED and response.member_id:
             self.member_id = response.member_id
-            self._move(State.READY)
+            self._move(Move.REFUSED)
             self._retry_at = 0
             self._reason = f"need to re-join with the given member-id: {self.member_id}"
             return
@@ -254,7 +255,7 @@ class Member:
         self.leads = response.leader == response.member_id
         self._heartbeats.alive(now)
         if not self.leads:
-            self._sync((), orders)
+            self._sync(Move.FOLLOWS, (), orders)
             return
         try:
             self._lead = Lead(response)
@@ -262,19 +263,22 @@ class Member:
             text = f"a member's metadata: {error}"
             self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, text, now, orders)
             return
-        self._move(State.ASSIGNING)
+        self._move(Move.LEADS)
         orders.append(events.NeedTopics(self._lead.topics))
 
     def _topics_known(self, event: events.TopicsKnown, orders: list[events.Effect]) -> None:
         if self.state is State.ASSIGNING:
             assert self._lead is not None
             assignor = self._assignors[self.protocol]
-            self._sync(self._lead.shares(assignor, event.partitions), orders)
+            self._sync(Move.ASSIGNED, self._lead.shares(assignor, event.partitions), orders)
 
     def _sync(
-        self, shares: Sequence[SyncGroupRequestAssignment], orders: list[events.Effect]
+        self,
+        event: Move,
+        shares: Sequence[SyncGroupRequestAssignment],
+        orders: list[events.Effect],
     ) -> None:
-        self._move(State.SYNCING)
+        self._move(event)
         request = requests.sync_group(
             self._settings, self.member_id, self.generation, self.protocol, shares
         )
@@ -291,7 +295,7 @@ class Member:
             self._fail(ErrorCode.UNKNOWN_SERVER_ERROR, text, now, orders)
             return
         wanted = set(self._joined_topics)
-        self._move(State.ADOPTING)
+        self._move(Move.SYNCED)
         self._heartbeats.alive(now)
         if any(part.topic not in wanted for part in share):
             share = tuple(part for part in share if part.topic in wanted)
@@ -304,7 +308,7 @@ class Member:
     def _adopted(self, event: events.Adopted) -> None:
         self._share.owned = event.owned
         if self.state is State.ADOPTING:
-            self._move(State.STABLE if self.generation >= 0 else State.OUT)
+            self._move(Move.ADOPTED, State.STABLE if self.generation >= 0 else State.OUT)
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -366,7 +370,7 @@ class Member:
         if self.state in ASKING:
             self._retry_at = now + self._settings.retry_backoff_ms
             self._reason = reason
-            self._move(State.READY)
+            self._move(Move.REFUSED)
 
     def _commit_refused(self, code: int, now: int, orders: list[events.Effect]) -> None:
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
@@ -422,7 +426,7 @@ class Member:
             self.member_id = ""
         # PREPARING and ADOPTING end by themselves first: the application is being told things.
         if self.state not in (State.OUT, State.PREPARING, State.ADOPTING):
-            self._move(State.OUT)
+            self._move(Move.LOST)
 
     def _leave(self, reason: str, orders: list[events.Effect]) -> None:
         """Tell the coordinator, as far as it can be told. Static members stay until their session ends."""
@@ -436,12 +440,11 @@ class Member:
         if code == ErrorCode.FENCED_INSTANCE_ID:
             # Who joined again with this instance id would fence the other in turn.
             self.generation = NO_GENERATION
-            self._move(State.GONE)
+            self._move(Move.FENCED)
             return
         self._refused = True
         self._retry_at = now + self._settings.retry_backoff_ms
         self._lose(keep_id=True)
 
-    def _move(self, state: State) -> None:
-        assert state is State.GONE or state in MOVES[self.state], f"{self.state} -> {state}"
-        self.state = state
+    def _move(self, event: Move, to: State | None = None) -> None:
+        self.state = MEMBERS.move(self.state, event, to)

@@ -18,19 +18,19 @@ GONE       nothing: it closed, or another has its instance id
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from enum import Enum
+from enum import StrEnum
 
 import msgspec
 
 from steelyard.allocate.assignors.plan import Assignor
+from steelyard.machine import Machine
 
 NO_GENERATION = -1
 JOIN_GRACE_MS = 5_000
 """Added to the rebalance timeout for the answer of a JoinGroup (AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE)."""
 
 
-class State(Enum):
+class State(StrEnum):
     OUT = "out"
     PREPARING = "preparing"
     READY = "ready"
@@ -42,18 +42,49 @@ class State(Enum):
     GONE = "gone"
 
 
-MOVES: Mapping[State, frozenset[State]] = {
-    State.OUT: frozenset({State.PREPARING}),
-    State.PREPARING: frozenset({State.READY, State.OUT}),
-    State.READY: frozenset({State.JOINING, State.OUT}),
-    State.JOINING: frozenset({State.ASSIGNING, State.SYNCING, State.READY, State.OUT}),
-    State.ASSIGNING: frozenset({State.SYNCING, State.READY, State.OUT}),
-    State.SYNCING: frozenset({State.ADOPTING, State.READY, State.OUT}),
-    State.ADOPTING: frozenset({State.STABLE, State.OUT}),
-    State.STABLE: frozenset({State.PREPARING, State.OUT}),
-    State.GONE: frozenset(),
-}
-"""Where a state may lead; GONE can be reached from all."""
+class Move(StrEnum):
+    MADE = "made"
+    BEGAN = "a rebalance begins"
+    PREPARED = "the application is prepared"
+    ASKED = "JoinGroup is sent"
+    LEADS = "joined, and leads"
+    FOLLOWS = "joined, and follows"
+    ASSIGNED = "shares are computed"
+    SYNCED = "the share is there"
+    ADOPTED = "the application has adopted it"
+    REFUSED = "to be tried again"
+    LOST = "the membership is lost"
+    FENCED = "another has its instance id"
+    CLOSED = "closed"
+
+
+_ENDS = {Move.FENCED: (State.GONE,), Move.CLOSED: (State.GONE,)}
+_LOST = {Move.LOST: (State.OUT,), **_ENDS}
+
+MEMBERS: Machine[State, Move] = Machine(
+    "Member of a classic group",
+    {
+        None: {Move.MADE: (State.OUT,)},
+        State.OUT: {Move.BEGAN: (State.PREPARING,), **_ENDS},
+        State.PREPARING: {Move.PREPARED: (State.READY, State.OUT), **_ENDS},
+        State.READY: {Move.ASKED: (State.JOINING,), **_ENDS},
+        State.JOINING: {
+            Move.LEADS: (State.ASSIGNING,),
+            Move.FOLLOWS: (State.SYNCING,),
+            Move.REFUSED: (State.READY,),
+            **_LOST,
+        },
+        State.ASSIGNING: {Move.ASSIGNED: (State.SYNCING,), **_ENDS},
+        State.SYNCING: {
+            Move.SYNCED: (State.ADOPTING,),
+            Move.REFUSED: (State.READY,),
+            **_LOST,
+        },
+        State.ADOPTING: {Move.ADOPTED: (State.STABLE, State.OUT), **_ENDS},
+        State.STABLE: {Move.BEGAN: (State.PREPARING,), **_LOST},
+        State.GONE: {},
+    },
+)
 
 ASKING = (State.JOINING, State.SYNCING)
 """In these a request of the rebalance is under way."""

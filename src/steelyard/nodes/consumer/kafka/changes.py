@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 import msgspec
 
 from steelyard.groups.kafka.member import events
+from steelyard.machine import Machine
 from steelyard.nodes.consumer.kafka.contract import Partitions
 
 
-class Stage(Enum):
+class Stage(StrEnum):
     WAITING = "for the application"
     COMMITTING = "what is given up"
     TAKING = "the hook for what is given up"
     GIVING = "the hook for what is new"
     DONE = "done"
+
+
+class Move(StrEnum):
+    ORDERED = "ordered"
+    BEGAN = "the application waits, or need not"
+    COMMITTED = "committed"
+    TAKEN = "let go"
+    GIVEN = "taken"
+
+
+CHANGES: Machine[Stage, Move] = Machine(
+    "Change of what a Kafka consumer holds",
+    {
+        None: {Move.ORDERED: (Stage.WAITING,)},
+        Stage.WAITING: {Move.BEGAN: (Stage.COMMITTING,)},
+        Stage.COMMITTING: {Move.COMMITTED: (Stage.TAKING,)},
+        Stage.TAKING: {Move.TAKEN: (Stage.GIVING,)},
+        Stage.GIVING: {Move.GIVEN: (Stage.DONE,)},
+        Stage.DONE: {},
+    },
+)
 
 
 class Change(msgspec.Struct):
@@ -26,9 +48,12 @@ class Change(msgspec.Struct):
     revoked: Partitions
     lost: Partitions
     assigned: Partitions
-    stage: Stage = Stage.WAITING
+    stage: Stage = msgspec.field(default_factory=lambda: CHANGES.move(None, Move.ORDERED))
     ticket: int = 0
     """Of the hook that the application is in; 0 for none."""
+
+    def move(self, event: Move) -> None:
+        self.stage = CHANGES.move(self.stage, event)
 
     @property
     def taken(self) -> Partitions:

@@ -22,7 +22,7 @@ from steelyard.groups.kafka.member import events
 from steelyard.groups.kafka.member.machine import Member
 from steelyard.groups.kafka.member.states import State
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane
-from steelyard.nodes.consumer.kafka.changes import Change, Stage
+from steelyard.nodes.consumer.kafka.changes import Change, Move, Stage
 from steelyard.nodes.consumer.kafka.commits import PREPARING, Commits, Identity
 from steelyard.nodes.consumer.kafka.contract import (
     Assigned,
@@ -323,7 +323,7 @@ class Membership:
             case Stage.COMMITTING:
                 if self._commits.waits(PREPARING):
                     return False
-                change.stage = Stage.TAKING
+                change.move(Move.COMMITTED)
                 if change.taken and self._hooks:
                     handed = Revoked(change.revoked) if change.revoked else Lost(change.lost)
                     self._hand(change, handed, out)
@@ -331,7 +331,7 @@ class Membership:
                 if change.ticket:
                     return False
                 self._holdings.drop(change.taken)
-                change.stage = Stage.GIVING
+                change.move(Move.TAKEN)
                 self._holdings.hold(change.assigned)
                 if change.assigned and self._hooks:
                     self._holdings.waiting.update(change.assigned)
@@ -340,7 +340,7 @@ class Membership:
                 if change.ticket:
                     return False
                 self._holdings.waiting.clear()
-                change.stage = Stage.DONE
+                change.move(Move.GIVEN)
             case Stage.DONE:
                 self._change = None
                 self._end(change, now, out)
@@ -354,7 +354,7 @@ class Membership:
             change.commit = ()
         if self.member.generation < 0 and change.kind is events.Adopt:
             change.revoked = change.assigned = change.commit = ()
-        change.stage = Stage.COMMITTING
+        change.move(Move.BEGAN)
         offsets = self._holdings.consumed(change.commit)
         if offsets and self._config.enable_auto_commit:
             generation = self.identity.generation

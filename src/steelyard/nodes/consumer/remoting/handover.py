@@ -29,7 +29,15 @@ from typing import assert_never
 import msgspec
 
 from steelyard.errors import RemotingError
-from steelyard.groups.remoting.ownership import COMING, LEAVING, READ, Change, State, diff
+from steelyard.groups.remoting.ownership import (
+    COMING,
+    LEAVING,
+    READ,
+    Change,
+    Move,
+    State,
+    diff,
+)
 from steelyard.nodes.consumer.remoting.contract import Assigned, Lost, Revoked
 from steelyard.nodes.consumer.remoting.holdings import SETTLE_MS, Held, Holdings
 from steelyard.nodes.consumer.remoting.hooks import Hooks, Telling
@@ -218,7 +226,7 @@ class Handover:
     # -- coming ------------------------------------------------------------------------------------
 
     def _acquire(self, held: Held, now: int) -> list[Effect]:
-        held.holding.move(State.ACQUIRING, now)
+        held.holding.move(Move.LOCKED, now)
         return self._started(*self._holdings.acquire(held, now), now)
 
     def offset_answered(
@@ -250,7 +258,7 @@ class Handover:
         """No more pulling and handing. The queue stays until the application is done, or until then."""
         round_ = _Round({held.epoch: held for held in given}, [])
         for held in given:
-            held.holding.move(State.DRAINING, now)
+            held.holding.move(Move.GIVEN_UP, now)
             held.process.discard_waiting()
             held.drain_by = until
             self._draining[held.epoch] = held
@@ -282,7 +290,7 @@ class Handover:
         """The last commit, if anything was read, then the unlock."""
         read = held.state in READ
         self._draining.pop(held.epoch, None)
-        held.holding.move(State.RELEASING, now)
+        held.holding.move(Move.RELEASED, now)
         if read:
             answered, effects = self._holdings.commit_last(held, now)
             if answered:
@@ -318,7 +326,7 @@ class Handover:
 
     def _let_go(self, held: Held, now: int) -> list[Effect]:
         done, effects = self._locks.let_go(held.queue, now)
-        return effects + self._gone(held, now) if done else effects
+        return effects + self._gone(held, Move.LET_GO, now) if done else effects
 
     def let_go_answered(
         self, asked: LocksLetGo, reply: Command | RemotingError, now: int
@@ -327,12 +335,12 @@ class Handover:
         for queue in queues:
             held = self._holdings.get(queue)
             if held is not None and held.state is State.RELEASING:
-                effects += self._gone(held, now)
+                effects += self._gone(held, Move.LET_GO, now)
         return effects
 
-    def _gone(self, held: Held, now: int) -> list[Effect]:
+    def _gone(self, held: Held, event: Move, now: int) -> list[Effect]:
         """Others may have it now; or we again."""
-        self._holdings.gone(held, now)
+        self._holdings.gone(held, event, now)
         if held.queue in self._quota.pool:  # whoever locks it first has it
             self._wanted -= {held.queue}
             return self._seek(now)
@@ -344,7 +352,7 @@ class Handover:
     def _drop(self, held: Held, now: int) -> list[Effect]:
         """Gone without a word to the broker."""
         self._locks.forget(held.queue)
-        return self._gone(held, now)
+        return self._gone(held, Move.DROPPED, now)
 
     # -- what happens in between -------------------------------------------------------------------
 
@@ -467,7 +475,7 @@ class Handover:
         effects: list[Effect] = []
         for held in self._holdings.all():
             effects += self._holdings.commit(held, now, news_only=False)
-            self._holdings.gone(held, now)
+            self._holdings.gone(held, Move.DROPPED, now)
         self._draining.clear()
         self._rounds.clear()
         return effects + self._locks.abandon(now)

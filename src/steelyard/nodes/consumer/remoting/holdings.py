@@ -20,7 +20,7 @@ import msgspec
 from steelyard.config import LitePullConfig
 from steelyard.consume.process_queue import ProcessQueue
 from steelyard.errors import ProtocolError, RemotingError
-from steelyard.groups.remoting.ownership import COMING, READ, Holding, State
+from steelyard.groups.remoting.ownership import COMING, READ, Holding, Move, State
 from steelyard.nodes.consumer.remoting.offsets import Offsets
 from steelyard.nodes.consumer.remoting.peers import LastCommitSent, OffsetAsked, Peers, StartAsked
 from steelyard.nodes.seam import Address, Effect, SetTimer
@@ -156,9 +156,9 @@ class Holdings:
         self._held[queue] = held
         return held
 
-    def gone(self, held: Held, now: int) -> None:
+    def gone(self, held: Held, event: Move, now: int) -> None:
         """The end of a holding. What the application still has of it counts for nothing."""
-        held.holding.move(State.GONE, now)
+        held.holding.move(event, now)
         del self._held[held.queue]
         self._unfinished = [(one, until) for one, until in self._unfinished if one.handed]
         if held.handed:
@@ -254,7 +254,7 @@ class Holdings:
 
     def begin(self, held: Held, now: int) -> None:
         """The start is known: PULLING from here on."""
-        held.holding.move(State.PULLING, now)
+        held.holding.move(Move.STARTED, now)
         held.address = self._peers.address(held.queue)
         held.looked_at = now
 
@@ -265,11 +265,11 @@ class Holdings:
 
     def restart(self, held: Held, offset: int, now: int) -> Held:
         """The broker has moved the offset: go on from there as if the queue were new, and commit it."""
-        self.gone(held, now)
+        self.gone(held, Move.SET, now)
         fresh = self.hold(held.queue, now)
         fresh.announced = held.announced
         fresh.paused = held.paused
-        fresh.holding.move(State.ACQUIRING, now)
+        fresh.holding.move(Move.LOCKED, now)
         self.begin(self._known(fresh, offset, UNKNOWN), now)
         if fresh.agreed is not None:
             fresh.agreed = offset

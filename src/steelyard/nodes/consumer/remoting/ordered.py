@@ -20,7 +20,7 @@ Source: client/impl/consumer/ConsumeMessageOrderlyService.java.
 from __future__ import annotations
 
 from collections import deque
-from enum import Enum
+from enum import StrEnum
 
 import msgspec
 
@@ -28,6 +28,7 @@ from steelyard.consume.process_queue import Run
 from steelyard.consume.statistics import Statistics
 from steelyard.errors import RemotingError, RouteError
 from steelyard.groups.remoting.ownership import READ, State
+from steelyard.machine import Machine
 from steelyard.nodes.consumer.remoting.concurrent import DROPPED
 from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
 from steelyard.nodes.consumer.remoting.copies import send_copy
@@ -59,11 +60,37 @@ class Rest(DeliveryTimer, frozen=True):
     epoch: int
 
 
-class Step(Enum):
+class Step(StrEnum):
     LINE = "line"
     LISTENER = "listener"
     LEAVING = "leaving"
     RESTING = "resting"
+
+
+class Move(StrEnum):
+    OFFERED = "the queue has messages to hand"
+    HANDED = "the listener gets a batch"
+    UNLOCKED = "its lock is not believed in"
+    FINISHED = "the batch is done"
+    FAILED = "to be tried again"
+    SPENT = "tried too often"
+    RESTED = "the timer is due"
+
+
+TURNS: Machine[Step, Move] = Machine(
+    "Queue's turn at an orderly listener",
+    {
+        None: {Move.OFFERED: (Step.LINE,)},
+        Step.LINE: {Move.HANDED: (Step.LISTENER,), Move.UNLOCKED: (Step.RESTING,)},
+        Step.LISTENER: {
+            Move.FINISHED: (Step.LINE,),
+            Move.FAILED: (Step.RESTING,),
+            Move.SPENT: (Step.LEAVING,),
+        },
+        Step.LEAVING: {Move.FINISHED: (Step.LINE,), Move.FAILED: (Step.RESTING,)},
+        Step.RESTING: {Move.RESTED: (Step.LINE,)},
+    },
+)
 
 
 class _Turn(msgspec.Struct, eq=False):
@@ -72,7 +99,7 @@ class _Turn(msgspec.Struct, eq=False):
     held: Held
     began: int
     """When it was last behind the others in line."""
-    step: Step = Step.LINE
+    step: Step
     run: Run | None = None
     """What was taken from the queue and is not finished."""
     messages: tuple[MessageView, ...] = ()
@@ -81,6 +108,9 @@ class _Turn(msgspec.Struct, eq=False):
     lock_rest_ms: int = REST_MS_MIN
     successor: Held | None = None
     """The same queue, given up and taken anew while the listener still had this turn's batch."""
+
+    def move(self, event: Move) -> None:
+        self.step = TURNS.move(self.step, event)
 
 
 class _Departure(msgspec.Struct):
@@ -125,7 +155,7 @@ class OrderedDelivery:
 
     def _begin(self, held: Held, now: int) -> None:
         if held.process.waiting:
-            self._turns[held.queue] = turn = _Turn(held, now)
+            self._turns[held.queue] = turn = _Turn(held, now, TURNS.move(None, Move.OFFERED))
             self._line.append(turn)
 
     def _end(self, turn: _Turn, now: int) -> None:
@@ -145,7 +175,7 @@ class OrderedDelivery:
                 effects.append(self._hand(turn, now))
             else:
                 effects += self._locks.renew(turn.held, now)
-                effects.append(self._rest(turn, turn.lock_rest_ms, now))
+                effects.append(self._rest(turn, Move.UNLOCKED, turn.lock_rest_ms, now))
                 turn.lock_rest_ms = min(2 * turn.lock_rest_ms, LOCK_REST_MS_MAX)
         return effects
 
@@ -162,13 +192,13 @@ class OrderedDelivery:
         self._free -= 1
         held.handed += 1
         held.consumed_at = turn.handed_at = now
-        turn.step = Step.LISTENER
+        turn.move(Move.HANDED)
         turn.lock_rest_ms = REST_MS_MIN
         self._with_listener[ticket] = turn
         return Deliver(ticket, ConsumeBatch(held.queue, turn.messages))
 
-    def _rest(self, turn: _Turn, rest_ms: int, now: int) -> SetTimer:
-        turn.step = Step.RESTING
+    def _rest(self, turn: _Turn, event: Move, rest_ms: int, now: int) -> SetTimer:
+        turn.move(event)
         return SetTimer(Rest(turn.held.queue, turn.held.epoch), now + rest_ms)
 
     def due(self, key: DeliveryTimer, now: int) -> list[Effect]:
@@ -176,7 +206,7 @@ class OrderedDelivery:
         turn = self._turns.get(key.queue)
         if turn is None or turn.held.epoch != key.epoch or turn.step is not Step.RESTING:
             return []
-        turn.step = Step.LINE
+        turn.move(Move.RESTED)
         turn.began = now
         self._line.append(turn)
         return self._hand_more(now)
@@ -209,7 +239,7 @@ class OrderedDelivery:
         if turn.held.state is not State.PULLING or not turn.held.process.waiting:
             self._end(turn, now)
             return
-        turn.step = Step.LINE
+        turn.move(Move.FINISHED)
         if now - turn.began > CONTINUOUS_MS:
             turn.began = now
             self._line.append(turn)
@@ -229,7 +259,7 @@ class OrderedDelivery:
         if not self._peers.retry_topic:
             return self._drop(turn, spent, now)
         number = self._peers.ticket()
-        turn.step = Step.LEAVING
+        turn.move(Move.SPENT)
         turn.held.handed += 1
         self._departures[number] = _Departure(turn, set(spent), set())
         effects: list[Effect] = []
@@ -287,7 +317,7 @@ class OrderedDelivery:
             for position, message in enumerate(turn.messages)
             if position not in without
         )
-        return [self._rest(turn, self._suspend_ms, now)]
+        return [self._rest(turn, Move.FAILED, self._suspend_ms, now)]
 
     def resize(self, handed_max: int, now: int) -> list[Effect]:
         """So many places at the listener from now on; what is out beyond them comes back by itself."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from steelyard.errors import StorageError
-from steelyard.groups.kafka.transactions import Marking, Transactions
+from steelyard.groups.kafka.transactions import PREPARED, Marking, Transactions
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
@@ -187,7 +187,7 @@ class Markings:
 
     def _is_prepared(self, marking: Marking) -> bool:
         found = self._transactions.get(marking.transactional_id)
-        return found is not None and found.state.startswith("Prepare")
+        return found is not None and found.state in PREPARED
 
     @property
     def next_at(self) -> int | None:

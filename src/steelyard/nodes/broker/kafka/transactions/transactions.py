@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.patterns import Pattern, PatternError
-from steelyard.groups.kafka.transactions import STATES, Producer, Transaction, Transactions
+from steelyard.groups.kafka.transactions import Producer, State, Transaction, Transactions
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
@@ -257,7 +257,7 @@ class TransactionRequests:
             for each in self._transactions.all()
             if is_asked_for(each)
         ]
-        return ListTransactionsResponse(0, ErrorCode.NONE, sorted(states - set(STATES)), listed)
+        return ListTransactionsResponse(0, ErrorCode.NONE, sorted(states - set(State)), listed)
 
     def _fault(self, transactional_id: str) -> ErrorCode:
         """NONE for a transactional id that this broker coordinates."""
