@@ -11,7 +11,6 @@ from steelyard.errors import (
     RouteError,
 )
 from steelyard.nodes.route_cache import (
-    COMPLAINT_MS,
     QUEUES_MAX,
     RouteAsked,
     RouteCache,
@@ -19,6 +18,7 @@ from steelyard.nodes.route_cache import (
     RoutePace,
     read_route,
 )
+from steelyard.nodes.starting import COMPLAINT_MS
 from steelyard.types import LogLine
 from steelyard.wire.remoting.bodies import BrokerData, QueueData, TopicRouteData
 from steelyard.wire.remoting.command import Command

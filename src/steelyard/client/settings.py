@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from steelyard.config import ClientConfig, ConsumerConfig, check
 from steelyard.driver.identity import new_client_id, stable_client_id
 from steelyard.errors import ConfigError, MessageError
+from steelyard.nodes.starting import Begin
 from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, Message, MessageModel
 
 if TYPE_CHECKING:
@@ -79,6 +81,14 @@ def _default_client_id(template: ClientConfig) -> str:
         isinstance(template, ConsumerConfig) and template.message_model is MessageModel.BROADCASTING
     )
     return stable_client_id() if broadcasting else new_client_id()
+
+
+Seconds = Annotated[float, Meta(ge=0, le=366 * 24 * 3600)]
+
+
+def begin_call(timeout: float | None) -> Begin:
+    """What a node is told at a start that may take so many seconds; None: for the first news of the servers."""
+    return Begin(None if timeout is None else round(timeout * 1000))
 
 
 def tls_context(tls: bool | ssl.SSLContext | None) -> ssl.SSLContext | None:

@@ -69,7 +69,15 @@ from steelyard.nodes.seam import (
     SetTimer,
 )
 from steelyard.types import LogLine
-from steelyard.wire.strangers import Signs, Stranger, recognise, refusal
+from steelyard.wire.strangers import (
+    HEAD_BYTES,
+    Signs,
+    Stranger,
+    named,
+    question,
+    recognise,
+    refusal,
+)
 
 if TYPE_CHECKING:
     import socket
@@ -80,6 +88,8 @@ T = TypeVar("T")
 
 STRANGER_MS = 60_000
 """The log tells once in so long of clients of one ip that came to the wrong port."""
+PROBE_MS = 500
+"""How long a server that closed a connection without a word may take to answer a question of another protocol."""
 STRANGERS_MAX = 1_000
 """Most of them that are remembered."""
 
@@ -147,6 +157,8 @@ class Driver:
         self._read_bytes = 0
         self._strangers: dict[tuple[str, Stranger], int] = {}
         """When the log was last told of one that speaks something else, by ip."""
+        self._answerers: dict[str, tuple[int, str]] = {}
+        """Of servers that closed a connection without a word, by address: when they were asked, and what they are."""
         self._servers: list[asyncio.Server] = []
         self._dials: set[asyncio.Task[None]] = set()
         self._timers: dict[Hashable, tuple[int, asyncio.TimerHandle]] = {}
@@ -528,6 +540,41 @@ class Driver:
         if not wire.dialed:
             self.accepting.closed(wire)
         self.handle(Closed(wire.link, reason))
+
+    def link_unanswered(self, wire: Wire, reason: str) -> None:
+        """The server that was dialed closed the link and had said nothing: it may be one of another kind. Ask it."""
+        asked_at, found = self._answerers.get(wire.address, (0, ""))
+        now = self.clock()
+        if self._stopped or self._tls is not None or now - asked_at < STRANGER_MS:
+            self.link_closed(wire, found or reason)
+            return
+        if len(self._answerers) >= STRANGERS_MAX:
+            self._answerers.clear()
+        self._answerers[wire.address] = (now, "")
+        task = self._loop.create_task(self._ask_again(wire, reason))
+        self._dials.add(task)
+        task.add_done_callback(self._dials.discard)
+
+    async def _ask_again(self, wire: Wire, reason: str) -> None:
+        """Close the link for the node, by the name of the server that answers, if one does."""
+        found = ""
+        try:
+            host, _, port = wire.address.rpartition(":")
+            async with asyncio.timeout(PROBE_MS / 1000):
+                reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+                try:
+                    writer.write(question(wire.speech))
+                    head = await reader.readexactly(HEAD_BYTES)
+                except asyncio.IncompleteReadError as error:
+                    head = error.partial
+                finally:
+                    writer.close()
+            found = named(wire.speech, head)
+            self._answerers[wire.address] = (self.clock(), found)
+        except (OSError, ValueError, OverflowError):
+            pass  # nobody there any more, or nobody who answers
+        finally:
+            self.link_closed(wire, found or reason)
 
     def takes_second_descriptor(self, wire: Wire) -> bool:
         """Whether the link may open another descriptor, beside its socket."""

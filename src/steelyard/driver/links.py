@@ -119,6 +119,7 @@ class LinkOwner(Protocol):
     def link_received(self, wire: Wire, messages: Sequence[object]) -> None: ...
     def link_resumed(self, wire: Wire, messages: Sequence[object]) -> None: ...
     def link_closed(self, wire: Wire, reason: str) -> None: ...
+    def link_unanswered(self, wire: Wire, reason: str) -> None: ...
     def link_broken(self, wire: Wire, error: ProtocolError, head: bytes) -> None: ...
     def link_failed(self, wire: Wire, error: Exception) -> None: ...
     def clock(self) -> int: ...
@@ -134,7 +135,6 @@ class Wire(asyncio.Protocol):
         "_reason",
         "_sending",
         "_sends_files",
-        "_speech",
         "_unfinished",
         "active_at",
         "address",
@@ -151,6 +151,7 @@ class Wire(asyncio.Protocol):
         "message_bytes",
         "out",
         "out_bytes",
+        "speech",
         "transport",
     )
 
@@ -176,7 +177,7 @@ class Wire(asyncio.Protocol):
         self.dialect = spoken.name
         self.decoder = spoken.dialing() if self.dialed else spoken.accepting()
         self.encode = spoken.write
-        self._speech = spoken.speech
+        self.speech = spoken.speech
         self._sends_files = spoken.sends_files
         self.address = dialed_address or ""
         self.link = -1
@@ -263,12 +264,14 @@ class Wire(asyncio.Protocol):
         self.out.clear()
         if self._sending is not None:
             self._sending.close()
-        reason = self._reason
-        if not reason:
-            reason = str(exc) if exc else "closed by the peer"
-            if self.dialed and self.is_silent:
-                reason = f"{reason} {unanswered(self._speech)}"
-        self._owner.link_closed(self, reason)
+        if self._reason:
+            self._owner.link_closed(self, self._reason)
+            return
+        reason = str(exc) if exc else "closed by the peer"
+        if self.dialed and self.is_silent:
+            self._owner.link_unanswered(self, f"{reason} {unanswered(self.speech)}")
+        else:
+            self._owner.link_closed(self, reason)
 
     def _meets_stranger(self, head: bytes) -> bool:
         """Whether these are the first bytes of a dialed link, and of another protocol; it is cut then."""
@@ -277,7 +280,7 @@ class Wire(asyncio.Protocol):
         found = answerer(head)
         if found:
             self.cut(
-                f"{found} answers at this address, not {expected(self._speech)}; check host and port"
+                f"{found} answers at this address, not {expected(self.speech)}; check host and port"
             )
         return bool(found)
 

@@ -17,16 +17,19 @@ from types import MappingProxyType
 
 import msgspec
 
-from steelyard.errors import ProtocolError, RemotingError, RouteError, SteelyardError
+from steelyard.errors import ConnectError, ProtocolError, RemotingError, RouteError, SteelyardError
 from steelyard.nodes.seam import Address
+from steelyard.nodes.starting import Troubles
 from steelyard.types import LogLine, MessageQueue, Random
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import QueueData, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
+from steelyard.wire.strangers import not_a_nameserver
 
 READABLE = 4
 WRITABLE = 2
+INHERITABLE = 1
 MASTER_ID = 0
 QUEUES_MAX = 65_536
 """Most queues of one topic that a client believes in."""
@@ -36,10 +39,6 @@ POLL_SOON_MS = 500
 
 POLL_EAGER_MS = 2_000
 POLL_EAGER_FOR_MS = 60_000
-
-
-COMPLAINT_MS = 30_000
-"""How often people hear of a nameserver that goes on failing."""
 
 
 class RoutePace:
@@ -82,6 +81,8 @@ class Route(msgspec.Struct, frozen=True):
     """By broker name; a broker without a master is not in it."""
     readers: MappingProxyType[str, Address]
     """Whom to read from, by broker name: the master, or the replica of the smallest id."""
+    inheritable: bool = False
+    """Brokers make topics after this one: where it is the default topic, they make those that are sent to."""
 
 
 class RouteAsked(msgspec.Struct, frozen=True):
@@ -106,13 +107,10 @@ class RouteNews(msgspec.Struct, frozen=True):
     error: SteelyardError | None = None
     tell: tuple[LogLine, ...] = ()
     """For people: a nameserver fails, or answers again."""
-
-
-class _Trouble(msgspec.Struct):
-    """Of a nameserver that fails: when people are told again, and how often it failed since they were."""
-
-    tell_at: int
-    failures: int = 0
+    found: Route | None = None
+    """What the answer says, also of a topic that was only probed."""
+    trouble: SteelyardError | None = None
+    """No nameserver could tell; None where one did, if only that it does not know the topic."""
 
 
 def question(asked: RouteAsked) -> Command:
@@ -138,7 +136,7 @@ class RouteCache:
         self._default_topic_queues = default_topic_queues
         self._routes: dict[str, Route | None] = {}
         self._asking: set[str] = set()
-        self._troubles: dict[Address, _Trouble] = {}
+        self._troubles = Troubles("nameserver")
 
     def want(self, topic: str) -> list[RouteAsked]:
         """Know this topic from now on. Questions, if there is no route and none is asked for."""
@@ -148,6 +146,10 @@ class RouteCache:
     def renew(self, topic: str) -> list[RouteAsked]:
         """Know this topic from now on, and ask for it even if its route is known."""
         self._routes.setdefault(topic, None)
+        return self._ask([topic])
+
+    def probe(self, topic: str) -> list[RouteAsked]:
+        """Ask for a topic once, without wanting to know it: `RouteNews.error` and `trouble` tell what came of it."""
         return self._ask([topic])
 
     def forget(self, topic: str) -> None:
@@ -177,9 +179,12 @@ class RouteCache:
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
             if self._default_topic and asked.asked_topic != self._default_topic:
                 again = msgspec.structs.replace(asked, asked_topic=self._default_topic)
-                return RouteNews(again=(again,), tell=self._well(asked.nameserver))
+                return RouteNews(again=(again,), tell=self._troubles.well(asked.nameserver))
             error = RouteError(f"no route for topic {asked.topic}")
-            return self._end(asked.topic, None, error, self._well(asked.nameserver))
+            return self._end(asked.topic, None, error, self._troubles.well(asked.nameserver))
+        if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            text = not_a_nameserver(asked.nameserver)
+            return self._failed(asked, ConnectError(text), text, now)
         if reply.code != ResponseCode.SUCCESS:
             text = f"code {reply.code} from nameserver {asked.nameserver}: {reply.remark}"
             return self._failed(asked, RouteError(text), text, now)
@@ -192,38 +197,20 @@ class RouteCache:
         except ProtocolError as error:
             text = f"{asked.nameserver}: {error}"
             return self._failed(asked, RouteError(str(error)), text, now)
-        return self._end(asked.topic, route, None, self._well(asked.nameserver))
+        return self._end(asked.topic, route, None, self._troubles.well(asked.nameserver))
 
     def _failed(
         self, asked: RouteAsked, error: SteelyardError, complaint: str, now: int
     ) -> RouteNews:
-        tell = self._ill(asked.nameserver, complaint, now)
+        tell = self._troubles.ill(asked.nameserver, complaint, now)
         if asked.nameserver == self._nameservers[self._current]:
             self._current = (self._current + 1) % len(self._nameservers)
         tried = asked.tried + 1
         if tried >= len(self._nameservers):
-            return self._end(asked.topic, None, error, tell)
+            return msgspec.structs.replace(self._end(asked.topic, None, error, tell), trouble=error)
         position = (self._nameservers.index(asked.nameserver) + 1) % len(self._nameservers)
         again = RouteAsked(asked.topic, asked.topic, self._nameservers[position], tried)
         return RouteNews(again=(again,), tell=tell)
-
-    def _ill(self, nameserver: Address, complaint: str, now: int) -> tuple[LogLine, ...]:
-        trouble = self._troubles.get(nameserver)
-        if trouble is None:
-            self._troubles[nameserver] = _Trouble(now + COMPLAINT_MS)
-            return (LogLine("WARNING", complaint),)
-        trouble.failures += 1
-        if now < trouble.tell_at:
-            return ()
-        trouble.tell_at = now + COMPLAINT_MS
-        failures, trouble.failures = trouble.failures, 0
-        text = f"{complaint}; it failed {failures} times since the last word of this"
-        return (LogLine("WARNING", text),)
-
-    def _well(self, nameserver: Address) -> tuple[LogLine, ...]:
-        if self._troubles.pop(nameserver, None) is None:
-            return ()
-        return (LogLine("INFO", f"nameserver {nameserver} answers again"),)
 
     def _end(
         self,
@@ -234,7 +221,7 @@ class RouteCache:
     ) -> RouteNews:
         self._asking.discard(topic)
         if topic not in self._routes:
-            return RouteNews(done=topic, tell=tell)
+            return RouteNews(done=topic, error=error, tell=tell, found=route)
         known = self._routes[topic]
         if route is None:
             return RouteNews(done=topic, error=None if known is not None else error, tell=tell)
@@ -298,7 +285,11 @@ def read_route(topic: str, data: TopicRouteData, borrowed: int | None = None) ->
     if data.order_topic_conf:
         publish = _ordered_queues(topic, data.order_topic_conf)
     return Route(
-        tuple(publish), tuple(subscribe), MappingProxyType(masters), MappingProxyType(readers)
+        tuple(publish),
+        tuple(subscribe),
+        MappingProxyType(masters),
+        MappingProxyType(readers),
+        any(queues.perm & INHERITABLE for queues in data.queue_datas),
     )
 
 

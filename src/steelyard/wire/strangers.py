@@ -10,7 +10,8 @@
 
 Called once a decoder has refused the bytes of a connection that never sent a whole message, so that it costs good clients nothing.
 
-The other way round, for clients at a wrong port, `answerer` tells from what came back, and `unanswered` where nothing did.
+The other way round, for clients at a wrong port, `answerer` tells from what came back, and `unanswered` where nothing did; then the server is asked a `question`
+of the other protocol, whose answer is `named`.
 Source: RFC 9113 section 3.4; RFC 8446 section 5.1; RequestHeader.json; remoting/protocol/RemotingCommand.java.
 """
 
@@ -98,6 +99,46 @@ def answerer(head: bytes) -> str:
         return "an HTTP/2 server (gRPC, such as a RocketMQ 5.x proxy)"
     text = _TEXT.match(head)
     return "" if text is None else f"a server that says {text[0][:40].decode('ascii')!r}"
+
+
+def question(wants: Stranger) -> bytes:
+    """What to ask a server that said nothing to a client who wants that: a request of the other protocol."""
+    if wants is Stranger.KAFKA:
+        return _PROBE_SIZES.pack(4 + len(_CLUSTERS), len(_CLUSTERS)) + _CLUSTERS
+    return _PROBE.pack(8 + 2 + len(_NAME), 18, 0, PROBE_NUMBER, len(_NAME)) + _NAME
+
+
+def named(wants: Stranger, head: bytes) -> str:
+    """What a server is that answers the `question` with these first bytes, and what to do; empty where it cannot be told."""
+    if wants is Stranger.KAFKA:
+        code = _CODE.search(head) if _is_remoting(head) else None
+        if code is None:
+            return ""
+        found = "a RocketMQ nameserver" if code[1] == b"0" else "a RocketMQ broker"
+    elif len(head) >= 8 and head[4:8] == PROBE_NUMBER.to_bytes(4, "big"):
+        found = "a Kafka broker"
+    else:
+        return ""
+    return f"{found} answers at this address, not {expected(wants)}: {_ADVICE[wants]}"
+
+
+def not_a_nameserver(address: str) -> str:
+    """What to tell a client whose question the server at a nameserver's address does not know."""
+    advice = _ADVICE[Stranger.REMOTING]
+    return f"{address} is the port of a RocketMQ broker, not of a nameserver: {advice}"
+
+
+PROBE_NUMBER = 0x73746C79
+"""By which the answer to our question is known."""
+_PROBE = struct.Struct(">ihhih")
+_PROBE_SIZES = struct.Struct(">iI")
+_NAME = b"steelyard"
+_CLUSTERS = b'{"code":106,"flag":0,"language":"OTHER","opaque":1,"serializeTypeCurrentRPC":"JSON","version":0}'
+_CODE = re.compile(rb'"code":(\d+)')
+_ADVICE = {
+    Stranger.REMOTING: "give a nameserver's address (port 9876 unless it was changed)",
+    Stranger.KAFKA: "give a Kafka broker's address (port 9092 unless it was changed)",
+}
 
 
 def expected(wants: Stranger) -> str:

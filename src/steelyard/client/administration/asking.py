@@ -10,12 +10,20 @@ from steelyard.checks import Int32
 from steelyard.client.settings import check_address, nameserver_addresses, tls_context
 from steelyard.config import ClientConfig, check
 from steelyard.driver.driver import Driver
-from steelyard.errors import BrokerError, ClosedError, ConfigError, RemotingError, RouteError
+from steelyard.errors import (
+    BrokerError,
+    ClosedError,
+    ConfigError,
+    ConnectError,
+    RemotingError,
+    RouteError,
+)
 from steelyard.nodes.admin import AdminNode, Invoke
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
+from steelyard.wire.strangers import not_a_nameserver
 
 if TYPE_CHECKING:
     import ssl
@@ -26,6 +34,15 @@ RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 
 MASTER_ID = 0
+
+ROUTE_REQUESTS = frozenset(
+    {
+        RequestCode.GET_ROUTEINFO_BY_TOPIC,
+        RequestCode.GET_BROKER_CLUSTER_INFO,
+        RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    }
+)
+"""Every nameserver knows them, and no broker does."""
 
 TIMEOUT_MS = 5_000
 """DefaultMQAdminExt."""
@@ -117,10 +134,20 @@ class Asking:
         """One request to the first nameserver that answers."""
         for address in self.nameservers[:-1]:
             try:
-                return await self.ask(address, code, header)
+                return await self._ask_nameserver(address, code, header)
             except RemotingError:
                 continue
-        return await self.ask(self.nameservers[-1], code, header)
+        return await self._ask_nameserver(self.nameservers[-1], code, header)
+
+    async def _ask_nameserver(
+        self, address: str, code: int, header: headers.Header | None
+    ) -> Command:
+        try:
+            return await self.ask(address, code, header)
+        except BrokerError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and code in ROUTE_REQUESTS:
+                raise ConnectError(not_a_nameserver(address)) from error
+            raise
 
     async def tell_nameservers(self, code: Int32, header: headers.Header) -> list[Command]:
         """One request to every nameserver; they do not talk to each other."""

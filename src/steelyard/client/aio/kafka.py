@@ -26,6 +26,7 @@ from steelyard.client.reading import (
     subscription,
     times_call,
 )
+from steelyard.client.settings import Seconds, begin_call
 from steelyard.config import KafkaConsumerConfig
 from steelyard.driver.driver import Driver
 from steelyard.errors import ClosedError, SteelyardError
@@ -95,9 +96,19 @@ class KafkaConsumer(Reading):
 
     # -- life --------------------------------------------------------------------------------------
 
-    async def start(self) -> Self:
-        """Begin to read; any other call does so, too. `async with` does it."""
-        await self._live()
+    async def start(self, timeout: Seconds | None = None) -> Self:
+        """Begin to read; any other call does so, too. `async with` does it.
+
+        The start waits a moment for the first news of the servers; while they cannot be reached a warning says
+        so, and they are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with
+        the cause where they are not. After an error the consumer is closed.
+        """
+        driver = await self._live()
+        try:
+            await driver.ask(begin_call(timeout))
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def close(self) -> None:

@@ -13,6 +13,7 @@ from steelyard.client.aio.push import Runners
 from steelyard.client.application import ChangeHook, Functions, Hook
 from steelyard.client.arguments import checked
 from steelyard.client.polling import Polling
+from steelyard.client.settings import Seconds, begin_call
 from steelyard.config import LitePullConfig
 from steelyard.driver.driver import Driver
 from steelyard.errors import ClosedError
@@ -86,8 +87,14 @@ class LitePullConsumer(Polling):
 
     # -- life --------------------------------------------------------------------------------------
 
-    async def start(self) -> Self:
-        """Join the group, or begin to read the assigned queues. `async with` does it."""
+    async def start(self, timeout: Seconds | None = None) -> Self:
+        """Join the group, or begin to read the assigned queues. `async with` does it.
+
+        The start waits a moment for the first news of the servers; what they reject raises (ConfigError for a subscription, RouteError for a topic that nobody
+        makes), and while they cannot be reached a warning says
+        so, and they are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with
+        the cause where they are not. After an error the consumer is closed.
+        """
         node, application, assign = self.make()
         self._driver = Driver(
             node, name="consumer", on_hand=self._on_hand, on_keep=self.on_keep, tls=self._tls
@@ -95,8 +102,13 @@ class LitePullConsumer(Polling):
         self._runners = Runners(self._driver, application)
         self._driver.start()
         self._runners.resize(1)
-        if assign is not None:
-            await self._driver.ask(assign)
+        try:
+            if assign is not None:
+                await self._driver.ask(assign)
+            await self._driver.ask(begin_call(timeout))
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def stop(self) -> None:

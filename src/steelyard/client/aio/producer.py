@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from steelyard.client import producing
 from steelyard.client.arguments import checked
 from steelyard.client.producing import Selector, TransactionVerdict
-from steelyard.client.settings import DEFAULT_GROUP, as_message, tls_context
+from steelyard.client.settings import DEFAULT_GROUP, Seconds, as_message, begin_call, tls_context
 from steelyard.config import ProducerConfig
 from steelyard.driver.driver import Driver
 from steelyard.driver.identity import new_ids
@@ -78,14 +78,24 @@ class Producer:
         self._checks: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    async def start(self) -> Self:
-        """Start. `async with` does it."""
+    async def start(self, timeout: Seconds | None = None) -> Self:
+        """Start. `async with` does it.
+
+        The start waits a moment for the first news of the servers; while they cannot be reached a warning says
+        so, and they are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with
+        the cause where they are not. After an error the producer is closed.
+        """
         if self._closed:
             raise ClosedError("the producer was closed; make a new one")
         if self._driver is None:
             node = ProducerNode(self.config, new_ids(), SystemRandom())
             self._driver = Driver(node, name="producer", on_hand=self._on_hand, tls=self._tls)
             self._driver.start()
+            try:
+                await self._driver.ask(begin_call(timeout))
+            except BaseException:
+                await self.stop()
+                raise
         return self
 
     async def stop(self) -> None:

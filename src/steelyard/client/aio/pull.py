@@ -12,6 +12,7 @@ from steelyard.client.aio.push import Runners
 from steelyard.client.application import ChangeHook
 from steelyard.client.arguments import checked
 from steelyard.client.pulling import Pulling, RetryDelayLevel, pull_call
+from steelyard.client.settings import Seconds, begin_call
 from steelyard.config import ConsumerConfig
 from steelyard.driver.driver import Driver
 from steelyard.errors import ClosedError
@@ -73,14 +74,25 @@ class PullConsumer(Pulling):
 
     # -- life --------------------------------------------------------------------------------------
 
-    async def start(self) -> Self:
-        """Start, and join the group if topics are registered. `async with` does it."""
+    async def start(self, timeout: Seconds | None = None) -> Self:
+        """Start, and join the group if topics are registered. `async with` does it.
+
+        The start waits a moment for the first news of the servers; what they reject raises (ConfigError for a subscription, RouteError for a topic that nobody
+        makes), and while they cannot be reached a warning says
+        so, and they are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with
+        the cause where they are not. After an error the consumer is closed.
+        """
         node, application = self.make()
         self._driver = Driver(node, name="consumer", on_hand=self._on_hand, tls=self._tls)
         self._runners = Runners(self._driver, application)
         self._driver.start()
         if self.config.queue_changes:
             self._runners.resize(1)
+        try:
+            await self._driver.ask(begin_call(timeout))
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def stop(self) -> None:

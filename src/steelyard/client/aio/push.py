@@ -13,7 +13,7 @@ from steelyard.allocate.plan import Strategy
 from steelyard.client.application import Application, Functions, Hook
 from steelyard.client.arguments import checked
 from steelyard.client.pushing import Listeners, Pushing, resize
-from steelyard.client.settings import Verdict
+from steelyard.client.settings import Seconds, Verdict, begin_call
 from steelyard.config import ConsumerConfig
 from steelyard.driver.driver import Driver
 from steelyard.errors import ClosedError
@@ -80,8 +80,14 @@ class PushConsumer(Pushing):
 
     # -- life --------------------------------------------------------------------------------------
 
-    async def start(self) -> Self:
-        """Join the group. `async with` does it."""
+    async def start(self, timeout: Seconds | None = None) -> Self:
+        """Join the group. `async with` does it.
+
+        The start waits a moment for the first news of the servers; what they reject raises (ConfigError for a subscription, RouteError for a topic that nobody
+        makes), and while they cannot be reached a warning says
+        so, and they are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with
+        the cause where they are not. After an error the consumer is closed.
+        """
         node, application = self.make()
         self._driver = Driver(
             node, name="consumer", on_hand=self._on_hand, on_keep=self.on_keep, tls=self._tls
@@ -89,6 +95,11 @@ class PushConsumer(Pushing):
         self._runners = Runners(self._driver, application)
         self._driver.start()
         self._runners.resize(self.config.consume_threads)
+        try:
+            await self._driver.ask(begin_call(timeout))
+        except BaseException:
+            await self.stop()
+            raise
         return self
 
     async def stop(self, *, wait: bool = True) -> None:

@@ -26,6 +26,7 @@ from steelyard.client.reading import (
     subscription,
     times_call,
 )
+from steelyard.client.settings import Seconds, begin_call
 from steelyard.client.workers import Workers
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import ClosedError, SteelyardError
@@ -110,8 +111,22 @@ class KafkaConsumer(Reading):
 
     # -- life --------------------------------------------------------------------------------------
 
-    def start(self) -> Self:
-        """Begin to read; any other call does so, too. `with` does it."""
+    def start(self, timeout: Seconds | None = None) -> Self:
+        """Begin to read; any other call does so, too. `with` does it.
+
+        The start waits a moment for the first news of the servers; while they cannot be reached a warning says
+        so, and they are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with
+        the cause where they are not. After an error the consumer is closed.
+        """
+        running = self._live()
+        try:
+            running.call(begin_call(timeout))
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def _begun(self) -> Running:
         with self._starting:
             if self._running is None:
                 running = Running(self.make(), "kafka-consumer", self._on_hand, tls=self._tls)
@@ -120,7 +135,7 @@ class KafkaConsumer(Reading):
                 for call in self._first:
                     running.call(call)
                 self._running = running
-        return self
+            return self._running
 
     def close(self) -> None:
         """Commit what polls returned, where that is automatic, leave the group and close. May be called again."""
@@ -315,9 +330,7 @@ class KafkaConsumer(Reading):
     def _live(self) -> Running:
         if self._closed:
             raise ClosedError("the consumer is closed")
-        self.start()
-        assert self._running is not None
-        return self._running
+        return self._begun()
 
     def _on_hand(self, ticket: int, handed: object) -> None:
         assert self._workers is not None

@@ -14,6 +14,7 @@ from steelyard.client.arguments import checked
 from steelyard.client.blocking.push import work_for
 from steelyard.client.blocking.running import Running
 from steelyard.client.polling import Polling
+from steelyard.client.settings import Seconds, begin_call
 from steelyard.client.workers import Workers
 from steelyard.config import LitePullConfig
 from steelyard.errors import ClosedError
@@ -109,16 +110,27 @@ class LitePullConsumer(Polling):
 
     # -- life --------------------------------------------------------------------------------------
 
-    def start(self) -> Self:
-        """Join the group, or begin to read the assigned queues. `with` does it."""
+    def start(self, timeout: Seconds | None = None) -> Self:
+        """Join the group, or begin to read the assigned queues. `with` does it.
+
+        The start waits a moment for the first news of the servers; what they reject raises (ConfigError for a subscription, RouteError for a topic that nobody
+        makes), and while they cannot be reached a warning says
+        so, and they are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with
+        the cause where they are not. After an error the consumer is closed.
+        """
         node, application, assign = self.make()
         running = Running(node, "consumer", self._on_hand, on_keep=self.on_keep, tls=self._tls)
         name = f"steelyard-{self.config.group}"
         self._workers = Workers(1, work_for(application, running), name)
         self._running = running
         running.start()
-        if assign is not None:
-            running.call(assign)
+        try:
+            if assign is not None:
+                running.call(assign)
+            running.call(begin_call(timeout))
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def stop(self) -> None:

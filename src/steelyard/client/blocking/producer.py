@@ -12,7 +12,7 @@ from steelyard.client import producing
 from steelyard.client.arguments import checked
 from steelyard.client.blocking.running import Running
 from steelyard.client.producing import Selector, TransactionVerdict
-from steelyard.client.settings import DEFAULT_GROUP, as_message, tls_context
+from steelyard.client.settings import DEFAULT_GROUP, Seconds, as_message, begin_call, tls_context
 from steelyard.client.workers import Workers
 from steelyard.config import ProducerConfig
 from steelyard.driver.identity import new_ids
@@ -77,8 +77,13 @@ class Producer:
         self._workers: Workers[tuple[int, TransactionCheck]] | None = None
         self._closed = False
 
-    def start(self) -> Self:
-        """Start. `with` does it."""
+    def start(self, timeout: Seconds | None = None) -> Self:
+        """Start. `with` does it.
+
+        The start waits a moment for the first news of the servers; while they cannot be reached a warning says
+        so, and they are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with
+        the cause where they are not. After an error the producer is closed.
+        """
         if self._closed:
             raise ClosedError("the producer was closed; make a new one")
         if self._running is None:
@@ -95,6 +100,11 @@ class Producer:
                 self._workers = Workers(CHECK_THREADS, work, name)
             self._running = running
             running.start()
+            try:
+                running.call(begin_call(timeout))
+            except BaseException:
+                self.stop()
+                raise
         return self
 
     def stop(self) -> None:

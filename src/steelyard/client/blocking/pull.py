@@ -13,6 +13,7 @@ from steelyard.client.arguments import checked
 from steelyard.client.blocking.push import work_for
 from steelyard.client.blocking.running import Running
 from steelyard.client.pulling import Pulling, RetryDelayLevel, pull_call
+from steelyard.client.settings import Seconds, begin_call
 from steelyard.client.workers import Workers
 from steelyard.config import ConsumerConfig
 from steelyard.errors import ClosedError
@@ -85,8 +86,14 @@ class PullConsumer(Pulling):
 
     # -- life --------------------------------------------------------------------------------------
 
-    def start(self) -> Self:
-        """Start, and join the group if topics are registered. `with` does it."""
+    def start(self, timeout: Seconds | None = None) -> Self:
+        """Start, and join the group if topics are registered. `with` does it.
+
+        The start waits a moment for the first news of the servers; what they reject raises (ConfigError for a subscription, RouteError for a topic that nobody
+        makes), and while they cannot be reached a warning says
+        so, and they are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with
+        the cause where they are not. After an error the consumer is closed.
+        """
         node, application = self.make()
         running = Running(node, "consumer", self._on_hand, tls=self._tls)
         if self.config.queue_changes:
@@ -94,6 +101,11 @@ class PullConsumer(Pulling):
             self._workers = Workers(1, work_for(application, running), name)
         self._running = running
         running.start()
+        try:
+            running.call(begin_call(timeout))
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def stop(self) -> None:

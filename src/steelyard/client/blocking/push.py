@@ -12,7 +12,7 @@ from steelyard.client.application import Application, Functions, Hook
 from steelyard.client.arguments import checked
 from steelyard.client.blocking.running import Running
 from steelyard.client.pushing import Listeners, Pushing, resize
-from steelyard.client.settings import Verdict
+from steelyard.client.settings import Seconds, Verdict, begin_call
 from steelyard.client.workers import Workers
 from steelyard.config import ConsumerConfig
 from steelyard.errors import ClosedError
@@ -87,8 +87,14 @@ class PushConsumer(Pushing):
 
     # -- life --------------------------------------------------------------------------------------
 
-    def start(self) -> Self:
-        """Join the group. `with` does it."""
+    def start(self, timeout: Seconds | None = None) -> Self:
+        """Join the group. `with` does it.
+
+        The start waits a moment for the first news of the servers; what they reject raises (ConfigError for a subscription, RouteError for a topic that nobody
+        makes), and while they cannot be reached a warning says
+        so, and they are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with
+        the cause where they are not. After an error the consumer is closed.
+        """
         node, application = self.make()
         running = Running(node, "consumer", self._on_hand, on_keep=self.on_keep, tls=self._tls)
         work = work_for(application, running)
@@ -96,6 +102,11 @@ class PushConsumer(Pushing):
         self._workers = Workers(self.config.consume_threads, work, name)
         self._running = running
         running.start()
+        try:
+            running.call(begin_call(timeout))
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def stop(self, *, wait: bool = True) -> None:

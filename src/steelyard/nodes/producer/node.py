@@ -60,6 +60,7 @@ from steelyard.nodes.seam import (
     Refused,
     Send,
 )
+from steelyard.nodes.starting import START_TIMER, Begin, Starting
 from steelyard.produce.rules import check_topic
 from steelyard.types import MessageQueue, Random
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -75,6 +76,7 @@ class ProducerNode:
         self._peers = Peers(config, rng)
         self._sending = Sending(self._peers, ids, rng)
         self._transactions = Transactions(self._peers)
+        self._starting = Starting(f"nameserver {', '.join(config.nameservers)}")
         self._fetching: dict[int, str] = {}
         self._stop: int | None = None
         self._stopped = False
@@ -122,6 +124,8 @@ class ProducerNode:
                 return self._sending.send(event.call_id, call, now)
             case EndTransaction() as call:
                 return self._transactions.end(event.call_id, call)
+            case Begin() as call:
+                return self._starting.asked(event.call_id, call, now) + self._probe(now)
             case FetchQueues() as call:
                 return self._fetch(event.call_id, call, now)
             case Stop():
@@ -130,6 +134,10 @@ class ProducerNode:
                 return []
             case call:
                 raise AssertionError(f"a producer does not know the call {call!r}")
+
+    def _probe(self, now: int) -> list[Effect]:
+        """Ask the nameservers something, to see whether they are there."""
+        return self._peers.ask_routes(self._peers.routes.probe(self._config.default_topic), now)
 
     def _fetch(self, call_id: int, call: FetchQueues, now: int) -> list[Effect]:
         topic = call.topic
@@ -197,6 +205,12 @@ class ProducerNode:
         news, effects = self._peers.route_answered(asked, reply, now)
         if not news.done:
             return effects
+        if self._starting.open:
+            effects += (
+                self._starting.reached()
+                if news.trouble is None
+                else self._starting.failed(news.trouble)
+            )
         topic = news.done
         route = self._peers.routes.route(topic)
         error: SteelyardError | None = None
@@ -222,6 +236,9 @@ class ProducerNode:
             return self._waited_too_long(now)
         if key == REQUESTS_TIMER:
             return self._sending.requests.expire(now)
+        if key == START_TIMER:
+            effects = [] if self._stop is not None else self._starting.due(now)
+            return effects + self._probe(now) if self._starting.open else effects
         if key == DETECT_TIMER:
             return [] if self._stop is not None else self._sending.detector.due(now)
         if key == ROUTE_TIMER:

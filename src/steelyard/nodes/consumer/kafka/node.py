@@ -43,6 +43,7 @@ from steelyard.nodes.seam import (
     Refused,
     SetTimer,
 )
+from steelyard.nodes.starting import START_TIMER, Begin, Starting
 from steelyard.types import Random
 from steelyard.wire.kafka.frame import RawReply
 from steelyard.wire.kafka.messages.fetch import FetchResponse
@@ -119,6 +120,7 @@ class KafkaConsumerNode:
             self._membership,
             self._progress,
         )
+        self._starting = Starting(f"Kafka broker {', '.join(config.bootstrap_servers)}")
         self._again = False
         self._timer_at: int | None = None
 
@@ -146,10 +148,16 @@ class KafkaConsumerNode:
             case Received(link=link, message=message):
                 assert isinstance(message, RawReply)
                 self._outcomes(self._calls.received(link, message, now, out), now, out)
+            case Asked(call_id=call_id, call=Begin() as begin):
+                out += self._starting.asked(call_id, begin, now)
+                if self._metadata.version:
+                    out += self._starting.reached()
             case Asked(call_id=call_id, call=call):
                 self._dispatcher.take(call_id, call, now, out)
             case Handled(ticket=ticket):
                 self._membership.handled(ticket)
+            case Due(key=key) if key == START_TIMER:
+                out += self._starting.due(now)
             case Due():
                 self._timer_at = None
                 self._outcomes(self._calls.expire(now, out), now, out)
@@ -240,9 +248,13 @@ class KafkaConsumerNode:
             case MetadataAsked():
                 if isinstance(reply, MetadataResponse):
                     self._metadata.answered(purpose, reply, now)
+                    if self._starting.open:
+                        out += self._starting.reached()
                 else:
                     assert isinstance(reply, SteelyardError)
                     self._metadata.unanswered(reply, now, out)
+                    if self._starting.open:
+                        out += self._starting.failed(reply)
             case CoordinatorAsked():
                 assert isinstance(reply, FindCoordinatorResponse | SteelyardError)
                 self._coordinator.answered(reply, now)

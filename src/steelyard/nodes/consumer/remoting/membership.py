@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from steelyard.config import ConsumerConfig
 from steelyard.consume.subscription import subscription
-from steelyard.errors import RemotingError
+from steelyard.errors import ConfigError, RemotingError
 from steelyard.nodes.consumer.remoting.peers import (
     ConditionAsked,
     HeartbeatSent,
@@ -18,6 +18,7 @@ from steelyard.nodes.consumer.remoting.peers import (
     Unregistered,
 )
 from steelyard.nodes.seam import Address, Effect
+from steelyard.nodes.starting import Troubles
 from steelyard.types import ExpressionType, LogLine, Subscription
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import (
@@ -54,6 +55,9 @@ class Membership:
         self._known: dict[Address, None] = {}
         self._pending: dict[Address, None] = {}
         self._leaving: dict[Address, None] = {}
+        self._troubles = Troubles("broker")
+        self._checking = 0
+        """Questions about subscriptions that are not answered yet."""
         self._conditions: dict[str, SubscriptionData] = {}
         """Subscriptions by more than tags, by topic, that no broker was asked about yet."""
 
@@ -88,16 +92,20 @@ class Membership:
         config = self._peers.config
         body = CheckClientBody(self._conditions.pop(topic), config.client_id, config.group)
         command = Command(code=RequestCode.CHECK_CLIENT_CONFIG, body=fastjson.write(body))
+        self._checking += 1
         return self._peers.call(address, command, ConditionAsked(topic, address), now)
 
     def condition_answered(
         self, asked: ConditionAsked, reply: Command | RemotingError
-    ) -> list[Effect]:
+    ) -> ConfigError | None:
+        """Why the broker cannot filter as subscribed; None where it can, or knows no such question."""
+        self._checking -= 1
         if isinstance(reply, RemotingError) or reply.code == ResponseCode.SUCCESS:
-            return []
+            return None
         why = f"code {reply.code}: {reply.remark}"
-        text = f"{asked.address} cannot filter topic {asked.topic} as subscribed: {why}"
-        return [LogLine("ERROR", text)]
+        return ConfigError(
+            f"{asked.address} cannot filter topic {asked.topic} as subscribed: {why}"
+        )
 
     def register(self, addresses: Iterable[Address], now: int) -> list[Effect]:
         """Heartbeats to the brokers that none is on the way to."""
@@ -110,20 +118,20 @@ class Membership:
         return effects
 
     def registered(
-        self, address: Address, reply: Command | RemotingError
+        self, address: Address, reply: Command | RemotingError, now: int
     ) -> tuple[bool, list[Effect]]:
         """The outcome of a heartbeat. True: the broker did not know this member before."""
         self._pending.pop(address, None)
         if isinstance(reply, RemotingError):
             self._known.pop(address, None)
-            return False, []
+            return False, [*self._troubles.ill(address, f"broker {address}: {reply}", now)]
         if reply.code != ResponseCode.SUCCESS:
             self._known.pop(address, None)
             text = f"heartbeat refused by {address}: code {reply.code}: {reply.remark}"
             return False, [LogLine("WARNING", text)]
         fresh = address not in self._known
         self._known[address] = None
-        return fresh, []
+        return fresh, [*self._troubles.well(address)]
 
     def lost(self, address: Address) -> None:
         """The link is gone: the broker has forgotten this member, or will."""
@@ -137,6 +145,15 @@ class Membership:
     def pending(self) -> bool:
         """Some heartbeat is not answered yet."""
         return bool(self._pending)
+
+    @property
+    def checking(self) -> bool:
+        """Some question about a subscription is not answered yet."""
+        return self._checking > 0
+
+    def reaches(self, addresses: Iterable[Address]) -> bool:
+        """One of these brokers knows this member."""
+        return any(address in self._known for address in addresses)
 
     def leave(self, now: int) -> list[Effect]:
         """Unregister from every broker that knows this member, or may."""

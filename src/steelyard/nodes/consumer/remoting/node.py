@@ -40,6 +40,7 @@ from steelyard.nodes.consumer.remoting.contract import (
     Stop,
 )
 from steelyard.nodes.consumer.remoting.delivery import Delivery, DeliveryTimer
+from steelyard.nodes.consumer.remoting.first_contact import FirstContact
 from steelyard.nodes.consumer.remoting.handover import GATHER_TIMER, SEEK_TIMER, Handover
 from steelyard.nodes.consumer.remoting.holdings import Holdings, LookAgain
 from steelyard.nodes.consumer.remoting.hooks import Hooks, HookTimer
@@ -95,6 +96,7 @@ from steelyard.nodes.seam import (
     Send,
     SetTimer,
 )
+from steelyard.nodes.starting import START_TIMER, Begin
 from steelyard.types import LogLine, MessageModel, Random
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -165,6 +167,8 @@ class ConsumerNode:
         self._reporting = Reporting(
             self._peers, self._holdings, self._locks, self._pulling, self._statistics
         )
+        subscribed = [wanted.topic for wanted in config.subscriptions]
+        self._contact = FirstContact(self._peers, self._membership, subscribed)
         self._stop: int | None = None
         self._left = False
         self._stopped = False
@@ -228,7 +232,8 @@ class ConsumerNode:
             case RouteAsked():
                 return self._route_answered(purpose, reply, now)
             case HeartbeatSent(address=address):
-                fresh, effects = self._membership.registered(address, reply)
+                fresh, effects = self._membership.registered(address, reply, now)
+                effects += self._contact.registered(reply, now)
                 if fresh:
                     effects += self._locks.registered(address, now)
                 retry_topic = self._peers.retry_topic
@@ -237,7 +242,9 @@ class ConsumerNode:
                     effects += self._poll_soon(now)
                 return effects + self._ready(now, fresh)
             case ConditionAsked():
-                return self._membership.condition_answered(purpose, reply)
+                error = self._membership.condition_answered(purpose, reply)
+                told: list[Effect] = [] if error is None else [LogLine("ERROR", str(error))]
+                return told + self._contact.checked(error, now)
             case MembersAsked():
                 self._balance.answered(purpose, reply)
                 return self._rebalance(now)
@@ -301,6 +308,7 @@ class ConsumerNode:
         effects += self._membership.ask_condition(news.done, now)
         strangers = self._membership.strangers(self._peers.routes.readers())
         effects += self._membership.register(strangers, now)
+        effects += self._contact.routed(news, now)
         if news.changed:
             self._locks.rerouted(news.done, now)
             effects += self._handover.routed(now)
@@ -440,6 +448,8 @@ class ConsumerNode:
                 if self._stop is not None:
                     return []
                 return self._balance.begin(now) + self._rebalance(now)
+            case _ if key == START_TIMER:
+                return [] if self._stop is not None else self._contact.due(now)
             case _ if key == ROUTE_TIMER:
                 again = SetTimer(ROUTE_TIMER, self._pace.next(now))
                 return [again, *self._peers.ask_routes(self._peers.routes.refresh(), now)]
@@ -468,6 +478,8 @@ class ConsumerNode:
                 return [Answer(event.call_id, None), *effects]
             case _ if self._stop is not None and (self._left or not isinstance(event.call, Commit)):
                 return [Answer(event.call_id, ClosedError("the consumer was closed"))]
+            case Begin() as begin:
+                return self._contact.asked(event.call_id, begin, now)
             case Stop():
                 self._stop = event.call_id
                 effects = [] if self._lite is None else self._lite.stop()

@@ -24,6 +24,7 @@ from steelyard.errors import ClosedError, ConfigError, ProtocolError, RemotingEr
 from steelyard.nodes.calls.remoting import CALLS_TIMER, Outcome
 from steelyard.nodes.consumer.remoting.balance import REBALANCE_TIMER, Balance
 from steelyard.nodes.consumer.remoting.contract import Stop
+from steelyard.nodes.consumer.remoting.first_contact import FirstContact
 from steelyard.nodes.consumer.remoting.membership import CONSUME_ACTIVELY, Membership
 from steelyard.nodes.consumer.remoting.peers import (
     HeartbeatSent,
@@ -55,6 +56,7 @@ from steelyard.nodes.seam import (
     Send,
     SetTimer,
 )
+from steelyard.nodes.starting import START_TIMER, Begin
 from steelyard.types import LogLine, MessageQueue, Random
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -92,6 +94,7 @@ class PullerNode:
         self._balance = Balance(self._peers, self._topics, strategy, rng)
         self._questions = Questions(self._peers)
         self._shares = Shares(self._peers)
+        self._contact = FirstContact(self._peers, self._membership, self._topics)
         self._decided = False
         self._waiting: list[tuple[int, Balanced]] = []
         self._stop: int | None = None
@@ -144,7 +147,8 @@ class PullerNode:
             case RouteAsked():
                 return self._route_answered(purpose, reply, now)
             case HeartbeatSent(address=address):
-                fresh, effects = self._membership.registered(address, reply)
+                fresh, effects = self._membership.registered(address, reply, now)
+                effects += self._contact.registered(reply, now)
                 return effects + self._ready(now, fresh)
             case MembersAsked():
                 self._balance.answered(purpose, reply)
@@ -165,6 +169,7 @@ class PullerNode:
             return effects
         strangers = self._membership.strangers(self._peers.routes.readers())
         effects += self._membership.register(strangers, now)
+        effects += self._contact.routed(news, now)
         effects += self._questions.routed(news, now)
         return effects + self._ready(now, news.changed and news.done in self._topics)
 
@@ -252,6 +257,8 @@ class PullerNode:
             return effects + self._settle_all(outcomes, now)
         if self._stop is not None:
             return []
+        if key == START_TIMER:
+            return self._contact.due(now)
         if key == REBALANCE_TIMER:
             return self._balance.begin(now) + self._rebalance(now)
         if key == ROUTE_TIMER:
@@ -278,6 +285,8 @@ class PullerNode:
                     return [Answer(call_id, self._shares.of(call.topic))]
                 self._waiting.append((call_id, call))
                 return []
+            case Begin():
+                return self._contact.asked(call_id, call, now)
             case Stop():
                 self._stop = call_id
                 error = ClosedError("the consumer was closed while the call was under way")

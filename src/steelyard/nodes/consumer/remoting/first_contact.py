@@ -1,0 +1,109 @@
+"""When a consumer has begun: its topics are known, a broker knows it, and nobody rejects what it subscribed to.
+
+`Begin` asks for it (see `nodes.starting`). A topic that no nameserver knows is waited for where brokers make topics by
+themselves, which shows in the route of DEFAULT_TOPIC; elsewhere the start fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from steelyard.errors import RemotingError, RouteError, SteelyardError
+from steelyard.nodes.consumer.remoting.membership import Membership
+from steelyard.nodes.consumer.remoting.peers import Peers
+from steelyard.nodes.route_cache import Route, RouteNews
+from steelyard.nodes.seam import Effect
+from steelyard.nodes.starting import Begin, Starting, Troubles
+
+DEFAULT_TOPIC = "TBW102"
+"""Brokers have it where autoCreateTopicEnable is on; ours always, and let others inherit from it only then
+(TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC)."""
+
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+"""Apache's brokers always have it: where neither topic is known no broker has registered yet."""
+
+
+class FirstContact:
+    """See the module's text. `topics`: those that were subscribed to."""
+
+    def __init__(self, peers: Peers, membership: Membership, topics: Sequence[str]) -> None:
+        self._peers = peers
+        self._membership = membership
+        self._topics = tuple(topics)
+        self._starting = Starting(f"nameserver {', '.join(peers.config.nameservers)}")
+        self._troubles = Troubles("nameserver")
+        self._failing = False
+        self._probed: dict[str, Route | None] = {}
+        self._rejection: SteelyardError | None = None
+
+    def asked(self, call_id: int, call: Begin, now: int) -> list[Effect]:
+        return self._starting.asked(call_id, call, now) + self._ask(now)
+
+    def _ask(self, now: int) -> list[Effect]:
+        routes = self._peers.routes
+        self._probed.clear()
+        probes = [*routes.probe(DEFAULT_TOPIC), *routes.probe(SELF_TEST_TOPIC)]
+        asked = [*probes, *routes.missing()]
+        strangers = self._membership.strangers(routes.readers())
+        return self._peers.ask_routes(asked, now) + self._membership.register(strangers, now)
+
+    def routed(self, news: RouteNews, now: int) -> list[Effect]:
+        """A nameserver was asked, and that has ended."""
+        if not self._starting.open or not news.done:
+            return []
+        self._failing = news.trouble is not None
+        if news.trouble is not None:
+            return self._starting.failed(news.trouble)
+        if news.done in (DEFAULT_TOPIC, SELF_TEST_TOPIC):
+            self._probed[news.done] = news.found
+        return self._look(now)
+
+    def registered(self, reply: object, now: int) -> list[Effect]:
+        """A broker was told of this member."""
+        if not self._starting.open:
+            return []
+        if isinstance(reply, RemotingError) and not self._membership.reaches(
+            self._peers.routes.readers()
+        ):
+            return self._starting.failed(reply)
+        return self._look(now)
+
+    def checked(self, error: SteelyardError | None, now: int) -> list[Effect]:
+        """A broker said whether it can filter as subscribed."""
+        self._rejection = self._rejection or error
+        return self._look(now) if self._starting.open else []
+
+    def due(self, now: int) -> list[Effect]:
+        effects = self._starting.due(now)
+        return effects + self._ask(now) if self._starting.open else effects
+
+    def _look(self, now: int) -> list[Effect]:
+        """Whether the start is over."""
+        routes, membership = self._peers.routes, self._membership
+        if self._rejection is not None:
+            return self._starting.rejected(self._rejection)
+        if self._failing or len(self._probed) < 2:
+            return []
+        if routes.asking or membership.pending or membership.checking:
+            return []
+        default = self._probed[DEFAULT_TOPIC]
+        unknown = [topic for topic in self._topics if routes.route(topic) is None]
+        if not routes.readers() and not any(self._probed.values()):
+            return self._nobody(now)
+        if unknown and (default is None or not default.inheritable):
+            text = (
+                f"no topic {', '.join(unknown)}: no nameserver knows it, and the brokers make no topics by themselves;"
+                " create it first"
+            )
+            return self._starting.rejected(RouteError(text))
+        readers = routes.readers()
+        if readers and not membership.reaches(readers):
+            return []
+        return self._starting.reached()
+
+    def _nobody(self, now: int) -> list[Effect]:
+        """A nameserver answers, and knows no broker: they may come."""
+        where = ", ".join(self._peers.config.nameservers)
+        text = f"no broker has registered with nameserver {where} yet"
+        told = self._troubles.ill(where, f"{text}; waiting for one", now)
+        return [*told, *self._starting.failed(RouteError(text))]

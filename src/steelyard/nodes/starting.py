@@ -1,0 +1,125 @@
+"""A client's first contact with its servers: who waits for it, what is in the way, and when people hear of it.
+
+- `Begin` is answered once the servers have answered and take what the configuration wants, with the error where they
+  reject it, and with ConnectError when its time is over. Without a time it is answered with None at the first failure,
+  or after SILENCE_MS: the client goes on trying by itself.
+- Servers that are silent are told of after SILENCE_MS, and every COMPLAINT_MS while they are. What fails otherwise is told by
+  whoever asked (`Troubles`).
+- Until the servers were reached, or the client stops, `due` says when to ask them again.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from steelyard.errors import ConnectError, SteelyardError
+from steelyard.nodes.seam import Address, Answer, Effect, SetTimer
+from steelyard.types import LogLine
+
+START_TIMER = "start"
+
+SILENCE_MS = 900
+"""People hear within a second of servers that do not answer."""
+
+COMPLAINT_MS = 30_000
+"""How often people hear of a server that goes on failing."""
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """Call: wait for the first contact. Answer: None, or an exception; see the module's text."""
+
+    timeout_ms: int | None = None
+
+
+class Starting:
+    """See the module's text. `servers`: whom to reach, in words."""
+
+    def __init__(self, servers: str) -> None:
+        self.open = False
+        """It was asked for, and the servers have not been reached."""
+        self._servers = servers
+        self._call: int | None = None
+        self._deadline: int | None = None
+        self._trouble: SteelyardError | None = None
+        self._tell_at = 0
+
+    def asked(self, call_id: int, call: Begin, now: int) -> list[Effect]:
+        self.open = True
+        self._call = call_id
+        self._deadline = None if call.timeout_ms is None else now + call.timeout_ms
+        self._tell_at = now + SILENCE_MS
+        return [self._timer(now)]
+
+    def _timer(self, now: int) -> SetTimer:
+        at = now + (COMPLAINT_MS if self._call is None else SILENCE_MS)
+        if self._call is not None and self._deadline is not None:
+            at = min(at, self._deadline)
+        return SetTimer(START_TIMER, max(at, now + 1))
+
+    def failed(self, error: SteelyardError) -> list[Effect]:
+        """Something is in the way; it was told already."""
+        self._trouble = error
+        return self._answer(None) if self._deadline is None else []
+
+    def reached(self) -> list[Effect]:
+        self.open = False
+        return self._answer(None)
+
+    def rejected(self, error: SteelyardError) -> list[Effect]:
+        """The servers do not take what the client wants."""
+        self.open = False
+        return self._answer(error)
+
+    def due(self, now: int) -> list[Effect]:
+        """The timer: ask the servers again where this is still `open`."""
+        if not self.open:
+            return []
+        effects: list[Effect] = []
+        if self._trouble is None and now >= self._tell_at:
+            self._tell_at = now + COMPLAINT_MS
+            effects.append(LogLine("WARNING", f"no answer from {self._servers} yet; trying again"))
+        if self._deadline is None:
+            effects += self._answer(None)
+        elif now >= self._deadline:
+            why = self._trouble or "no answer"
+            error = ConnectError(f"not connected to {self._servers} within the time-out: {why}")
+            error.__cause__ = self._trouble
+            effects += self._answer(error)
+        return [*effects, self._timer(now)]
+
+    def _answer(self, result: object) -> list[Effect]:
+        call, self._call = self._call, None
+        return [] if call is None else [Answer(call, result)]
+
+
+class _Trouble(msgspec.Struct):
+    """Of a server that fails: when people are told again, and how often it failed since they were."""
+
+    tell_at: int
+    failures: int = 0
+
+
+class Troubles:
+    """Servers that fail: people are told when one begins to, every COMPLAINT_MS while it does, and when it answers again."""
+
+    def __init__(self, noun: str) -> None:
+        self._noun = noun
+        self._of: dict[Address, _Trouble] = {}
+
+    def ill(self, server: Address, complaint: str, now: int) -> tuple[LogLine, ...]:
+        trouble = self._of.get(server)
+        if trouble is None:
+            self._of[server] = _Trouble(now + COMPLAINT_MS)
+            return (LogLine("WARNING", complaint),)
+        trouble.failures += 1
+        if now < trouble.tell_at:
+            return ()
+        trouble.tell_at = now + COMPLAINT_MS
+        failures, trouble.failures = trouble.failures, 0
+        text = f"{complaint}; it failed {failures} times since the last word of this"
+        return (LogLine("WARNING", text),)
+
+    def well(self, server: Address) -> tuple[LogLine, ...]:
+        if self._of.pop(server, None) is None:
+            return ()
+        return (LogLine("INFO", f"{self._noun} {server} answers again"),)
