@@ -8,7 +8,16 @@ from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.schema import Api
 from steelyard.wire.remoting import frame as remoting
 from steelyard.wire.remoting.command import Command, Serialize
-from steelyard.wire.strangers import HEAD_BYTES, Signs, Stranger, recognise, refusal
+from steelyard.wire.strangers import (
+    HEAD_BYTES,
+    Signs,
+    Stranger,
+    named,
+    not_a_nameserver,
+    question,
+    recognise,
+    refusal,
+)
 
 API_VERSIONS = bytes.fromhex(
     "0000002400120003000000010006647269766572000b6c696272646b61666b6107322e31362e3000"
@@ -78,3 +87,47 @@ def test_what_a_stranger_hears() -> None:
     for stranger in Stranger:
         assert signs.advice(stranger)
         assert Signs().advice(stranger)
+
+
+def test_a_server_is_asked_in_the_other_protocol() -> None:
+    """The question is one that the protocol's own decoder reads, and its answer names the server."""
+    (command,) = remoting.Decoder().feed(question(Stranger.KAFKA))
+    assert (command.code, command.opaque, command.flag) == (106, 1, 0)
+    (request,) = kafka.server_decoder().feed(question(Stranger.REMOTING))
+    assert recognise(question(Stranger.REMOTING)) is Stranger.KAFKA
+    assert (request.api.key, request.version) == (18, 0)
+
+
+@pytest.mark.parametrize(
+    ("wants", "answer", "text"),
+    [
+        (
+            Stranger.REMOTING,
+            bytes.fromhex("0000000a73746c790000"),
+            "a Kafka broker answers at this address, not a RocketMQ nameserver or broker:"
+            " give a nameserver's address (port 9876 unless it was changed)",
+        ),
+        (Stranger.REMOTING, bytes.fromhex("0000000a000000010000"), ""),
+        (Stranger.REMOTING, b"", ""),
+        (
+            Stranger.KAFKA,
+            remoting.encode(Command(code=0, opaque=1, flag=1)),
+            "a RocketMQ nameserver answers at this address, not a Kafka broker:"
+            " give a Kafka broker's address (port 9092 unless it was changed)",
+        ),
+        (
+            Stranger.KAFKA,
+            remoting.encode(Command(code=3, opaque=1, flag=1, remark="not supported")),
+            "a RocketMQ broker answers at this address, not a Kafka broker:"
+            " give a Kafka broker's address (port 9092 unless it was changed)",
+        ),
+        (Stranger.KAFKA, b"HTTP/1.1 400 Bad Request", ""),
+        (Stranger.KAFKA, b"", ""),
+    ],
+)
+def test_the_answer_names_the_server(wants: Stranger, answer: bytes, text: str) -> None:
+    assert named(wants, answer[:HEAD_BYTES]) == text
+
+
+def test_a_brokers_port_for_a_nameservers() -> None:
+    assert "n:1 is the port of a RocketMQ broker" in not_a_nameserver("n:1")

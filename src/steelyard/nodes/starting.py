@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from steelyard.errors import ConnectError, SteelyardError
-from steelyard.nodes.seam import Address, Answer, Effect, SetTimer
+from steelyard.nodes.seam import Address, Answer, Call, Effect, SetTimer
 from steelyard.types import LogLine
 
 START_TIMER = "start"
@@ -25,7 +25,7 @@ COMPLAINT_MS = 30_000
 """How often people hear of a server that goes on failing."""
 
 
-class Begin(msgspec.Struct, frozen=True):
+class Begin(Call[None], frozen=True):
     """Call: wait for the first contact. Answer: None, or an exception; see the module's text."""
 
     timeout_ms: int | None = None
