@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 from rich.table import Table
 
-from steelyard.spark.pipeline import carrier_delays, ledger_tables, read_ledger
+from demo.delays import carrier_delays, delay_section
+from steelyard.ledger.columns import Kind
+from steelyard.ledger.cost import Rebalance
+from steelyard.spark.pipeline import ledger_tables, read_ledger
 from steelyard.spark.report import Totals, ownership_chart, write_report
 from steelyard.spark.session import session
+from steelyard.spark.tables import headed, is_numeric, shown
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,9 @@ def run_jobs(
     report = write_report(
         out / "report.html",
         held=records,
-        rebalances=costs.rebalances,
-        handoffs=costs.handoffs,
-        delays=delays,
+        costs=costs,
         totals=totals,
+        sections=[delay_section(delays)],
         group=group,
     )
     mine = [msgspec.structs.asdict(row) for row in costs.rebalances if row.group == group]
@@ -61,8 +65,12 @@ def run_jobs(
     )
 
 
-def _time(at: int) -> str:
-    return f"{datetime.fromtimestamp(at / 1000, UTC):%H:%M:%S}"
+class Shown(NamedTuple):
+    """A column of a table for the terminal."""
+
+    title: str
+    is_numeric: bool
+    show: Callable[[Any], str]
 
 
 def _members(clients: Sequence[str]) -> str:
@@ -74,40 +82,34 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
 
 
-Column = tuple[str, Callable[..., str]]
-"""Title, and how a value is shown."""
-
-REBALANCE_COLUMNS: Mapping[str, Column] = {
-    "started_at": ("at (UTC)", _time),
-    "trigger": ("trigger", str),
-    "members_before": ("members", _members),
-    "members_after": ("then", _members),
-    "queues_moved": ("moved", _number),
-    "pause_p50_ms": ("pause p50 ms", _number),
-    "pause_p99_ms": ("p99", _number),
-    "pause_max_ms": ("max", _number),
-    "duplicates": ("duplicates", _number),
-    "spike": ("spike", _number),
-    "drain_ms": ("drain ms", _number),
+REBALANCE_COLUMNS = {
+    name: Shown(
+        column.heading,
+        is_numeric(column),
+        _members if column.kind is Kind.CLIENTS else partial(shown, column),
+    )
+    for name, column in headed(Rebalance).items()
 }
 
-DELAY_COLUMNS: Mapping[str, Column] = {
-    "carrier": ("carrier", str),
-    "flights": ("flights", _number),
-    "dep_delay_mean": ("departure mean", _number),
-    "dep_delay_p50": ("p50", _number),
-    "dep_delay_p95": ("p95", _number),
-    "arr_delay_mean": ("arrival mean", _number),
-    "arr_delay_p50": ("p50", _number),
-    "arr_delay_p95": ("p95", _number),
+DELAY_COLUMNS = {
+    "carrier": Shown("carrier", False, str),
+    "flights": Shown("flights", True, _number),
+    "dep_delay_mean": Shown("departure mean", True, _number),
+    "dep_delay_p50": Shown("p50", True, _number),
+    "dep_delay_p95": Shown("p95", True, _number),
+    "arr_delay_mean": Shown("arrival mean", True, _number),
+    "arr_delay_p50": Shown("p50", True, _number),
+    "arr_delay_p95": Shown("p95", True, _number),
 }
 
 
-def _table(rows: Iterable[Mapping[str, object]], columns: Mapping[str, Column]) -> Table:
+def _table(rows: Iterable[Mapping[str, object]], columns: Mapping[str, Shown]) -> Table:
     """A table for the terminal, numbers to the right."""
     table = Table(box=None, pad_edge=False)
-    for title, show in columns.values():
-        table.add_column(title, justify="right" if show is _number else "left", no_wrap=True)
+    for column in columns.values():
+        table.add_column(
+            column.title, justify="right" if column.is_numeric else "left", no_wrap=True
+        )
     for row in rows:
-        table.add_row(*(show(row[name]) for name, (_, show) in columns.items()))
+        table.add_row(*(column.show(row[name]) for name, column in columns.items()))
     return table

@@ -1,8 +1,7 @@
-"""The Spark jobs on messages of a small peer: both tables with the rows that `ledger.cost` makes, and delays."""
+"""The Spark jobs on messages of a small peer: both tables with the rows that `ledger.cost` makes."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,39 +87,6 @@ def test_a_ledger_without_groups_gives_empty_tables(
     assert tables.handoffs.count() == tables.rebalances.count() == 0
 
 
-def test_delays_per_carrier(spark: SparkSession, peer: Peer) -> None:
-    flights: list[dict[str, object]] = [
-        *({"carrier": "UA", "dep_delay": float(n), "arr_delay": n - 10} for n in range(101)),
-        {"carrier": "UA", "dep_delay": float("nan"), "arr_delay": float("nan")},
-        {"carrier": "AA", "dep_delay": 5, "arr_delay": None, "tailnum": "N1"},
-        {"carrier": "AA", "dep_delay": 7},
-    ]
-    peer.put("flights", *(json.dumps(flight).encode() for flight in flights), b"no JSON")
-    rows = pipeline.carrier_delays(spark, peer.address, "flights").collect()
-    assert [row.asDict() for row in rows] == [
-        {
-            "carrier": "AA",
-            "flights": 2,
-            "dep_delay_mean": 6.0,
-            "dep_delay_p50": 6.0,
-            "dep_delay_p95": 6.9,
-            "arr_delay_mean": None,
-            "arr_delay_p50": None,
-            "arr_delay_p95": None,
-        },
-        {
-            "carrier": "UA",
-            "flights": 102,
-            "dep_delay_mean": 50.0,
-            "dep_delay_p50": 50.0,
-            "dep_delay_p95": 95.0,
-            "arr_delay_mean": 40.0,
-            "arr_delay_p50": 40.0,
-            "arr_delay_p95": 85.0,
-        },
-    ]
-
-
 @pytest.mark.usefixtures("spark")
 def test_the_command_line(peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     peer.put(LEDGER_TOPIC, ledger.encode(RECORDS))
@@ -131,10 +97,22 @@ def test_the_command_line(peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixt
     assert {path.name for path in tmp_path.iterdir()} == {"handoffs", "rebalances"}
 
 
+def test_the_command_line_reads_a_copy_of_the_ledger_and_writes_a_report(
+    spark: SparkSession, peer: Peer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    peer.put("copy", ledger.encode(RECORDS))
+    report = tmp_path / "report.html"
+    arguments = ["-n", peer.address, "--out", str(tmp_path), "-t", "copy", "--report", str(report)]
+    assert pipeline.main(["ledger", *arguments]) == 0
+    assert f"report: {report}" in capsys.readouterr().out
+    assert "Group <b>one</b>" in report.read_text("utf-8")
+    assert spark.read.parquet(str(tmp_path / "rebalances")).count() == 5
+
+
 @pytest.mark.usefixtures("spark")
 def test_the_command_line_tells_errors_in_a_line(
     peer: Peer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert pipeline.main(["delays", "-n", peer.address, "-t", "flights"]) == 2
+    assert pipeline.main(["ledger", "-n", peer.address, "--out", "out", "-t", "flights"]) == 2
     words = f"option 'topic': {peer.address} knows no topic 'flights'"
     assert capsys.readouterr().err == f"steelyard pipeline: {words}\n"

@@ -6,8 +6,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from steelyard.ledger import cost
+from steelyard.ledger.columns import columns
 from steelyard.ledger.events import Delivered, MemberJoined, Record
-from steelyard.spark.report import Totals, write_report
+from steelyard.spark.report import Section, Totals, new_figure, write_report
 
 EVIL = "m2<script>alert(1)</script>"
 
@@ -70,18 +71,8 @@ def test_the_report_holds_everything(tmp_path: Path) -> None:
     path = write_report(
         tmp_path / "deep" / "report.html",
         held=records(),
-        rebalances=tables.rebalances,
-        handoffs=tables.handoffs,
-        delays=[
-            {
-                "carrier": carrier,
-                "dep_delay_mean": 12.5,
-                "arr_delay_mean": None,
-                "dep_delay_p95": 60.0,
-                "arr_delay_p95": 70.0,
-            }
-            for carrier in ("UA", "AA")
-        ],
+        costs=tables,
+        sections=[Section("A chart of mine", "With a note.", new_figure(100))],
         totals=Totals(published=1_000, consumed=1_000, lost=0, duplicates=7),
     )
     text = path.read_text("utf-8")
@@ -89,7 +80,12 @@ def test_the_report_holds_everything(tmp_path: Path) -> None:
     assert page.open == []
     assert page.loads == []
     assert "published 1,000, consumed 1,000 distinct, lost 0, duplicates 7" in page.texts
-    cells = page.texts[page.texts.index("started") :]
+    headings = [column.heading for column in columns(cost.Rebalance).values() if column.heading]
+    place = page.texts.index("started")
+    assert page.texts[place : place + len(headings)] == headings
+    assert "Longest pause." in page.texts
+    assert page.texts[page.texts.index("A chart of mine") + 1] == "With a note."
+    cells = page.texts[place:]
     assert "left (closed)" not in cells
     assert cells.count("joined") == 2
     assert "300 ms" in cells  # stored 300 ms before its first delivery to the new owner
@@ -98,11 +94,14 @@ def test_the_report_holds_everything(tmp_path: Path) -> None:
     assert text.count("Plotly.newPlot(") >= 3
 
 
+def test_a_report_without_totals_has_no_check_line(tmp_path: Path) -> None:
+    path = write_report(tmp_path / "r.html", held=records(), costs=cost.costs(records()))
+    assert 'class="check' not in path.read_text("utf-8")
+
+
 def test_a_report_of_nothing(tmp_path: Path) -> None:
     totals = Totals(published=3, consumed=2, lost=1, duplicates=0)
-    path = write_report(
-        tmp_path / "r.html", held=[], rebalances=[], handoffs=[], delays=[], totals=totals
-    )
+    path = write_report(tmp_path / "r.html", held=[], costs=cost.Costs([], []), totals=totals)
     page = Page(path.read_text("utf-8"))
     assert "no rebalance" in page.texts
     assert 'class="check bad"' in path.read_text("utf-8")

@@ -47,10 +47,11 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from math import ceil
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
+from steelyard.ledger.columns import Column, Kind
 from steelyard.ledger.events import (
     BrokerStarted,
     BrokerStopped,
@@ -86,47 +87,102 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
     """A queue went from one member to another.
 
     A queue that goes back and forth within `MERGE_MS` steps while two members both believe that they
-    own it is one hand-off, from the first of them to the last one. `duplicates` counts those of the
-    queue from the first delivery to the new owner on, as long as the rebalance lasts.
+    own it is one hand-off, from the first of them to the last one.
     """
 
-    group: str
-    topic: str
-    broker: str
-    queue: int
-    from_client: str
-    to_client: str
-    last_delivery_ms: int
-    """Last delivery before the first one to `to_client`, ms since the epoch."""
-    first_delivery_ms: int
-    pause_ms: int
-    duplicates: int
-    rebalance: str
-    """`Rebalance.rebalance` of the one it belongs to."""
+    group: Annotated[str, Column(Kind.TEXT, "The consumer group.")]
+    topic: Annotated[str, Column(Kind.TEXT, "The topic of the queue.", "topic")]
+    broker: Annotated[str, Column(Kind.TEXT, "The name of the broker with the queue.", "broker")]
+    queue: Annotated[int, Column(Kind.NUMBER, "The queue on that broker.", "queue")]
+    from_client: Annotated[str, Column(Kind.CLIENT, "The old owner.", "from")]
+    to_client: Annotated[str, Column(Kind.CLIENT, "The new owner.", "to")]
+    last_delivery_ms: Annotated[
+        int, Column(Kind.MOMENT_MS, "Last delivery before the first one to the new owner.")
+    ]
+    first_delivery_ms: Annotated[
+        int, Column(Kind.MOMENT_MS, "First delivery to the new owner.", "first delivery")
+    ]
+    pause_ms: Annotated[
+        int,
+        Column(
+            Kind.DURATION_MS,
+            "From the last delivery to the old owner to the first one to the new, while messages waited.",
+            "pause",
+        ),
+    ]
+    duplicates: Annotated[
+        int,
+        Column(
+            Kind.COUNT,
+            "Deliveries of offsets of the queue that the group had been delivered before, from the first delivery to the new"
+            " owner on, as long as the rebalance lasts.",
+            "duplicates",
+        ),
+    ]
+    rebalance: Annotated[
+        str, Column(Kind.TEXT, "The rebalance that it belongs to, as in `rebalances`.", "rebalance")
+    ]
 
 
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
-    """One rebalance of one group.
+    """One rebalance of one group. Percentiles of the pauses are nearest-rank, and 0 where no queue moved."""
 
-    `trigger`: joined | left (unregistered) | left (closed) | left (expired) | subscription |
-    broker_started | broker_stopped | routes, and of Kafka's groups leader | topics | assignor | size | storage; of the
-    first event, but a member's event goes before routes. Percentiles of the pauses are nearest-rank, and 0 where no queue moved.
-    """
-
-    group: str
-    rebalance: str
-    """`group/started_at`: unique."""
-    started_at: int
-    trigger: str
-    members_before: tuple[str, ...]
-    members_after: tuple[str, ...]
-    queues_moved: int
-    pause_p50_ms: int
-    pause_p99_ms: int
-    pause_max_ms: int
-    duplicates: int
-    spike: float | None
-    drain_ms: int | None
+    group: Annotated[str, Column(Kind.TEXT, "The consumer group.")]
+    rebalance: Annotated[str, Column(Kind.TEXT, "`group/ms since the epoch`, unique.")]
+    started_at: Annotated[
+        int, Column(Kind.MOMENT, "When the first event that belongs to it happened.", "started")
+    ]
+    trigger: Annotated[
+        str,
+        Column(
+            Kind.TEXT,
+            "The first event, but a member's event goes before `routes`: `joined`, `left (unregistered)`, `left (closed)`,"
+            " `left (expired)`, `subscription`, `broker_started`, `broker_stopped` or `routes`; of Kafka's groups also"
+            " `left (replaced)`, `leader`, `topics`, `assignor`, `size` and `storage`.",
+            "trigger",
+        ),
+    ]
+    members_before: Annotated[
+        tuple[str, ...], Column(Kind.CLIENTS, "The members before, sorted.", "members")
+    ]
+    members_after: Annotated[
+        tuple[str, ...], Column(Kind.CLIENTS, "The members afterwards, sorted.", "then")
+    ]
+    queues_moved: Annotated[
+        int, Column(Kind.NUMBER, "How many queues changed hands: its rows in `handoffs`.", "moved")
+    ]
+    pause_p50_ms: Annotated[
+        int, Column(Kind.DURATION_MS, "Median of the pauses of the moved queues.", "pause p50")
+    ]
+    pause_p99_ms: Annotated[
+        int, Column(Kind.DURATION_MS, "99th percentile of these pauses.", "pause p99")
+    ]
+    pause_max_ms: Annotated[int, Column(Kind.DURATION_MS, "Longest pause.", "pause max")]
+    duplicates: Annotated[
+        int,
+        Column(
+            Kind.COUNT,
+            "Deliveries of offsets that the group had been delivered before, until the next rebalance.",
+            "duplicates",
+        ),
+    ]
+    spike: Annotated[
+        float | None,
+        Column(
+            Kind.FACTOR,
+            "Peak backlog of the group afterwards over its median backlog before; null where one of them is not known.",
+            "spike",
+        ),
+    ]
+    drain_ms: Annotated[
+        int | None,
+        Column(
+            Kind.DURATION_MS,
+            "From the start until the backlog is back at that median after its peak: 0 where it never rose above it, null"
+            " where it is not back before the next rebalance.",
+            "drain",
+        ),
+    ]
 
 
 class Costs(NamedTuple):

@@ -14,17 +14,25 @@ and since when a message waited; duplicates need the offset ranges; spike needs 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import msgspec
 
+from steelyard.ledger.columns import Column, Kind
+
 LEDGER_TOPIC = "RMQ_SYS_REBALANCE_LEDGER"
+
+GROUP = Column(Kind.TEXT, "The consumer group.")
+MEMBERS = Column(Kind.CLIENTS, "All members after it, sorted.")
+TOPIC = Column(Kind.TEXT, "The topic of the queue.")
+QUEUE = Column(Kind.NUMBER, "The queue on its broker.")
 
 
 class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True, kw_only=True):
-    at: int
-    """When it happened, ms since the epoch, by the broker's clock."""
-    broker: str
-    """The name of the broker that writes; of a commit, of the one with the queue."""
+    at: Annotated[int, Column(Kind.MOMENT_MS, "When it happened, by the broker's clock.")]
+    broker: Annotated[
+        str, Column(Kind.TEXT, "The broker that writes; of a commit, the one with the queue.")
+    ]
 
 
 class BrokerStarted(_Record, frozen=True, kw_only=True, tag="broker_started"):
@@ -36,89 +44,115 @@ class BrokerStopped(_Record, frozen=True, kw_only=True, tag="broker_stopped"):
 
 
 class MemberJoined(_Record, frozen=True, kw_only=True, tag="joined"):
-    """A client joined the group on this broker, or came back on a new connection. `members`: all, sorted, afterwards."""
+    """A client joined the group on this broker, or came back on a new connection."""
 
-    group: str
-    client: str
-    cause: str
-    """heartbeat | subscription (topics changed); of Kafka's groups: joined | subscription | static"""
-    members: tuple[str, ...]
-    topics: tuple[str, ...] = ()
+    group: Annotated[str, GROUP]
+    client: Annotated[str, Column(Kind.CLIENT, "Who joined.")]
+    cause: Annotated[
+        str,
+        Column(
+            Kind.TEXT,
+            "`heartbeat` or `subscription` (its topics changed); of Kafka's groups `joined`, `subscription` or `static`.",
+        ),
+    ]
+    members: Annotated[tuple[str, ...], MEMBERS]
+    topics: Annotated[tuple[str, ...], Column(Kind.TEXTS, "What it subscribes to.")] = ()
 
 
 class MemberLeft(_Record, frozen=True, kw_only=True, tag="left"):
-    """A client left the group on this broker. `members`: all, sorted, afterwards."""
+    """A client left the group on this broker."""
 
-    group: str
-    client: str
-    cause: str
-    """unregistered | closed (connection) | expired (no heartbeat); of Kafka's static members: replaced"""
-    members: tuple[str, ...]
+    group: Annotated[str, GROUP]
+    client: Annotated[str, Column(Kind.CLIENT, "Who left.")]
+    cause: Annotated[
+        str,
+        Column(
+            Kind.TEXT,
+            "`unregistered`, `closed` (its connection) or `expired` (no heartbeat came); of Kafka's static members `replaced`.",
+        ),
+    ]
+    members: Annotated[tuple[str, ...], MEMBERS]
 
 
 class Delivered(_Record, frozen=True, kw_only=True, tag="delivered"):
-    """Messages of one queue went to one client, `at`..`until`, without a gap in the offsets.
+    """Messages of one queue went to one client, from `at` to `until`, without a gap in the offsets.
 
     A new record begins when the client or the next offset changes, at the latest once a second.
     """
 
-    group: str
-    client: str
-    topic: str
-    queue: int
-    until: int
-    """Time of the last delivery in this record; `at` is that of the first."""
-    first: int
-    """First offset delivered."""
-    next: int
-    """One past the last offset delivered."""
-    count: int
-    """Messages delivered; less than next - first where a tag filter skipped some."""
-    stored: int
-    """When the message at `first` was stored: since then it waited."""
-    backlog_max: int
-    """Most messages that waited in the queue just before a delivery of this record."""
-    backlog: int
-    """Messages left waiting after the last delivery."""
+    group: Annotated[str, GROUP]
+    client: Annotated[
+        str, Column(Kind.CLIENT, "Who was delivered them; an address where no member is known.")
+    ]
+    topic: Annotated[str, TOPIC]
+    queue: Annotated[int, QUEUE]
+    until: Annotated[
+        int, Column(Kind.MOMENT_MS, "The last delivery in this record; `at` is the first.")
+    ]
+    first: Annotated[int, Column(Kind.OFFSET, "First offset delivered.")]
+    next: Annotated[int, Column(Kind.OFFSET, "One past the last offset delivered.")]
+    count: Annotated[
+        int,
+        Column(
+            Kind.COUNT,
+            "Messages delivered; less than `next - first` where a tag filter skipped some.",
+        ),
+    ]
+    stored: Annotated[
+        int, Column(Kind.MOMENT_MS, "When the message at `first` was stored: since then it waited.")
+    ]
+    backlog_max: Annotated[
+        int,
+        Column(
+            Kind.COUNT,
+            "Most messages that waited in the queue just before a delivery of this record.",
+        ),
+    ]
+    backlog: Annotated[int, Column(Kind.COUNT, "Messages left waiting after the last delivery.")]
 
 
 class Committed(_Record, frozen=True, kw_only=True, tag="committed"):
-    """The group's committed offset of a queue moved to `offset` (the last value within a second)."""
+    """The group's committed offset of a queue moved; the last value within a second."""
 
-    group: str
-    topic: str
-    queue: int
-    offset: int
-    client: str = ""
-    """Who committed, where the broker knows."""
-    writer: str = ""
-    """The broker that writes, where the queue is another's: a Kafka group's coordinator notes all of its commits."""
+    group: Annotated[str, GROUP]
+    topic: Annotated[str, TOPIC]
+    queue: Annotated[int, QUEUE]
+    offset: Annotated[int, Column(Kind.OFFSET, "The committed offset.")]
+    client: Annotated[str, Column(Kind.CLIENT, "Who committed, where the broker knows.")] = ""
+    writer: Annotated[
+        str,
+        Column(
+            Kind.TEXT,
+            "The broker that writes, where the queue is another's: a Kafka group's coordinator notes all of its commits.",
+        ),
+    ] = ""
 
 
 class RebalanceBegan(_Record, frozen=True, kw_only=True, tag="rebalance_began"):
     """A Kafka group's generation came to its end. (In RocketMQ's groups no broker knows of a rebalance.)"""
 
-    group: str
-    generation: int
-    """The one that ends, 0 for none."""
-    trigger: str
-    """joined | left | expired | subscription | revoked | leader | static | size | storage: see `coordinator.effects`;
-    of KIP-848 also topics | assignor."""
-    cause: str
-    """In words, with the client's own where it gave any."""
-    members: tuple[str, ...]
+    group: Annotated[str, GROUP]
+    generation: Annotated[int, Column(Kind.NUMBER, "The one that ends, 0 for none.")]
+    trigger: Annotated[
+        str,
+        Column(
+            Kind.TEXT,
+            "`joined`, `left`, `expired`, `subscription`, `revoked`, `leader`, `static`, `size` or `storage`; of KIP-848 also"
+            " `topics` and `assignor`.",
+        ),
+    ]
+    cause: Annotated[str, Column(Kind.TEXT, "In words, with the client's own where it gave any.")]
+    members: Annotated[tuple[str, ...], MEMBERS]
 
 
 class RebalanceEnded(_Record, frozen=True, kw_only=True, tag="rebalance_ended"):
     """A Kafka group has a new generation, and its members can know what to read; or it has no members."""
 
-    group: str
-    generation: int
-    protocol: str
-    """The assignor's name, empty where nobody is left."""
-    duration_ms: int
-    """Since the rebalance began."""
-    members: tuple[str, ...]
+    group: Annotated[str, GROUP]
+    generation: Annotated[int, Column(Kind.NUMBER, "The new one.")]
+    protocol: Annotated[str, Column(Kind.TEXT, "The assignor's name, empty where nobody is left.")]
+    duration_ms: Annotated[int, Column(Kind.DURATION_MS, "Since the rebalance began.")]
+    members: Annotated[tuple[str, ...], MEMBERS]
 
 
 Record = (

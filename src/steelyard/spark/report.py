@@ -1,6 +1,6 @@
 """The report of a run as one HTML file that needs nothing else: charts, tables and the check line.
 
-    write_report("out/report.html", held=records, rebalances=…, handoffs=…, delays=…, totals=Totals(…))
+    write_report("out/report.html", held=records, costs=costs(records))
 
 The text chart for the terminal is `ownership_chart`.
 """
@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from steelyard.ledger.cost import Handoff, Rebalance, backlogs
+from steelyard.ledger.columns import Kind, columns
+from steelyard.ledger.cost import Costs, Handoff, Rebalance, backlogs
 from steelyard.ledger.events import Record
 from steelyard.spark.ownership import (
     Holding,
@@ -25,11 +26,12 @@ from steelyard.spark.ownership import (
     letters,
     ownership_chart,
 )
+from steelyard.spark.tables import headed, is_numeric, shown
 
 if TYPE_CHECKING:
     import plotly.graph_objects as plots
 
-__all__ = ["Totals", "ownership_chart", "write_report"]
+__all__ = ["Section", "Totals", "new_figure", "ownership_chart", "write_report"]
 
 COLOURS = (
     "#2f6db5",
@@ -64,21 +66,28 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Section(NamedTuple):
+    """A chart that somebody adds to the report."""
+
+    heading: str
+    note: str
+    figure: plots.Figure
+
+
 def write_report(
     path: str | Path,
     *,
     held: Iterable[Record],
-    rebalances: Sequence[Rebalance],
-    handoffs: Sequence[Handoff],
-    delays: Sequence[Mapping[str, object]],
-    totals: Totals,
+    costs: Costs,
+    totals: Totals | None = None,
+    sections: Sequence[Section] = (),
     group: str | None = None,
     title: str = "Steelyard: what the rebalances cost",
 ) -> Path:
     """Write the report and return its path; the folder is made.
 
-    `held`: the records of the ledger; `delays`: rows of `pipeline.carrier_delays` as mappings. Shows
-    one group, the busiest one unless told.
+    `held`: the records of the ledger; `costs`: the tables made of them; `totals`: what whoever published and consumed
+    counted; `sections`: charts of one's own. Shows one group, the busiest one unless told.
     """
     from jinja2 import Environment
     from plotly.offline import get_plotlyjs
@@ -88,8 +97,10 @@ def write_report(
     spans = holdings(records, group)
     names = letters(spans)
     colours = {client: COLOURS[n % len(COLOURS)] for n, client in enumerate(names)}
-    mine = [row for row in rebalances if row.group == group]
-    moved = sorted((row for row in handoffs if row.group == group), key=lambda row: -row.pause_ms)
+    mine = [row for row in costs.rebalances if row.group == group]
+    moved = sorted(
+        (row for row in costs.handoffs if row.group == group), key=lambda row: -row.pause_ms
+    )
     template = Environment(autoescape=True).from_string(
         Path(__file__).with_name("report.html.j2").read_text("utf-8")
     )
@@ -102,11 +113,13 @@ def write_report(
         cards=_cards(mine, moved, names),
         names=names,
         colours=colours,
-        rebalances=[_rebalance_row(row) for row in mine],
-        handoffs=[_handoff_row(row) for row in moved[:HANDOFFS_MAX]],
+        rebalance_columns=_headings(Rebalance),
+        rebalances=[_cells(row) for row in mine],
+        handoff_columns=_headings(Handoff),
+        handoffs=[_cells(row) for row in moved[:HANDOFFS_MAX]],
         held_plot=_html(_held_plot(spans, names, colours, mine)),
         backlog_plot=_html(_backlog_plot(records, group, mine)),
-        delay_plot=_html(_delay_plot(delays)),
+        sections=[(one.heading, one.note, _html(one.figure)) for one in sections],
         plotly_js=get_plotlyjs(),
     )
     out = Path(path)
@@ -126,43 +139,32 @@ def _cards(
         ("members", f"{len(names):,}"),
         ("rebalances", f"{len(rebalances):,}"),
         ("queues moved", f"{len(handoffs):,}"),
-        ("longest pause", _duration(longest)),
+        ("longest pause", shown(columns(Handoff)["pause_ms"], longest)),
         ("duplicates in rebalances", f"{sum(row.duplicates for row in rebalances):,}"),
     ]
 
 
-def _duration(milliseconds: int | None) -> str:
-    if milliseconds is None:
-        return "–"
-    return f"{milliseconds:,} ms" if milliseconds < 10_000 else f"{milliseconds / 1000:,.1f} s"
+def _headings(table: type[msgspec.Struct]) -> list[tuple[str, str, bool]]:
+    """Heading, meaning, and whether the values belong at the right side."""
+    return [
+        (one.heading, one.meaning.replace("`", ""), is_numeric(one))
+        for one in headed(table).values()
+    ]
 
 
-def _rebalance_row(row: Rebalance) -> dict[str, object]:
-    return {
-        "started": clock(row.started_at),
-        "trigger": row.trigger,
-        "before": row.members_before,
-        "after": row.members_after,
-        "moved": row.queues_moved,
-        "p50": _duration(row.pause_p50_ms if row.queues_moved else None),
-        "p99": _duration(row.pause_p99_ms if row.queues_moved else None),
-        "most": _duration(row.pause_max_ms if row.queues_moved else None),
-        "duplicates": f"{row.duplicates:,}",
-        "spike": "–" if row.spike is None else f"{row.spike:,.1f}×",
-        "drain": _duration(row.drain_ms),
-    }
-
-
-def _handoff_row(row: Handoff) -> dict[str, object]:
-    return {
-        "queue": f"{row.topic} {row.broker}:{row.queue}",
-        "old": row.from_client,
-        "new": row.to_client,
-        "first": clock(row.first_delivery_ms),
-        "pause": _duration(row.pause_ms),
-        "duplicates": f"{row.duplicates:,}",
-        "rebalance": row.rebalance,
-    }
+def _cells(row: msgspec.Struct) -> list[str | list[str]]:
+    """A row of a table as texts; of columns with members, lists of these."""
+    cells: list[str | list[str]] = []
+    for name, column in headed(type(row)).items():
+        value = getattr(row, name)
+        match column.kind:
+            case Kind.CLIENT:
+                cells.append([value])
+            case Kind.CLIENTS:
+                cells.append([*value])
+            case _:
+                cells.append(shown(column, value))
+    return cells
 
 
 # -- charts -----------------------------------------------------------------------------------------
@@ -180,7 +182,8 @@ def _moment(at: int) -> datetime:
     return datetime.fromtimestamp(at / 1000, UTC).replace(tzinfo=None)
 
 
-def _figure(height: int, **layout: object) -> plots.Figure:
+def new_figure(height: int, **layout: object) -> plots.Figure:
+    """An empty figure in the style of the report."""
     import plotly.graph_objects as plots
 
     margin = {"l": 10, "r": 10, "t": 30, "b": 10}
@@ -212,7 +215,7 @@ def _held_plot(
     rebalances: Sequence[Rebalance],
 ) -> plots.Figure:
     queues = list(dict.fromkeys(span.queue for span in spans))
-    figure = _figure(90 + 24 * len(queues), barmode="overlay", legend_title_text="member")
+    figure = new_figure(90 + 24 * len(queues), barmode="overlay", legend_title_text="member")
     for client, letter in names.items():
         mine = [span for span in spans if span.client == client]
         figure.add_bar(
@@ -237,7 +240,7 @@ def _backlog_plot(
 ) -> plots.Figure:
     times, totals = backlogs(deliveries_of(records, group))
     step = max(1, -(-len(times) // MOMENTS_MAX))
-    figure = _figure(300, showlegend=False)
+    figure = new_figure(300, showlegend=False)
     figure.add_scatter(
         x=[_moment(at) for at in times[::step]],
         y=[max(totals[n : n + step]) for n in range(0, len(totals), step)],
@@ -248,22 +251,4 @@ def _backlog_plot(
     )
     figure.update_yaxes(title_text="messages", rangemode="tozero")
     _mark_rebalances(figure, rebalances)
-    return figure
-
-
-def _delay_plot(delays: Sequence[Mapping[str, object]]) -> plots.Figure:
-    figure = _figure(340, barmode="group")
-    carriers = [row["carrier"] for row in delays]
-    for n, (column, name) in enumerate(
-        (
-            ("dep_delay_mean", "departure, mean"),
-            ("arr_delay_mean", "arrival, mean"),
-            ("dep_delay_p95", "departure, 95 % below"),
-            ("arr_delay_p95", "arrival, 95 % below"),
-        )
-    ):
-        figure.add_bar(
-            x=carriers, y=[row[column] for row in delays], name=name, marker_color=COLOURS[n]
-        )
-    figure.update_yaxes(title_text="minutes")
     return figure

@@ -1,0 +1,104 @@
+"""The ledger's tables as their columns are declared (`ledger.columns`): for Spark, for Arrow, and as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from steelyard.ledger.columns import Column, Kind, columns
+from steelyard.spark.ownership import clock
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+Row = TypeVar("Row", bound=msgspec.Struct)
+
+SQL_TYPES = {
+    Kind.TEXT: "string",
+    Kind.TEXTS: "array<string>",
+    Kind.CLIENT: "string",
+    Kind.CLIENTS: "array<string>",
+    Kind.NUMBER: "int",
+    Kind.COUNT: "bigint",
+    Kind.OFFSET: "bigint",
+    Kind.FACTOR: "double",
+    Kind.MOMENT: "timestamp",
+    Kind.MOMENT_MS: "bigint",
+    Kind.DURATION_MS: "bigint",
+}
+UNKNOWN = "–"
+
+
+def ddl(table: type[msgspec.Struct]) -> str:
+    """The schema of a table, as Spark reads it."""
+    return ", ".join(f"{name} {SQL_TYPES[column.kind]}" for name, column in columns(table).items())
+
+
+def to_arrow(table: type[msgspec.Struct]) -> Callable[[Iterable[msgspec.Struct]], pa.Table]:
+    """A function that makes an Arrow table of rows. To be called where Spark's session is; the function works anywhere."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    declared = StructType.fromDDL(ddl(table))
+    assert isinstance(declared, StructType)
+    schema = to_arrow_schema(declared, timezone="UTC")
+    moments = _moments(table)
+
+    def convert(rows: Iterable[msgspec.Struct]) -> pa.Table:
+        import pyarrow as pa
+
+        found = [msgspec.structs.asdict(row) for row in rows]
+        for row in found:
+            # Arrow takes a bare number for a timestamp in its own unit, microseconds here.
+            row |= {name: row[name] * 1000 for name in moments}
+        return pa.Table.from_pylist(found, schema)
+
+    return convert
+
+
+def collected(frame: DataFrame, table: type[Row]) -> list[Row]:
+    """The rows of a DataFrame with the columns of `table`."""
+    moments = _moments(table)
+    texts = [
+        f"unix_millis({name}) as {name}" if name in moments else name for name in columns(table)
+    ]
+    return [msgspec.convert(row.asDict(), table) for row in frame.selectExpr(*texts).collect()]
+
+
+def _moments(table: type[msgspec.Struct]) -> list[str]:
+    """Columns that are milliseconds here and timestamps there."""
+    return [name for name, column in columns(table).items() if column.kind is Kind.MOMENT]
+
+
+# -- for people -------------------------------------------------------------------------------------
+
+
+def headed(table: type[msgspec.Struct]) -> dict[str, Column]:
+    """The columns that people are shown."""
+    return {name: column for name, column in columns(table).items() if column.heading}
+
+
+def is_numeric(column: Column) -> bool:
+    """Does it belong at the right side of its cells?"""
+    return column.kind in (Kind.NUMBER, Kind.COUNT, Kind.OFFSET, Kind.FACTOR, Kind.DURATION_MS)
+
+
+def shown(column: Column, value: Any) -> str:
+    """A value of the column as text."""
+    if value is None:
+        return UNKNOWN
+    match column.kind:
+        case Kind.MOMENT | Kind.MOMENT_MS:
+            return clock(value)
+        case Kind.DURATION_MS:
+            return f"{value:,} ms" if value < 10_000 else f"{value / 1000:,.1f} s"
+        case Kind.FACTOR:
+            return f"{value:,.1f}×"
+        case Kind.COUNT | Kind.OFFSET:
+            return f"{value:,}"
+        case Kind.TEXTS | Kind.CLIENTS:
+            return ", ".join(value)
+    return str(value)
