@@ -44,7 +44,7 @@ from steelyard.wire.kafka.messages import (
 )
 from steelyard.wire.kafka.schema import Api
 
-API_VERSIONS_KEY = 18
+API_VERSIONS_KEY = api_versions.API_VERSIONS.key
 
 APIS: dict[int, Api] = {
     api.key: api

@@ -13,8 +13,14 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from steelyard.nodes.broker.turns import Steps
-from steelyard.wire.kafka.messages.metadata import MetadataRequestTopic
-from steelyard.wire.kafka.messages.offset_fetch import OffsetFetchRequestTopics
+from steelyard.wire.kafka.messages.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
+from steelyard.wire.kafka.messages.delete_groups import DELETE_GROUPS
+from steelyard.wire.kafka.messages.describe_configs import DESCRIBE_CONFIGS
+from steelyard.wire.kafka.messages.describe_groups import DESCRIBE_GROUPS
+from steelyard.wire.kafka.messages.describe_producers import DESCRIBE_PRODUCERS
+from steelyard.wire.kafka.messages.describe_transactions import DESCRIBE_TRANSACTIONS
+from steelyard.wire.kafka.messages.metadata import METADATA, MetadataRequestTopic
+from steelyard.wire.kafka.messages.offset_fetch import OFFSET_FETCH, OffsetFetchRequestTopics
 from steelyard.wire.kafka.schema import NO_ID, Message, Part
 
 STEP_ITEMS = 10_000
@@ -43,24 +49,23 @@ def _topic(item: MetadataRequestTopic | OffsetFetchRequestTopics) -> Hashable:
 _PARTITIONS = _Level("partition_indexes", _itself)
 
 _LEVELS: dict[int, Sequence[_Level]] = {
-    3: (_Level("topics", _topic),),
-    15: (_Level("groups", _itself),),
-    32: (_Level("resources", attrgetter("resource_type", "resource_name")),),
-    42: (_Level("groups_names", _itself),),
-    61: (_Level("topics", attrgetter("name")), _PARTITIONS),
-    65: (_Level("transactional_ids", _itself),),
-    69: (_Level("group_ids", _itself),),
+    METADATA.key: (_Level("topics", _topic),),
+    DESCRIBE_GROUPS.key: (_Level("groups", _itself),),
+    DESCRIBE_CONFIGS.key: (_Level("resources", attrgetter("resource_type", "resource_name")),),
+    DELETE_GROUPS.key: (_Level("groups_names", _itself),),
+    DESCRIBE_PRODUCERS.key: (_Level("topics", attrgetter("name")), _PARTITIONS),
+    DESCRIBE_TRANSACTIONS.key: (_Level("transactional_ids", _itself),),
+    CONSUMER_GROUP_DESCRIBE.key: (_Level("group_ids", _itself),),
 }
-"""Metadata, DescribeGroups, DescribeConfigs, DeleteGroups, DescribeProducers, DescribeTransactions, ConsumerGroupDescribe; and
-OffsetFetch. What others answer takes about as much room as what they were asked."""
+"""And OffsetFetch: see `_levels`. What others answer takes about as much room as what they were asked."""
 
 
-NAMING = frozenset({9, *_LEVELS})
+NAMING = frozenset({OFFSET_FETCH.key, *_LEVELS})
 """Requests that may name something again."""
 
 
 def _levels(key: int, version: int) -> Sequence[_Level]:
-    if key == 9:
+    if key == OFFSET_FETCH.key:
         if version < 8:
             return _Level("topics", attrgetter("name")), _PARTITIONS
         return _Level("groups", attrgetter("group_id")), _Level("topics", _topic), _PARTITIONS

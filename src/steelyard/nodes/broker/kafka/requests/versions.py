@@ -19,8 +19,7 @@ from steelyard.wire.kafka.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-
-PRODUCE_KEY = 0
+from steelyard.wire.kafka.messages.produce import PRODUCE
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -39,7 +38,7 @@ def versions_reply(request: Request, served: Collection[int]) -> tuple[int, ApiV
     return request.version, ApiVersionsResponse(
         ErrorCode.NONE,
         [
-            ApiVersion(key, 0 if key == PRODUCE_KEY else api.versions[0], api.versions[1])
+            ApiVersion(key, 0 if key == PRODUCE.key else api.versions[0], api.versions[1])
             for key, api in APIS.items()
             if key in served
         ],

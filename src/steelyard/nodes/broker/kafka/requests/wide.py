@@ -12,6 +12,26 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from steelyard.wire.kafka.messages.alter_configs import ALTER_CONFIGS
+from steelyard.wire.kafka.messages.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
+from steelyard.wire.kafka.messages.create_partitions import CREATE_PARTITIONS
+from steelyard.wire.kafka.messages.create_topics import CREATE_TOPICS
+from steelyard.wire.kafka.messages.delete_groups import DELETE_GROUPS
+from steelyard.wire.kafka.messages.delete_records import DELETE_RECORDS
+from steelyard.wire.kafka.messages.delete_topics import DELETE_TOPICS
+from steelyard.wire.kafka.messages.describe_groups import DESCRIBE_GROUPS
+from steelyard.wire.kafka.messages.describe_producers import DESCRIBE_PRODUCERS
+from steelyard.wire.kafka.messages.describe_transactions import DESCRIBE_TRANSACTIONS
+from steelyard.wire.kafka.messages.find_coordinator import FIND_COORDINATOR
+from steelyard.wire.kafka.messages.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from steelyard.wire.kafka.messages.metadata import METADATA
+from steelyard.wire.kafka.messages.offset_commit import OFFSET_COMMIT
+from steelyard.wire.kafka.messages.offset_delete import OFFSET_DELETE
+from steelyard.wire.kafka.messages.offset_fetch import OFFSET_FETCH
+from steelyard.wire.kafka.messages.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
+from steelyard.wire.kafka.messages.produce import PRODUCE
+from steelyard.wire.kafka.messages.txn_offset_commit import TXN_OFFSET_COMMIT
+from steelyard.wire.kafka.messages.write_txn_markers import WRITE_TXN_MARKERS
 from steelyard.wire.kafka.schema import Message, Part
 
 PART_ITEMS = 200
@@ -38,38 +58,39 @@ _EACH = Cut(_PARTITIONS, _PARTITIONS)
 
 def cut_of(key: int, version: int) -> Cut | None:
     """How a request is cut, None for one that is not."""
-    if key == 9:
+    if key == OFFSET_FETCH.key:
         outer = ("groups",) if version >= 8 else ()
         return Cut((*outer, "topics", "partition_indexes"), (*outer, *_PARTITIONS))
-    if key == 20 and version < 6:
-        return CUTS[20]._replace(request=("topic_names",))
+    if key == DELETE_TOPICS.key and version < 6:
+        return CUTS[DELETE_TOPICS.key]._replace(request=("topic_names",))
     return CUTS.get(key)
 
 
 CUTS = {
-    0: Cut(("topic_data", "partition_data"), ("responses", "partition_responses"), PART_BATCHES),
-    3: Cut(("topics",), ("topics",)),
-    8: _EACH,
-    10: Cut(("coordinator_keys",), ("coordinators",)),
-    15: Cut(("groups",), ("groups",), PART_GROUPS),
-    19: Cut(("topics",), ("topics",), PART_TOPICS),
-    20: Cut(("topics",), ("responses",), PART_TOPICS),
-    21: _EACH,
-    23: _EACH,
-    27: Cut(("markers", "topics", "partition_indexes"), ("markers", *_PARTITIONS), PART_BATCHES),
-    28: _EACH,
-    33: Cut(("resources",), ("responses",), PART_TOPICS),
-    37: Cut(("topics",), ("results",), PART_TOPICS),
-    42: Cut(("groups_names",), ("results",)),
-    44: Cut(("resources",), ("responses",), PART_TOPICS),
-    47: _EACH,
-    61: Cut(("topics", "partition_indexes"), _PARTITIONS),
-    65: Cut(("transactional_ids",), ("transaction_states",)),
-    69: Cut(("group_ids",), ("groups",), PART_GROUPS),
+    PRODUCE.key: Cut(
+        ("topic_data", "partition_data"), ("responses", "partition_responses"), PART_BATCHES
+    ),
+    METADATA.key: Cut(("topics",), ("topics",)),
+    OFFSET_COMMIT.key: _EACH,
+    FIND_COORDINATOR.key: Cut(("coordinator_keys",), ("coordinators",)),
+    DESCRIBE_GROUPS.key: Cut(("groups",), ("groups",), PART_GROUPS),
+    CREATE_TOPICS.key: Cut(("topics",), ("topics",), PART_TOPICS),
+    DELETE_TOPICS.key: Cut(("topics",), ("responses",), PART_TOPICS),
+    DELETE_RECORDS.key: _EACH,
+    OFFSET_FOR_LEADER_EPOCH.key: _EACH,
+    WRITE_TXN_MARKERS.key: Cut(
+        ("markers", "topics", "partition_indexes"), ("markers", *_PARTITIONS), PART_BATCHES
+    ),
+    TXN_OFFSET_COMMIT.key: _EACH,
+    ALTER_CONFIGS.key: Cut(("resources",), ("responses",), PART_TOPICS),
+    CREATE_PARTITIONS.key: Cut(("topics",), ("results",), PART_TOPICS),
+    DELETE_GROUPS.key: Cut(("groups_names",), ("results",)),
+    INCREMENTAL_ALTER_CONFIGS.key: Cut(("resources",), ("responses",), PART_TOPICS),
+    OFFSET_DELETE.key: _EACH,
+    DESCRIBE_PRODUCERS.key: Cut(("topics", "partition_indexes"), _PARTITIONS),
+    DESCRIBE_TRANSACTIONS.key: Cut(("transactional_ids",), ("transaction_states",)),
+    CONSUMER_GROUP_DESCRIBE.key: Cut(("group_ids",), ("groups",), PART_GROUPS),
 }
-"""Produce, Metadata, OffsetCommit, FindCoordinator, DescribeGroups, CreateTopics, DeleteTopics, DeleteRecords,
-OffsetForLeaderEpoch, WriteTxnMarkers, TxnOffsetCommit, AlterConfigs, CreatePartitions, DeleteGroups, IncrementalAlterConfigs,
-OffsetDelete, DescribeProducers, DescribeTransactions, ConsumerGroupDescribe; and OffsetFetch."""
 
 
 def is_wide(message: Message, cut: Cut) -> bool:
