@@ -17,6 +17,18 @@ from steelyard.checks import Int32, Positive, PositiveInt32, kinds_of
 from steelyard.errors import ConfigError
 from steelyard.types import ConsumeFrom, MessageModel, Subscription
 
+__all__ = [
+    "BrokerConfig",
+    "ClientConfig",
+    "ConsumerConfig",
+    "KafkaConfig",
+    "KafkaConsumerConfig",
+    "LitePullConfig",
+    "NameserverConfig",
+    "ProducerConfig",
+    "StoreConfig",
+]
+
 Ratio = Annotated[float, Meta(gt=0, le=1)]
 FlushMode = Literal["async", "sync"]
 Compression = Literal["zlib", "lz4", "zstd"]
@@ -89,28 +101,44 @@ class KafkaConfig:
     num_partitions: PositiveInt32 = 1
     """Of topics that are made without a number (num.partitions)."""
     auto_create_topics_enable: bool = True
+    """Make a topic when a client asks for its metadata (auto.create.topics.enable)."""
     message_max_bytes: int = 1024 * 1024 + 12
     """Largest record batch."""
     offsets_topic_num_partitions: PositiveInt32 = 50
+    """Partitions over which groups are spread (offsets.topic.num.partitions)."""
     offset_metadata_max_bytes: int = 4096
+    """Longest text beside a committed offset (offset.metadata.max.bytes)."""
     offsets_retention_minutes: int = 10_080
+    """Offsets of a group without members are forgotten after so long (offsets.retention.minutes)."""
     offsets_retention_check_interval_ms: Positive = 600_000
+    """How often such offsets are looked for (offsets.retention.check.interval.ms)."""
     group_min_session_timeout_ms: int = 6_000
+    """Shortest session that a classic member may ask for (group.min.session.timeout.ms)."""
     group_max_session_timeout_ms: int = 1_800_000
+    """The longest one (group.max.session.timeout.ms)."""
     group_initial_rebalance_delay_ms: int = 0
     """3000 in the code of Apache Kafka, 0 in the settings it is shipped with."""
     group_max_size: int = 0x7FFFFFFF
+    """Most members of a classic group (group.max.size)."""
     group_consumer_session_timeout_ms: int = 45_000
+    """A KIP-848 member silent for so long is out (group.consumer.session.timeout.ms)."""
     group_consumer_heartbeat_interval_ms: int = 5_000
+    """How often KIP-848 members are told to send heartbeats (group.consumer.heartbeat.interval.ms)."""
     group_consumer_max_size: int = 0x7FFFFFFF
+    """Most members of a KIP-848 group (group.consumer.max.size)."""
     group_consumer_assignment_interval_ms: int = 0
     """Least time between two target assignments of a group. 0 up to Kafka 4.2 and with us; 1000 since 4.3, which makes
     members that come within a second of each other wait for their next heartbeat."""
     transactional_id_expiration_ms: int = 604_800_000
+    """An id without transactions for so long is forgotten (transactional.id.expiration.ms)."""
     transaction_max_timeout_ms: int = 900_000
+    """Longest time-out that a transaction may ask for (transaction.max.timeout.ms)."""
     transaction_state_log_num_partitions: PositiveInt32 = 50
+    """Partitions over which transactions are spread (transaction.state.log.num.partitions)."""
     producer_id_expiration_ms: int = 86_400_000
+    """A silent producer's sequence numbers are forgotten after so long (producer.id.expiration.ms)."""
     max_incremental_fetch_session_cache_slots: int = 1_000
+    """Most fetch sessions (max.incremental.fetch.session.cache.slots)."""
     max_connections: int = 0x7FFFFFFF
     """Most connections to the Kafka listener; what the limit of open files leaves is a bound of its own."""
     max_connections_per_ip: int = 0x7FFFFFFF
@@ -205,10 +233,13 @@ class BrokerConfig:
     """A broker: common/BrokerConfig.java."""
 
     name: str = "broker-a"
+    """Unique in the cluster; topics' queues are listed by it."""
     cluster: str = "DefaultCluster"
+    """The cluster that nameservers list the broker under (brokerClusterName)."""
     address: str = "127.0.0.1:10911"
     """What clients are told to connect to."""
     nameservers: tuple[str, ...] = ()
+    """Where the broker registers, `host:port`; without one only Kafka clients find it."""
     flush: FlushMode = "async"
     """async: a reply means that the kernel has the message; sync: that the disk has it (flushDiskType)."""
     auto_create_topics: bool = True
@@ -257,6 +288,7 @@ class BrokerConfig:
     max_connections_per_ip: int = 0x7FFFFFFF
     """The same, from one address."""
     store: StoreConfig = StoreConfig()
+    """Its log."""
     kafka: KafkaConfig | None = None
     """The Kafka listener, None for none."""
 
@@ -266,7 +298,9 @@ class ClientConfig:
     """What producers and consumers share: client/ClientConfig.java."""
 
     nameservers: tuple[str, ...] = ()
+    """Asked for routes in turn, `host:port`."""
     group: str = ""
+    """The group that it is a member of."""
     client_id: str = ""
     """`ip@instance`; must be unique in the group."""
     route_poll_ms: int = 30_000
@@ -335,10 +369,13 @@ class ConsumerConfig(ClientConfig):
     """A push consumer: client/consumer/DefaultMQPushConsumer.java."""
 
     subscriptions: tuple[Subscription, ...] = ()
+    """What `subscribe` adds to; one for each topic."""
     message_model: MessageModel = MessageModel.CLUSTERING
+    """Whether one member gets a message, or every one (messageModel)."""
     orderly: bool = False
     """Consume each queue in order, under a lock of the broker (MessageListenerOrderly)."""
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
+    """Where a group without a committed offset starts (consumeFromWhere)."""
     consume_timestamp: int = 0
     """For ConsumeFrom.TIMESTAMP, ms since the epoch."""
     consume_offset: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
@@ -439,6 +476,7 @@ class KafkaConsumerConfig:
     bootstrap_servers: tuple[str, ...] = ()
     """Brokers to ask first, `host:port`; they name the others."""
     client_id: str = "steelyard"
+    """Names the consumer in the brokers' logs and quotas; need not be unique."""
     group_id: str = ""
     """Empty: of no group; then only `assign` gives partitions, and nothing is committed."""
     group_instance_id: str = ""
@@ -450,30 +488,41 @@ class KafkaConsumerConfig:
     auto_offset_reset: Literal["earliest", "latest", "none"] = "latest"
     """Where to begin without a committed offset: `earliest`, `latest`, or `none`: fail."""
     enable_auto_commit: bool = True
+    """Commit by itself what polls have returned."""
     auto_commit_interval_ms: Int32 = 5_000
+    """How often."""
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     """`read_committed`: records of open and aborted transactions are not returned."""
     session_timeout_ms: Int32 = 45_000
     """A member that is not heard of for so long is out of the group."""
     heartbeat_interval_ms: PositiveInt32 = 3_000
+    """How often the coordinator hears from the member; a third of the session's time at most."""
     max_poll_interval_ms: PositiveInt32 = 300_000
     """A member whose application does not poll for so long leaves the group; also how long the group waits for it."""
     max_poll_records: PositiveInt32 = 500
+    """Most records that one poll returns."""
     fetch_min_bytes: Int32 = 1
+    """A broker answers a fetch when it has so much, or after `fetch_max_wait_ms`."""
     fetch_max_bytes: Int32 = 50 * 1024 * 1024
     """Of one fetch from a broker, but always one batch; kept until polls have returned it."""
     fetch_max_wait_ms: Int32 = 500
     """How long a broker may wait until it has `fetch_min_bytes`."""
     max_partition_fetch_bytes: Int32 = 1024 * 1024
+    """Of one partition in a fetch, but always one batch."""
     check_crcs: bool = True
+    """Verify the checksum of every batch."""
     metadata_max_age_ms: Int32 = 300_000
+    """Partitions and their leaders are asked for again after so long."""
     allow_auto_create_topics: bool = True
     """Let the broker make topics that are subscribed to and do not exist, if it does so."""
     request_timeout_ms: Int32 = 30_000
+    """Longest wait for the answer to one request."""
     default_api_timeout_ms: Int32 = 60_000
     """How long a call that needs a broker is tried again."""
     retry_backoff_ms: Int32 = 100
+    """Wait before a request is tried again; it doubles each time ..."""
     retry_backoff_max_ms: Int32 = 1_000
+    """... up to this."""
 
 
 def check(config: object) -> None:

@@ -27,7 +27,10 @@ from __future__ import annotations
 
 
 class SteelyardError(Exception):
-    """Root of all errors that Steelyard raises on purpose. `code`: the wire's response code, -1 without one."""
+    """Root of all errors that Steelyard raises on purpose.
+
+    `code`: the wire's response code, -1 without one. `retriable`: the same call may succeed when it is made again.
+    """
 
     code: int = -1
     retriable: bool = False
@@ -76,7 +79,7 @@ class CallTimeoutError(RemotingError, TimeoutError):
 class BrokerError(SteelyardError):
     """A broker or nameserver answered with an error.
 
-    `code` is the response code (`wire.remoting.codes.ResponseCode`), `remark` the peer's words.
+    `code` is the response code (`wire.remoting.codes.ResponseCode`), `remark` the peer's words, `address` the peer's.
     """
 
     def __init__(

@@ -64,10 +64,13 @@ class TopicPartition(NamedTuple):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message to send.
+    """A message to send: `body` to `topic`.
 
     `keys` and `tags` are the properties KEYS and TAGS of RocketMQ; `properties` holds the user's own
-    ones, whose names and values must not contain the separators U+0001 and U+0002.
+    ones, whose names and values must not contain the separators U+0001 and U+0002. `flag` is the application's own
+    number. `delay_level`: 0 for at once, 1 to 18 for a level of RocketMQ's messageDelayLevel. `wait_store_ok`: a
+    broker that flushes each message (`flush=sync`) answers when its disk has it; False: at once. Messages of one `sharding_key` go to one
+    queue, in the order in which they are sent.
     Source: common/message/Message.java.
     """
 
@@ -77,13 +80,17 @@ class Message(msgspec.Struct, frozen=True):
     keys: str | Sequence[str] = ""
     properties: Mapping[str, str] = {}
     flag: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)] = 0
-    delay_level: int = 0  # 0 = at once, 1..18 = RocketMQ's messageDelayLevel
+    delay_level: int = 0
     wait_store_ok: bool = True
-    sharding_key: str = ""  # messages of one key go to one queue, in the order they are sent
+    sharding_key: str = ""
 
 
 class SendStatus(Enum):
-    """What the broker said of a stored message. Source: client/producer/SendStatus.java."""
+    """What the broker said of a stored message. Source: client/producer/SendStatus.java.
+
+    `SEND_OK`: all is well. The others: the broker has the message, but not yet its disk (`FLUSH_DISK_TIMEOUT`) or its
+    replica (`FLUSH_SLAVE_TIMEOUT`), or there is no replica (`SLAVE_NOT_AVAILABLE`).
+    """
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -94,7 +101,7 @@ class SendStatus(Enum):
 class SendResult(msgspec.Struct, frozen=True):
     """Where an accepted message (or the first one of a batch) went.
 
-    `message_id` is the client's UNIQ_KEY, `offset_message_id` the broker's id by position
+    `status` says how safe it is. `message_id` is the client's UNIQ_KEY, `offset_message_id` the broker's id by position
     (comma-joined for a batch), `queue_offset` the offset in `queue`.
     """
 
@@ -106,14 +113,20 @@ class SendResult(msgspec.Struct, frozen=True):
 
 
 class ConsumeStatus(Enum):
-    """A concurrent listener's verdict. Source: listener/ConsumeConcurrentlyStatus.java."""
+    """A concurrent listener's verdict. Source: listener/ConsumeConcurrentlyStatus.java.
+
+    `CONSUME_SUCCESS`: done. `RECONSUME_LATER`: deliver the message again, after a delay that grows.
+    """
 
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
     RECONSUME_LATER = "RECONSUME_LATER"
 
 
 class ConsumeOrderlyStatus(Enum):
-    """An orderly listener's verdict. Source: listener/ConsumeOrderlyStatus.java (without the deprecated two)."""
+    """An orderly listener's verdict. Source: listener/ConsumeOrderlyStatus.java (without the deprecated two).
+
+    `SUCCESS`: done. `SUSPEND_CURRENT_QUEUE_A_MOMENT`: deliver the message again, before the next one of its queue.
+    """
 
     SUCCESS = "SUCCESS"
     SUSPEND_CURRENT_QUEUE_A_MOMENT = "SUSPEND_CURRENT_QUEUE_A_MOMENT"
@@ -122,7 +135,8 @@ class ConsumeOrderlyStatus(Enum):
 class TransactionState(Enum):
     """What became of a local transaction. Source: client/producer/LocalTransactionState.java.
 
-    UNKNOWN leaves the half message as it is; the broker asks again.
+    `COMMIT` publishes the message, `ROLLBACK` discards it; `UNKNOWN` leaves the half message as it is, and the broker
+    asks again.
     """
 
     COMMIT = "COMMIT_MESSAGE"
@@ -166,7 +180,11 @@ class Subscription(NamedTuple):
 
 
 class ConsumeFrom(Enum):
-    """Where a group without a committed offset starts. Source: common/consumer/ConsumeFromWhere.java."""
+    """Where a group without a committed offset starts. Source: common/consumer/ConsumeFromWhere.java.
+
+    `LAST_OFFSET`: at the end of the queue. `FIRST_OFFSET`: at its beginning. `TIMESTAMP`: at the first message stored at
+    `ConsumerConfig.consume_timestamp` or later.
+    """
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"

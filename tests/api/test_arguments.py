@@ -87,13 +87,11 @@ SAMPLES: Mapping[str, Any] = {
 PARTS = frozenset(
     {
         "assign_later",
-        "commit_call",
         "forget",
         "make",
         "poll_call",
         "ready",
         "rewinds",
-        "stop_call",
         "unread",
     }
 )

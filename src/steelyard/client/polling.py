@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Polling:
-    """See the module's text."""
+    """See the module's text. `config`: the settings in use; `started`: whether `start` was called."""
 
     def __init__(
         self,

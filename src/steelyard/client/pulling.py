@@ -28,7 +28,7 @@ RetryDelayLevel = Annotated[int, Meta(ge=-1, le=18)]
 
 
 class Pulling:
-    """See the module's text."""
+    """See the module's text. `config`: the settings in use; `started`: whether `start` was called."""
 
     def __init__(
         self,

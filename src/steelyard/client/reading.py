@@ -113,7 +113,7 @@ class Hooks:
 
 
 class Reading:
-    """See the module's text."""
+    """See the module's text. `config`: the settings in use."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Reading:
         self._unread.clear()
         return calls
 
-    def commit_call(self, offsets: Offsets | None) -> Commit:
+    def _commit_call(self, offsets: Offsets | None) -> Commit:
         if offsets is None:
             return Commit(None, self.unread())
         return Commit(
@@ -179,7 +179,7 @@ class Reading:
             }
         )
 
-    def stop_call(self, *, returned: bool) -> Stop:
+    def _stop_call(self, *, returned: bool) -> Stop:
         return Stop(self.unread(), returned)
 
 

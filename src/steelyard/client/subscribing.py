@@ -46,7 +46,10 @@ def check_strategy(allocate: Strategy | None) -> None:
 
 
 class Subscriptions:
-    """What a consumer is set up with before it starts; the part that both twins share."""
+    """What a consumer is set up with before it starts; the part that both twins share.
+
+    `config`: the settings in use; `started`: whether `start` was called.
+    """
 
     def __init__(
         self,

@@ -26,6 +26,8 @@ from typing import NoReturn
 
 from steelyard.errors import ConfigError
 
+__all__ = ["Options", "read_options"]
+
 EARLIEST = -2
 LATEST = -1
 """As in Spark's Kafka source."""
@@ -51,7 +53,11 @@ QueueName = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of one read, checked. Offsets: what the JSON names, by queue."""
+    """The options of one read, checked.
+
+    `starting` and `ending` are the offsets that the JSON names, by queue. `nameservers`, `topics`, `fail_on_data_loss`,
+    `pull_messages_max` (pullBatchSize), `consumer_group` and `timeout_ms`: see the table above.
+    """
 
     nameservers: tuple[str, ...]
     topics: tuple[str, ...]

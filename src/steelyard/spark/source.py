@@ -29,19 +29,24 @@ from steelyard.spark.schema import SCHEMA
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+__all__ = ["RocketMQDataSource", "register"]
+
 
 class RocketMQDataSource(DataSource):
     """What `format("rocketmq")` stands for."""
 
     @classmethod
     def name(cls) -> str:
+        """The name of the format."""
         return "rocketmq"
 
     def schema(self) -> StructType:
-        read_options(self.options)  # a wrong one is told at load(), not when the query runs
+        """The columns; wrong options raise ConfigError here, at `load()`."""
+        read_options(self.options)
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        """What plans and does a read."""
         options = read_options(self.options)
         if schema != SCHEMA:
             raise ConfigError(

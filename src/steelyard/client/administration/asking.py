@@ -49,7 +49,7 @@ TIMEOUT_MS = 5_000
 
 
 class Asking:
-    """An async context manager; see the module's text.
+    """An async context manager; see the module's text. `config`: the settings in use; `nameservers`: those asked.
 
     All methods raise RemotingError (nobody there, no reply), BrokerError (an error reply), RouteError (no
     nameserver knows the topic, group or cluster) or ClosedError.

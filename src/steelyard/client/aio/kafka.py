@@ -119,7 +119,7 @@ class KafkaConsumer(Reading):
         driver = self._driver
         if driver is not None and not self._closed:
             with suppress(ClosedError):  # it is being closed by another task
-                await driver.ask(self.stop_call(returned=returned))
+                await driver.ask(self._stop_call(returned=returned))
                 await driver.close()
         self._closed = True
 
@@ -206,13 +206,13 @@ class KafkaConsumer(Reading):
 
         Raises CommitFailedError where the group has gone on without this member.
         """
-        await self._call(self.commit_call(offsets))
+        await self._call(self._commit_call(offsets))
 
     async def commit_async(
         self, offsets: Offsets | None = None, callback: CommitCallback | None = None
     ) -> asyncio.Future[None]:
         """As `commit`, without waiting for its end; `callback(error)` is called then, with None after a success."""
-        future = (await self._live()).ask(self.commit_call(offsets))
+        future = (await self._live()).ask(self._commit_call(offsets))
         if callback is not None:
             future.add_done_callback(lambda done: self._on_hand(0, (callback, done.exception())))
         return future

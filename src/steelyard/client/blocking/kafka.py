@@ -145,7 +145,7 @@ class KafkaConsumer(Reading):
         running = self._running
         if running is not None and not self._closed:
             with suppress(ClosedError):  # it is being closed by another thread
-                running.close(self.stop_call(returned=returned))
+                running.close(self._stop_call(returned=returned))
             assert self._workers is not None
             self._workers.close()
         self._closed = True
@@ -242,13 +242,13 @@ class KafkaConsumer(Reading):
 
         Raises CommitFailedError where the group has gone on without this member.
         """
-        self._call(self.commit_call(offsets))
+        self._call(self._commit_call(offsets))
 
     def commit_async(
         self, offsets: Offsets | None = None, callback: CommitCallback | None = None
     ) -> Future[None]:
         """As `commit`, without waiting; `callback(error)` is called in the hooks' thread, with None after a success."""
-        future = self._live().ask(self.commit_call(offsets))
+        future = self._live().ask(self._commit_call(offsets))
         if callback is not None:
             future.add_done_callback(lambda done: self._on_hand(0, (callback, done.exception())))
         return future

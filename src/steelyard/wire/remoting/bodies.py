@@ -208,7 +208,13 @@ class GroupList(Body, frozen=True):
 
 
 class SubscriptionGroupConfig(Body, frozen=True):
-    """200, 201, 207."""
+    """What brokers let a consumer group do (requests 200, 201, 207). Source: SubscriptionGroupConfig.java.
+
+    `consume_enable`: members of `group_name` may pull. The retry topic has `retry_queue_nums` queues; a message that
+    failed `retry_max_times` goes to the dead letters. The others act on Apache's brokers only, ours keep them:
+    `consume_from_min_enable`, `consume_broadcast_enable`, `notify_consumer_ids_changed_enable` (tell members when others
+    come or go), `broker_id` and `which_broker_when_consume_slowly` (which replica to read from).
+    """
 
     group_name: str
     consume_enable: bool = True

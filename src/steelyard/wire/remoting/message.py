@@ -135,7 +135,11 @@ def record_size(data: bytes | memoryview, position: int = 0) -> int:
 class MessageView(msgspec.Struct, gc=False, eq=False):
     """A message read from a record. Numbers are at hand; texts and bodies are decoded when asked for.
 
-    It holds no reference to the bytes it was read from. `broker_name` is what the reader was told.
+    It holds no reference to the bytes it was read from. It lies at `queue_offset` of the queue `queue_id` of `topic`, and
+    at `physical_offset` of its broker's log; `broker_name` is what the reader was told. `flag` is the application's number,
+    `reconsume_times` counts failed deliveries, `body_crc` is of `stored_body`. `born_timestamp` and `store_timestamp` are
+    ms since the epoch; `born_host_bytes`, `store_host_bytes` and `property_bytes` are as they lie in the record.
+    `prepared_transaction_offset`: where the half message of a transaction was.
     """
 
     broker_name: str
@@ -183,6 +187,7 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
 
     @property
     def tags(self) -> str:
+        """The tag as sent; empty without one."""
         return self.property_of(props.TAGS) or ""
 
     @property
@@ -192,6 +197,7 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
 
     @property
     def queue(self) -> MessageQueue:
+        """The queue that it was read from."""
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
     @property
@@ -201,6 +207,7 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
 
     @property
     def offset_message_id(self) -> str:
+        """The broker's id, by its address and the position in its log."""
         return ids.offset_message_id(self.store_host_bytes, self.physical_offset)
 
     @property

@@ -22,7 +22,7 @@ LATEST = -1
 
 
 class ConsumerRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record as it was read. Source: clients/consumer/ConsumerRecord.java.
+    """A record as it was read, `key` and `value`, at `offset` of `partition` of `topic`. Source: ConsumerRecord.java.
 
     `timestamp`: ms since the epoch, -1 without one; `timestamp_type`: 0 the producer's time (CreateTime), 1 the
     broker's (LogAppendTime). `headers`: names may repeat. `leader_epoch`: None where the broker does not say.

@@ -71,7 +71,7 @@ class OffsetForTimestamp(Call[int], frozen=True):
 
 
 class PullStatus(Enum):
-    """What a pull came to. Source: client/consumer/PullStatus.java."""
+    """What a pull came to; `FOUND`: it brought messages. Source: client/consumer/PullStatus.java."""
 
     FOUND = "FOUND"
     NO_NEW_MSG = "NO_NEW_MSG"
@@ -83,7 +83,11 @@ class PullStatus(Enum):
 
 
 class PullResult(msgspec.Struct, frozen=True):
-    """`next_begin_offset`: where the next pull should begin, whatever the status. Source: PullResult.java."""
+    """What a single pull brought: `messages`, if `status` is FOUND. Source: PullResult.java.
+
+    `next_begin_offset`: where the next pull should begin, whatever the status. `min_offset`, `max_offset`: the first
+    offset of the queue, and the one behind its last.
+    """
 
     status: PullStatus
     next_begin_offset: int

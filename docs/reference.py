@@ -1,0 +1,70 @@
+"""The API reference: `./dev docs` writes it to build/docs, from the docstrings of all public names.
+
+A public name without a docstring fails, and so does any warning. A field may be described in the docstring of its class
+instead, which then names it in backticks.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import get_type_hints
+
+import pdoc
+from pdoc.doc import Class, Module
+
+PUBLIC = (
+    "steelyard",
+    "steelyard.aio",
+    "steelyard.config",
+    "steelyard.errors",
+    "steelyard.spark",
+    "steelyard.spark.options",
+    "steelyard.spark.source",
+)
+
+
+def load() -> list[Module]:
+    """The public modules. The names of `steelyard` are there once they were asked for."""
+    for name in PUBLIC:
+        module = import_module(name)
+        for public in getattr(module, "__all__", ()):
+            value = getattr(module, public)
+            if isinstance(value, type) and issubclass(value, tuple):
+                # pdoc looks for the names in its annotations where a named tuple's code was made, in no module.
+                value.__new__.__annotations__ = get_type_hints(value)
+    return [Module(import_module(name)) for name in PUBLIC]
+
+
+def undocumented(place: Module | Class, home: str = "steelyard.") -> Iterator[str]:
+    """The public names in a module or class without a docstring, of those that come from modules of ours."""
+    if not place.docstring:
+        yield place.fullname
+    texts = "".join(each.__doc__ or "" for each in getattr(place.obj, "__mro__", ()))
+    for member in place.members.values():
+        if member.name.startswith("_") or not member.taken_from[0].startswith(home):
+            continue
+        if isinstance(member, Class):
+            yield from undocumented(member, home)
+        elif not member.docstring and f"`{member.name}`" not in texts:
+            yield member.fullname
+
+
+def write(folder: Path) -> None:
+    """Write the reference. Raises ValueError where a name has no docstring."""
+    warnings.simplefilter("error")
+    missing = sorted({name for module in load() for name in undocumented(module)})
+    if missing:
+        raise ValueError(f"public names without a docstring: {', '.join(missing)}")
+    pdoc.render.configure(docformat="markdown", search=True, show_source=False)
+    specs = [each for name in PUBLIC for each in (name, f"!{name}[.].*")]  # no modules within it
+    pdoc.pdoc(*specs, output_directory=folder)
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1] if len(sys.argv) > 1 else "build/docs")
+    write(target)
+    print(target / "index.html")
