@@ -22,8 +22,9 @@ from steelyard.nodes.broker.remoting.operations import Operations, Outcome
 from steelyard.nodes.broker.remoting.transactions import Transactions
 from steelyard.nodes.consumer.remoting import holdings
 from steelyard.nodes.consumer.remoting import node as consumer_node
+from steelyard.nodes.consumer.remoting.commits import Commits
 from steelyard.nodes.consumer.remoting.handover import Handover
-from steelyard.nodes.consumer.remoting.holdings import Held
+from steelyard.nodes.consumer.remoting.held import Held
 from steelyard.nodes.consumer.remoting.locks import LockNews, Locks
 from steelyard.nodes.consumer.remoting.node import ConsumerNode
 from steelyard.nodes.consumer.remoting.ordered import OrderedDelivery
@@ -227,8 +228,8 @@ def test_members_that_hand_over_as_rocketmq_does() -> None:
 def hasty(self: Handover, held: Held, now: int) -> list[Effect]:
     """In place of `_release`."""
     self._draining.pop(held.epoch, None)
-    held.holding.move(Move.RELEASED, now)
-    return self._holdings.commit_last(held, now)[1] + self._let_go(held, now)
+    self._holdings.move(held, Move.RELEASED, now)
+    return self._holdings.commits.commit_last(held, now)[1] + self._let_go(held, now)
 
 
 def test_members_that_unlock_before_their_last_commit_is_answered(
@@ -241,8 +242,8 @@ def test_members_that_unlock_before_their_last_commit_is_answered(
 def test_members_whose_last_commit_does_not_wait_for_those_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(holdings.Holdings, "settles_at", lambda self, held: 0)
-    monkeypatch.setattr(holdings.Holdings, "doubtful", lambda self, held: False)
+    monkeypatch.setattr(Commits, "settles_at", lambda self, held: 0)
+    monkeypatch.setattr(Commits, "doubtful", lambda self, held: False)
     assert duplicates(PLANNED)
 
 

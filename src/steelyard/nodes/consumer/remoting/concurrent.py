@@ -25,7 +25,7 @@ from steelyard.groups.remoting.ownership import READ, State
 from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
 from steelyard.nodes.consumer.remoting.copies import send_copy
 from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
-from steelyard.nodes.consumer.remoting.holdings import Held
+from steelyard.nodes.consumer.remoting.held import Held
 from steelyard.nodes.consumer.remoting.peers import Peers, SentBack
 from steelyard.nodes.seam import Deliver, Effect, Handled, SetTimer
 from steelyard.types import ConsumeStatus, LogLine
@@ -102,8 +102,8 @@ class ConcurrentDelivery:
     # -- to the listener ---------------------------------------------------------------------------
 
     def offer(self, held: Held, now: int) -> list[Effect]:
-        if not held.queued and held.process.waiting:
-            held.queued = True
+        if not held.application.queued and held.process.waiting:
+            held.application.queued = True
             self._line.append(held)
         return self._hand_more(now)
 
@@ -120,13 +120,13 @@ class ConcurrentDelivery:
             process = held.process
             run = process.take(self._batch_max) if held.state is State.PULLING else None
             if run is None:
-                held.queued = False
+                held.application.queued = False
                 continue
             effects.append(self._hand(_Batch(held, run, run.messages), now))
             if process.waiting:
                 line.append(held)
             else:
-                held.queued = False
+                held.application.queued = False
         if effects and not self._looking and self._timeout_ms:
             self._looking = True
             effects.append(SetTimer(LookForOverdue(), now + self._timeout_ms))
@@ -136,8 +136,8 @@ class ConcurrentDelivery:
         ticket = self._peers.ticket()
         held = batch.held
         self._free -= 1
-        held.handed += 1
-        held.consumed_at = batch.handed_at = now
+        held.application.handed += 1
+        held.application.consumed_at = batch.handed_at = now
         self._with_listener[ticket] = batch
         return Deliver(ticket, ConsumeBatch(held.queue, batch.messages))
 
@@ -145,7 +145,7 @@ class ConcurrentDelivery:
         """The listener's verdict."""
         batch = self._with_listener.pop(event.ticket)
         held = batch.held
-        held.consumed_at = now
+        held.application.consumed_at = now
         later = event.status is ConsumeStatus.RECONSUME_LATER
         took_ms = now - batch.handed_at
         count = len(batch.messages)
@@ -162,7 +162,7 @@ class ConcurrentDelivery:
                 for message in batch.messages
             ]
         self._free += 1
-        held.handed -= 1
+        held.application.handed -= 1
         if held.state in READ:
             held.process.finish(batch.run)
         return effects + self._hand_more(now)
@@ -233,7 +233,7 @@ class ConcurrentDelivery:
             # Its verdict counts after all, if it comes before the next look.
             batch.overdue = False
             return []
-        held.handed -= 1
+        held.application.handed -= 1
         effects: list[Effect] = []
         if back.failed and held.state is State.PULLING:
             effects.append(SetTimer(HandAgain(number), now + HAND_AGAIN_MS))
@@ -290,7 +290,7 @@ class ConcurrentDelivery:
         taken = len(self._with_listener) + returning
         assert self._free + taken == self._handed_max
         assert self._free <= 0 or not (self._again or self._line)
-        assert all(held.queued for held in self._line)
+        assert all(held.application.queued for held in self._line)
         assert len({held.epoch for held in self._line}) == len(self._line)
         for batch in self._with_listener.values():
             assert batch.overdue or not batch.run.finished

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from steelyard.errors import RemotingError
-from steelyard.nodes.consumer.remoting.holdings import Held
+from steelyard.nodes.consumer.remoting.held import Held
 from steelyard.nodes.consumer.remoting.peers import SentBack
 from steelyard.nodes.seam import Effect, Handled
 from steelyard.wire.remoting.command import Command

@@ -38,8 +38,10 @@ from steelyard.groups.remoting.ownership import (
     State,
     diff,
 )
+from steelyard.nodes.consumer.remoting.commits import SETTLE_MS
 from steelyard.nodes.consumer.remoting.contract import Assigned, Lost, Revoked
-from steelyard.nodes.consumer.remoting.holdings import SETTLE_MS, Held, Holdings
+from steelyard.nodes.consumer.remoting.held import Held
+from steelyard.nodes.consumer.remoting.holdings import Holdings
 from steelyard.nodes.consumer.remoting.hooks import Hooks, Telling
 from steelyard.nodes.consumer.remoting.locks import LockNews, Locks
 from steelyard.nodes.consumer.remoting.peers import (
@@ -204,7 +206,7 @@ class Handover:
         for held in given:
             if self._peers.address(held.queue) is None:
                 lost.append(held)
-                effects += self._holdings.commit(held, now, news_only=False)
+                effects += self._holdings.commits.commit(held, now, news_only=False)
                 effects += self._drop(held, now)
             elif held.state is State.PULLING and held.queue in self._wanted:
                 lost.append(held)
@@ -213,10 +215,10 @@ class Handover:
                 drained.append(held)
             elif held.state is State.PULLING and not self._locks.needed:
                 lost.append(held)
-                effects += self._holdings.commit(held, now, news_only=False)
+                effects += self._holdings.commits.commit(held, now, news_only=False)
                 effects += self._drop(held, now)
             else:
-                if held.state in COMING and held.announced:
+                if held.state in COMING and held.handover.announced:
                     effects += self._tell(Revoked((held.queue,)), [held], now)
                 effects += self._release(held, now)
         effects += self._tell_lost(lost, now)
@@ -226,7 +228,7 @@ class Handover:
     # -- coming ------------------------------------------------------------------------------------
 
     def _acquire(self, held: Held, now: int) -> list[Effect]:
-        held.holding.move(Move.LOCKED, now)
+        self._holdings.move(held, Move.LOCKED, now)
         return self._started(*self._holdings.acquire(held, now), now)
 
     def offset_answered(
@@ -258,21 +260,21 @@ class Handover:
         """No more pulling and handing. The queue stays until the application is done, or until then."""
         round_ = _Round({held.epoch: held for held in given}, [])
         for held in given:
-            held.holding.move(Move.GIVEN_UP, now)
+            self._holdings.move(held, Move.GIVEN_UP, now)
             held.process.discard_waiting()
-            held.drain_by = until
+            held.handover.drain_by = until
             self._draining[held.epoch] = held
             if self._hooks.wanted:
                 self._rounds[held.epoch] = round_
         return [effect for held in given for effect in self._go_on_draining(held, now)]
 
     def _go_on_draining(self, held: Held, now: int) -> list[Effect]:
-        if held.handed and now < held.drain_by:
-            return self._holdings.later(held, held.drain_by - now, now)
+        if held.application.handed and now < held.handover.drain_by:
+            return self._holdings.later(held, held.handover.drain_by - now, now)
         round_ = self._rounds.get(held.epoch)
         if round_ is not None:
             return self._drained(held, round_, now)
-        settled = self._holdings.settles_at(held)
+        settled = self._holdings.commits.settles_at(held)
         if now < settled:
             return self._holdings.later(held, settled - now, now)
         return self._release(held, now)
@@ -282,7 +284,7 @@ class Handover:
         if round_.open.pop(held.epoch, None) is not None:
             round_.drained.append(held)
             if not round_.open:
-                queues = tuple(sorted(h.queue for h in round_.drained if h.announced))
+                queues = tuple(sorted(h.queue for h in round_.drained if h.handover.announced))
                 return self._tell(Revoked(queues), round_.drained, now)
         return []
 
@@ -290,9 +292,9 @@ class Handover:
         """The last commit, if anything was read, then the unlock."""
         read = held.state in READ
         self._draining.pop(held.epoch, None)
-        held.holding.move(Move.RELEASED, now)
+        self._holdings.move(held, Move.RELEASED, now)
         if read:
-            answered, effects = self._holdings.commit_last(held, now)
+            answered, effects = self._holdings.commits.commit_last(held, now)
             if answered:
                 return effects
         else:
@@ -309,19 +311,21 @@ class Handover:
         if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS:
             why = reply if isinstance(reply, RemotingError) else f"code {reply.code}"
             effects.append(LogLine("WARNING", f"last commit of {held.queue}: {why}; sent again"))
-            effects += self._holdings.commit_again(held)
-        elif not held.repeated and self._holdings.doubtful(held):
-            held.repeat_at = now + SETTLE_MS
+            effects += self._holdings.commits.commit_again(held)
+        elif not held.handover.repeated and self._holdings.commits.doubtful(held):
+            held.handover.repeat_at = now + SETTLE_MS
             return self._holdings.later(held, SETTLE_MS, now)
         return effects + self._let_go(held, now)
 
     def _say_again(self, held: Held, now: int) -> list[Effect]:
         """The last commit once more, if it is time: what was under way has been taken in."""
-        if not held.repeat_at or (now < held.repeat_at and self._holdings.doubtful(held)):
+        if not held.handover.repeat_at or (
+            now < held.handover.repeat_at and self._holdings.commits.doubtful(held)
+        ):
             return []
-        held.repeat_at = 0
-        held.repeated = True
-        answered, effects = self._holdings.commit_last(held, now)
+        held.handover.repeat_at = 0
+        held.handover.repeated = True
+        answered, effects = self._holdings.commits.commit_last(held, now)
         return effects if answered else effects + self._let_go(held, now)
 
     def _let_go(self, held: Held, now: int) -> list[Effect]:
@@ -376,7 +380,7 @@ class Handover:
         """The application gave a verdict: perhaps a queue that is given up is done."""
         effects = self._locks.heard_out(now)
         for held in list(self._draining.values()):
-            if not held.handed:
+            if not held.application.handed:
                 effects += self._go_on_draining(held, now)
         return effects
 
@@ -414,7 +418,7 @@ class Handover:
         if not ready:
             return []
         for held in ready:
-            held.announced = True
+            held.handover.announced = True
         queues = tuple(sorted(held.queue for held in ready))
         return self._hooks.tell(Telling(Assigned(queues), tuple(ready)), now)
 
@@ -433,7 +437,7 @@ class Handover:
 
     def _tell(self, what: Revoked, held: Sequence[Held], now: int) -> list[Effect]:
         for one in held:
-            one.announced = False
+            one.handover.announced = False
         if what.queues:
             return self._hooks.tell(Telling(what, tuple(held)), now)
         effects: list[Effect] = []
@@ -443,11 +447,11 @@ class Handover:
         return effects
 
     def _tell_lost(self, lost: Sequence[Held], now: int) -> list[Effect]:
-        announced = [held for held in lost if held.announced]
+        announced = [held for held in lost if held.handover.announced]
         if not announced:
             return []
         for held in announced:
-            held.announced = False
+            held.handover.announced = False
         queues = tuple(sorted(held.queue for held in announced))
         return self._hooks.tell(Telling(Lost(queues)), now)
 
@@ -474,7 +478,7 @@ class Handover:
         self._hooks.drop()
         effects: list[Effect] = []
         for held in self._holdings.all():
-            effects += self._holdings.commit(held, now, news_only=False)
+            effects += self._holdings.commits.commit(held, now, news_only=False)
             self._holdings.gone(held, Move.DROPPED, now)
         self._draining.clear()
         self._rounds.clear()

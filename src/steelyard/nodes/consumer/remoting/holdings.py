@@ -1,14 +1,9 @@
-"""The queues a consumer holds: where each one starts, and how far it is committed.
+"""The queues a consumer holds, and where each one starts.
 
 A held queue goes through the states of `groups.remoting.ownership`; `handover` moves it on. Each holding has an
 `epoch` of its own, so that an answer or a timer of an earlier holding of the same queue finds nobody.
 
-Commits are one-way as in RocketMQ, by themselves (15) or riding on a pull (11), but for the last one of a
-holding. A broker with several threads may take in two that arrive one after the other the wrong way round,
-and what was sent some time apart can arrive together. So the last one waits a moment for those before it
-(`settles_at`); and if by its answer, which proves that they have arrived, one is still not known to be
-taken in (`doubtful`), it is said again after another moment.
-Source: client/impl/consumer/RebalancePushImpl.java `computePullFromWhere`; RemoteBrokerOffsetStore.java.
+Source: client/impl/consumer/RebalancePushImpl.java `computePullFromWhere`.
 """
 
 from __future__ import annotations
@@ -20,23 +15,24 @@ import msgspec
 from steelyard.config import LitePullConfig
 from steelyard.consume.process_queue import ProcessQueue
 from steelyard.errors import ProtocolError, RemotingError
-from steelyard.groups.remoting.ownership import COMING, READ, Holding, Move, State
+from steelyard.groups.remoting.ownership import COMING, Holding, Move, State
+from steelyard.nodes.consumer.remoting.commits import Commits
+from steelyard.nodes.consumer.remoting.held import (
+    UNKNOWN,
+    AtApplication,
+    CommitsSent,
+    HandoverSteps,
+    Held,
+    Pull,
+    Wishes,
+)
 from steelyard.nodes.consumer.remoting.offsets import Offsets
-from steelyard.nodes.consumer.remoting.peers import LastCommitSent, OffsetAsked, Peers, StartAsked
-from steelyard.nodes.seam import Address, Effect, SetTimer
+from steelyard.nodes.consumer.remoting.peers import OffsetAsked, Peers, StartAsked
+from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.types import ConsumeFrom, LogLine, MessageQueue
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
-
-UNKNOWN = -1
-"""In place of an offset that no broker is known to have."""
-
-SETTLE_MS = 50
-"""Two requests that arrive so far apart are taken in in that order."""
-
-DOUBT_MS = 2_000
-"""Two commits that are sent so far apart arrive apart."""
 
 
 class LookAgain(msgspec.Struct, frozen=True):
@@ -46,66 +42,6 @@ class LookAgain(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class Held(msgspec.Struct, eq=False):
-    """One queue of this member."""
-
-    queue: MessageQueue
-    epoch: int
-    holding: Holding
-    process: ProcessQueue
-    """Empty and at offset 0 until PULLING."""
-    committed: int = UNKNOWN
-    """The offset last sent to the broker and not known to be lost."""
-    wrote: int = UNKNOWN
-    """The offset of the last commit that did not ride on a pull."""
-    wrote_at: int = 0
-    """When it was sent."""
-    other_at: int = 0
-    """When the last one with another offset was sent."""
-    arrived: bool = True
-    """A pull that was sent after both has been answered."""
-    address: Address | None = None
-    """Where it was last read from: a commit still goes there when the broker has left the routes."""
-    pulling: bool = False
-    """A pull is on its way or held by the broker."""
-    pulled_at: int = 0
-    """When the last pull was sent."""
-    carried: int = UNKNOWN
-    """The offset that the last pull committed."""
-    looked_at: int = 0
-    """When pulling was last thought of, a pull sent or not."""
-    in_vain: int = 0
-    """Pulls in a row that were answered at once, with nothing."""
-    queued: bool = False
-    """In the delivery's line of queues with messages to hand."""
-    handed: int = 0
-    """Batches that the application has, or that are on their way back to their broker."""
-    consumed_at: int = 0
-    """When the listener got something of it or was done with it last."""
-    drain_by: int = 0
-    """While DRAINING: when the time of the application is over."""
-    repeat_at: int = 0
-    """While RELEASING: when to say the last commit again."""
-    repeated: bool = False
-    """The last commit was said again."""
-    agreed: int | None = None
-    """In place of what is finished here: how far the application that polls says that it is; UNKNOWN before it
-    has said anything."""
-    paused: bool = False
-    """The application that polls wants nothing of it for a while."""
-    announced: bool = False
-    """The application was told that the queue is its own, and not yet that it is not (`config.hooks`)."""
-
-    @property
-    def state(self) -> State:
-        return self.holding.state
-
-    @property
-    def committable(self) -> int:
-        """The offset that may be committed; UNKNOWN: none yet."""
-        return self.process.committable if self.agreed is None else self.agreed
-
-
 class Holdings:
     """All queues of this member. Pulling starts when a method returns the `Held` to pull."""
 
@@ -113,6 +49,7 @@ class Holdings:
         config = peers.config
         self._peers = peers
         self._offsets = offsets
+        self.commits = Commits(offsets)
         self._polled = isinstance(config, LitePullConfig)
         self._waits_for_word = isinstance(config, LitePullConfig) and not config.auto_commit
         self._held: dict[MessageQueue, Held] = {}
@@ -143,7 +80,9 @@ class Holdings:
         return tuple(
             held.queue
             for held in self._held.values()
-            if held.state is State.PULLING and held.looked_at < oldest and not held.paused
+            if held.state is State.PULLING
+            and held.pull.looked_at < oldest
+            and not held.wishes.paused
         )
 
     # -- coming and going --------------------------------------------------------------------------
@@ -152,22 +91,42 @@ class Holdings:
         """A new holding, LOCKING."""
         assert queue not in self._held
         self._epoch += 1
-        held = Held(queue, self._epoch, Holding(now), ProcessQueue(0))
+        held = Held(
+            queue,
+            self._epoch,
+            Holding(now),
+            ProcessQueue(0),
+            Pull(),
+            CommitsSent(),
+            AtApplication(),
+            Wishes(),
+            HandoverSteps(),
+        )
         self._held[queue] = held
         return held
+
+    def move(self, held: Held, event: Move, now: int) -> None:
+        """A holding that stays goes on to another state."""
+        held.holding.move(event, now)
 
     def gone(self, held: Held, event: Move, now: int) -> None:
         """The end of a holding. What the application still has of it counts for nothing."""
         held.holding.move(event, now)
         del self._held[held.queue]
-        self._unfinished = [(one, until) for one, until in self._unfinished if one.handed]
-        if held.handed:
+        self._unfinished = [
+            (one, until) for one, until in self._unfinished if one.application.handed
+        ]
+        if held.application.handed:
             self._unfinished.append((held, now + self._peers.config.drain_timeout_ms))
 
     def at_work_until(self, queue: MessageQueue, now: int) -> int:
         """Until when at most to wait for the application, which is at work on what an earlier holding of the
         queue gave it; 0 where it is not, or had its time. The queue's broker was lost, say, and came back."""
-        ends = [u for one, u in self._unfinished if one.queue == queue and one.handed and u > now]
+        ends = [
+            u
+            for one, u in self._unfinished
+            if one.queue == queue and one.application.handed and u > now
+        ]
         return max(ends, default=0)
 
     # -- where to start ----------------------------------------------------------------------------
@@ -248,15 +207,14 @@ class Holdings:
 
     def _known(self, held: Held, offset: int, committed: int) -> Held:
         held.process = ProcessQueue(offset)
-        held.committed = committed
-        held.agreed = committed if self._waits_for_word else None
+        held.commits = CommitsSent(committed)
+        held.wishes = Wishes(committed if self._waits_for_word else None, held.wishes.paused)
         return held
 
     def begin(self, held: Held, now: int) -> None:
         """The start is known: PULLING from here on."""
         held.holding.move(Move.STARTED, now)
-        held.address = self._peers.address(held.queue)
-        held.looked_at = now
+        held.pull = Pull(self._peers.address(held.queue), looked_at=now)
 
     def _failed(self, held: Held, what: str, offset: int | str, now: int) -> list[Effect]:
         text = f"{what} of {_name(held.queue)}: {offset}; asked again soon"
@@ -267,80 +225,18 @@ class Holdings:
         """The broker has moved the offset: go on from there as if the queue were new, and commit it."""
         self.gone(held, Move.SET, now)
         fresh = self.hold(held.queue, now)
-        fresh.announced = held.announced
-        fresh.paused = held.paused
+        fresh.handover = HandoverSteps(held.handover.announced)
         fresh.holding.move(Move.LOCKED, now)
         self.begin(self._known(fresh, offset, UNKNOWN), now)
-        if fresh.agreed is not None:
-            fresh.agreed = offset
+        fresh.wishes = Wishes(offset if self._waits_for_word else None, held.wishes.paused)
         return fresh
 
     def later(self, held: Held, delay_ms: int, now: int) -> list[Effect]:
         """Look at the queue again after a while."""
         return [SetTimer(LookAgain(held.queue, held.epoch), now + delay_ms)]
 
-    # -- committing --------------------------------------------------------------------------------
-
-    def commit(self, held: Held, now: int, *, news_only: bool = True) -> list[Effect]:
-        """Tell the broker how far the queue is finished, if it does not know. One-way, as RocketMQ does."""
-        if held.state not in READ:
-            return []
-        offset = held.committable
-        if held.address is None or offset < 0 or (news_only and offset == held.committed):
-            return []
-        self.wrote(held, offset, now)
-        return self._offsets.write(held.queue, held.address, offset)
-
-    def wrote(self, held: Held, offset: int, now: int) -> None:
-        """A commit goes out that does not ride on a pull."""
-        if held.wrote not in (UNKNOWN, offset):
-            held.other_at = held.wrote_at
-        held.committed = held.wrote = offset
-        held.wrote_at = now
-        held.arrived = False
-
     def commit_all(self, now: int) -> list[Effect]:
-        return [effect for held in self._held.values() for effect in self.commit(held, now)]
-
-    def _lags(self, held: Held) -> bool:
-        """A pull with another commit than the last one is not answered: it is held, or under way."""
-        return held.pulling and held.carried not in (UNKNOWN, held.committable)
-
-    def _other_at(self, held: Held) -> int:
-        """When a commit that did not ride on a pull was sent with another offset than the last of all."""
-        return held.other_at if held.wrote in (UNKNOWN, held.committable) else held.wrote_at
-
-    def settles_at(self, held: Held) -> int:
-        """When to send the last commit, as far as those before it are concerned."""
-        pulled_at = held.pulled_at if self._lags(held) else 0
-        return max(pulled_at, self._other_at(held)) + SETTLE_MS
-
-    def doubtful(self, held: Held) -> bool:
-        """While RELEASING: an earlier commit may have arrived with the last one, and be taken in after it."""
-        since = held.holding.since - DOUBT_MS
-        if self._lags(held) and held.pulled_at > since:
-            return True
-        return not held.arrived and self._other_at(held) > since
-
-    def commit_last(self, held: Held, now: int) -> tuple[bool, list[Effect]]:
-        """Tell the broker for good. True: the outcome will come as `LastCommitSent`.
-
-        It goes out even if it is nothing new: an earlier one of the same offset may be lost, or overwritten
-        by a member that believed to own the queue.
-        """
-        offset = held.committable
-        if held.address is None or offset < 0:
-            return False, []
-        held.committed = offset
-        told = LastCommitSent(held.queue, held.epoch)
-        effects = self._offsets.write_surely(told, held.address, offset, now)
-        return (False, []) if effects is None else (True, effects)
-
-    def commit_again(self, held: Held) -> list[Effect]:
-        """The last commit was not answered, or not well: once more, one-way."""
-        if held.address is None:
-            return []
-        return self._offsets.write(held.queue, held.address, held.committed)
+        return [effect for held in self._held.values() for effect in self.commits.commit(held, now)]
 
     def check(self) -> None:
         """Assert what must hold of every queue."""
@@ -348,8 +244,8 @@ class Holdings:
             assert held.queue == queue
             assert held.state is not State.GONE
             held.process.check()
-            assert self._polled or held.committed <= held.committable
-            assert not (held.handed and held.state in COMING)
+            assert self._polled or held.commits.committed <= held.committable
+            assert not (held.application.handed and held.state in COMING)
 
 
 def _offset_in(reply: Command | RemotingError) -> int | str:

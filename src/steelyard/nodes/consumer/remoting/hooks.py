@@ -13,7 +13,7 @@ from collections import deque
 import msgspec
 
 from steelyard.nodes.consumer.remoting.contract import Assigned, Lost, Revoked
-from steelyard.nodes.consumer.remoting.holdings import Held
+from steelyard.nodes.consumer.remoting.held import Held
 from steelyard.nodes.seam import Deliver, Effect, SetTimer
 
 Told = Assigned | Revoked | Lost

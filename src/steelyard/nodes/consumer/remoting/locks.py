@@ -34,8 +34,10 @@ import msgspec
 
 from steelyard.errors import ProtocolError, RemotingError
 from steelyard.groups.remoting.ownership import State
+from steelyard.nodes.consumer.remoting.commits import SETTLE_MS
 from steelyard.nodes.consumer.remoting.departed import Departed
-from steelyard.nodes.consumer.remoting.holdings import SETTLE_MS, Held, Holdings
+from steelyard.nodes.consumer.remoting.held import Held
+from steelyard.nodes.consumer.remoting.holdings import Holdings
 from steelyard.nodes.consumer.remoting.peers import LocksAsked, LocksLetGo, Peers, PresentAsked
 from steelyard.nodes.seam import Address, Effect, SetTimer
 from steelyard.types import LogLine, MessageQueue

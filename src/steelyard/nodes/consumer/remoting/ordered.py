@@ -11,7 +11,7 @@ A queue with messages that were not handed yet has a turn, and a turn is in one 
   Those that arrive there are finished, the others come again.
 - RESTING: until a timer is due; then it is in line.
 
-A queue that is given up keeps its batch at the listener, and the node waits for it (`Held.handed`). A verdict
+A queue that is given up keeps its batch at the listener, and the node waits for it (`AtApplication.handed`). A verdict
 that comes too late counts for nothing. Should the queue be this member's again before the listener is done
 with the old batch, the new holding waits for it: two batches of one queue are never out at once.
 Source: client/impl/consumer/ConsumeMessageOrderlyService.java.
@@ -33,7 +33,7 @@ from steelyard.nodes.consumer.remoting.concurrent import DROPPED
 from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
 from steelyard.nodes.consumer.remoting.copies import send_copy
 from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
-from steelyard.nodes.consumer.remoting.holdings import Held
+from steelyard.nodes.consumer.remoting.held import Held
 from steelyard.nodes.consumer.remoting.locks import Locks
 from steelyard.nodes.consumer.remoting.peers import Peers, SentBack
 from steelyard.nodes.seam import Deliver, Effect, Handled, SetTimer
@@ -190,8 +190,8 @@ class OrderedDelivery:
         held = turn.held
         ticket = self._peers.ticket()
         self._free -= 1
-        held.handed += 1
-        held.consumed_at = turn.handed_at = now
+        held.application.handed += 1
+        held.application.consumed_at = turn.handed_at = now
         turn.move(Move.HANDED)
         turn.lock_rest_ms = REST_MS_MIN
         self._with_listener[ticket] = turn
@@ -217,8 +217,8 @@ class OrderedDelivery:
         turn = self._with_listener.pop(event.ticket)
         held = turn.held
         self._free += 1
-        held.handed -= 1
-        held.consumed_at = now
+        held.application.handed -= 1
+        held.application.consumed_at = now
         ok = event.status is ConsumeOrderlyStatus.SUCCESS
         took_ms = now - turn.handed_at
         self._statistics.consumed(held.queue.topic, took_ms, len(turn.messages), ok, now)
@@ -260,7 +260,7 @@ class OrderedDelivery:
             return self._drop(turn, spent, now)
         number = self._peers.ticket()
         turn.move(Move.SPENT)
-        turn.held.handed += 1
+        turn.held.application.handed += 1
         self._departures[number] = _Departure(turn, set(spent), set())
         effects: list[Effect] = []
         for position in sorted(spent):
@@ -301,7 +301,7 @@ class OrderedDelivery:
         if departure.open:
             return effects
         del self._departures[sent.number]
-        turn.held.handed -= 1
+        turn.held.application.handed -= 1
         if len(departure.gone) == len(turn.messages) and turn.held.state in READ:
             self._finish(turn, now)
         elif turn.held.state is State.PULLING:

@@ -5,9 +5,9 @@
 - with `auto_commit`: when the next poll begins. Every `commit_interval_ms` that is committed.
 - without: when the application commits, all that was returned or offsets of its own.
 
-Until then its offset is not committed, so that it is delivered again when this member dies. `Held.agreed` is the
+Until then its offset is not committed, so that it is delivered again when this member dies. `Wishes.agreed` is the
 offset up to which a queue counts as consumed, where that is not simply all that left it. A queue that is
-given up waits (`Held.handed`) until what was returned of it is consumed; with hooks the next poll is enough,
+given up waits (`AtApplication.handed`) until what was returned of it is consumed; with hooks the next poll is enough,
 for then the application is told and can commit.
 
 At a stop the last poll is not consumed: who wants that commits before.
@@ -40,7 +40,8 @@ from steelyard.nodes.consumer.remoting.contract import (
     ResumeQueues,
 )
 from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
-from steelyard.nodes.consumer.remoting.holdings import UNKNOWN, Held, Holdings
+from steelyard.nodes.consumer.remoting.held import Held
+from steelyard.nodes.consumer.remoting.holdings import Holdings
 from steelyard.nodes.consumer.remoting.offsets import Offsets
 from steelyard.nodes.consumer.remoting.peers import OffsetTold, Peers, SentBack
 from steelyard.nodes.consumer.remoting.pulling import Pulling
@@ -124,11 +125,11 @@ class PolledDelivery:
         """What polls returned before counts as consumed."""
         if self._config.auto_commit:
             for held in self._out.values():
-                held.agreed = None
+                held.wishes.agreed = None
         elif not self._config.hooks:
             return
         for held in self._out.values():
-            held.handed = 0
+            held.application.handed = 0
         self._out.clear()
 
     def _take(self, call: Poll, now: int) -> tuple[MessageView, ...]:
@@ -138,8 +139,8 @@ class PolledDelivery:
         line = self._line
         while line and len(found) < call.messages_max:
             held = line.popleft()
-            held.queued = False
-            if held.state is not State.PULLING or held.paused:
+            held.application.queued = False
+            if held.state is not State.PULLING or held.wishes.paused:
                 continue
             process = held.process
             before = process.committable
@@ -149,10 +150,10 @@ class PolledDelivery:
             process.finish(run)  # only what waits counts against the limits
             found += run.messages
             returned.append(_Returned(held, run, held.epoch in self._out))
-            if held.agreed is None:
-                held.agreed = before
-            held.handed = 1
-            held.consumed_at = now
+            if held.wishes.agreed is None:
+                held.wishes.agreed = before
+            held.application.handed = 1
+            held.application.consumed_at = now
             self._out[held.epoch] = held
             self._queue_up(held)
         self._last = call.number, returned
@@ -175,8 +176,8 @@ class PolledDelivery:
             held.process.put_back(item.run)
             if not item.was_out:
                 self._out.pop(held.epoch, None)
-                held.handed = 0
-                held.agreed = None if self._config.auto_commit else held.agreed
+                held.application.handed = 0
+                held.wishes.agreed = None if self._config.auto_commit else held.wishes.agreed
             if held.state is State.PULLING:
                 effects += self.offer(held, now)
             else:
@@ -195,8 +196,8 @@ class PolledDelivery:
         return [Answer(parked.call_id, messages), DropTimer(PollTimer(parked.call_id))]
 
     def _queue_up(self, held: Held) -> None:
-        if not held.queued and held.process.waiting and not held.paused:
-            held.queued = True
+        if not held.application.queued and held.process.waiting and not held.wishes.paused:
+            held.application.queued = True
             self._line.append(held)
 
     def due(self, key: DeliveryTimer, now: int) -> list[Effect]:
@@ -221,7 +222,7 @@ class PolledDelivery:
         effects: list[Effect] = []
         for held, offset in said:
             self._agree(held, offset)
-            if call.offsets is not None or offset != held.committed:
+            if call.offsets is not None or offset != held.commits.committed:
                 effects += self._tell(call_id, committing, held, offset, now)
         if not committing.open:
             effects += self._committed(call_id, committing)
@@ -229,23 +230,23 @@ class PolledDelivery:
 
     def _agree(self, held: Held, offset: int) -> None:
         """The application says how far it is."""
-        held.agreed = offset
+        held.wishes.agreed = offset
         if self._config.auto_commit:
             self._out[held.epoch] = held  # until the next poll
         if offset >= held.process.committable:
-            held.handed = 0
+            held.application.handed = 0
             if not self._config.auto_commit:
                 self._out.pop(held.epoch, None)
 
     def _tell(
         self, call_id: int, committing: _Committing, held: Held, offset: int, now: int
     ) -> list[Effect]:
-        address = self._peers.address(held.queue) or held.address
+        address = self._peers.address(held.queue) or held.pull.address
         if address is None:
             name = held.queue.broker_name
             committing.error = ConnectError(f"broker {name} is not in the routes")
             return []
-        self._holdings.wrote(held, offset, now)
+        self._holdings.commits.wrote(held, offset, now)
         told = OffsetTold(held.queue, held.epoch, call_id)
         effects = self._offsets.write_surely(told, address, offset, now)
         if effects is None:
@@ -268,9 +269,9 @@ class PolledDelivery:
         if error is not None:
             committing.error = committing.error or error
             if held is not None:
-                held.committed = UNKNOWN
+                self._holdings.commits.lost(held)
         elif held is not None:
-            held.arrived = True
+            self._holdings.commits.arrived(held)
         return [] if committing.open else self._committed(told.call_id, committing)
 
     def _committed(self, call_id: int, committing: _Committing) -> list[Effect]:
@@ -284,7 +285,7 @@ class PolledDelivery:
         if isinstance(found, ConfigError):
             return [Answer(call_id, found)]
         for held in found:
-            held.paused = True
+            held.wishes.paused = True
         return [Answer(call_id, None)]
 
     def resume(self, call_id: int, call: ResumeQueues, now: int) -> list[Effect]:
@@ -293,7 +294,7 @@ class PolledDelivery:
             return [Answer(call_id, found)]
         effects: list[Effect] = [Answer(call_id, None)]
         for held in found:
-            held.paused = False
+            held.wishes.paused = False
             effects += self._pulling.look(held, now) + self.offer(held, now)
         return effects
 
@@ -302,9 +303,10 @@ class PolledDelivery:
         fresh = self._holdings.restart(held, offset, now)
         self._out.pop(held.epoch, None)
         if self._config.auto_commit:
-            fresh.agreed = None
+            fresh.wishes.agreed = None
         else:  # that is not a commit yet
-            fresh.agreed, fresh.committed = held.agreed, held.committed
+            fresh.wishes.agreed = held.wishes.agreed
+            self._holdings.commits.go_on(fresh, held)
         return self._pulling.look(fresh, now)
 
     def assignment(self) -> tuple[MessageQueue, ...]:
@@ -326,7 +328,7 @@ class PolledDelivery:
     def stop(self) -> list[Effect]:
         """The application polls no more: nothing is waited for."""
         for held in self._out.values():
-            held.handed = 0
+            held.application.handed = 0
         self._out.clear()
         parked, self._parked = self._parked, None
         if parked is None:
@@ -344,12 +346,12 @@ class PolledDelivery:
 
     def check(self) -> None:
         """Assert that nothing waits for a poll while a poll waits for it, and that every queue in line is marked."""
-        assert all(held.queued for held in self._line)
+        assert all(held.application.queued for held in self._line)
         assert len({held.epoch for held in self._line}) == len(self._line)
         for held in self._holdings.all():
-            assert not held.handed or held.epoch in self._out
-            if held.state is State.PULLING and held.process.waiting and not held.paused:
-                assert held.queued
+            assert not held.application.handed or held.epoch in self._out
+            if held.state is State.PULLING and held.process.waiting and not held.wishes.paused:
+                assert held.application.queued
                 assert self._parked is None
         assert all(committing.open > 0 for committing in self._committing.values())
 

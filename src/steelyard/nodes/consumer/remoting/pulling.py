@@ -24,7 +24,8 @@ from steelyard.consume.statistics import Statistics
 from steelyard.consume.subscription import wanted
 from steelyard.errors import CallTimeoutError, ProtocolError, RemotingError
 from steelyard.groups.remoting.ownership import LEAVING, State
-from steelyard.nodes.consumer.remoting.holdings import UNKNOWN, Held, Holdings
+from steelyard.nodes.consumer.remoting.held import UNKNOWN, Held
+from steelyard.nodes.consumer.remoting.holdings import Holdings
 from steelyard.nodes.consumer.remoting.membership import Membership
 from steelyard.nodes.consumer.remoting.peers import RETRY_PREFIX, Peers, PullSent
 from steelyard.nodes.seam import Address, Effect
@@ -108,10 +109,10 @@ class Pulling:
 
     def look(self, held: Held, now: int) -> list[Effect]:
         """Send a pull, unless one is under way, the client holds too much, or the broker is unknown."""
-        if held.pulling or held.paused or held.state is not State.PULLING:
+        if held.pull.under_way or held.wishes.paused or held.state is not State.PULLING:
             return []
         config = self._peers.config
-        held.looked_at = now
+        held.pull.looked_at = now
         if self.paused:
             return self._holdings.later(held, PAUSED_LOOK_MS, now)
         limits = self._shares.get(held.queue.topic, self._limits)
@@ -120,7 +121,7 @@ class Pulling:
         address = self._peers.address(held.queue)
         if address is None:
             return self._holdings.later(held, config.pull_retry_ms, now)
-        held.address = address
+        held.pull.address = address
         queue = held.queue
         commit = held.process.committable if self._carries_commits else 0
         sys_flag = self._sys_flag | (PullFlag.COMMIT_OFFSET if commit > 0 else 0)
@@ -139,11 +140,11 @@ class Pulling:
             expression_type=subscribed.expression_type,
             bname=queue.broker_name,
         )
-        held.pulling = True
-        held.pulled_at = now
-        held.carried = commit if commit > 0 else UNKNOWN
+        held.pull.under_way = True
+        held.pull.sent_at = now
+        held.pull.carried = commit if commit > 0 else UNKNOWN
         if commit > 0:
-            held.committed = commit
+            self._holdings.commits.rode(held, commit)
         purpose = PullSent(queue, held.epoch, held.process.next_offset)
         return self._peers.ask(
             address, RequestCode.PULL_MESSAGE, header, purpose, now, config.pull_timeout_ms
@@ -157,8 +158,8 @@ class Pulling:
         held = self._holdings.find(sent.queue, sent.epoch)
         if held is None:
             return None, []
-        held.pulling = False
-        held.arrived = held.arrived or held.pulled_at > held.wrote_at
+        held.pull.under_way = False
+        self._holdings.commits.pull_answered(held)
         if held.state is not State.PULLING:
             return held, []
         if isinstance(reply, RemotingError):
@@ -192,13 +193,13 @@ class Pulling:
         process = held.process
         added = process.add(wanted(messages, self._tags[topic]), header.next_begin_offset)
         if added:
-            self._statistics.pulled(topic, now - held.pulled_at, added, now)
+            self._statistics.pulled(topic, now - held.pull.sent_at, added, now)
         flow_retry_ms = self._peers.config.flow_retry_ms
-        if process.next_offset > sent.offset or now - held.pulled_at >= flow_retry_ms:
-            held.in_vain = 0
+        if process.next_offset > sent.offset or now - held.pull.sent_at >= flow_retry_ms:
+            held.pull.in_vain = 0
         else:
-            held.in_vain += 1
-            if held.in_vain > 1:
+            held.pull.in_vain += 1
+            if held.pull.in_vain > 1:
                 return None, self._holdings.later(held, flow_retry_ms, now)
         return (held if added else None), self.look(held, now)
 
@@ -216,7 +217,10 @@ class Pulling:
             return [LogLine("WARNING", text), *self.look(held, now)]
         text = f"offset {sent.offset} of {sent.queue} is not there; going on at {offset}"
         fresh = self._holdings.restart(held, offset, now)
-        effects: list[Effect] = [LogLine("WARNING", text), *self._holdings.commit(fresh, now)]
+        effects: list[Effect] = [
+            LogLine("WARNING", text),
+            *self._holdings.commits.commit(fresh, now),
+        ]
         if offset == sent.offset:  # the broker contradicts itself
             return effects + self._holdings.later(fresh, retry_ms, now)
         return effects + self.look(fresh, now)
@@ -224,7 +228,7 @@ class Pulling:
     def _unanswered(
         self, held: Held, address: Address, error: RemotingError, now: int
     ) -> list[Effect]:
-        held.committed = UNKNOWN  # the commit that rode on the pull may be lost
+        self._holdings.commits.lost(held)  # the commit that rode on the pull may be lost
         effects = self._holdings.later(held, self._peers.config.pull_retry_ms, now)
         if isinstance(error, CallTimeoutError):
             effects += self._peers.calls.hang_up(address, "a pull was not answered")

@@ -25,7 +25,8 @@ from steelyard.consume.statistics import Statistics
 from steelyard.errors import ProtocolError
 from steelyard.groups.remoting.ownership import READ, State
 from steelyard.nodes.consumer.remoting.contract import ConsumeDirectly, DescribeThreads
-from steelyard.nodes.consumer.remoting.holdings import Held, Holdings
+from steelyard.nodes.consumer.remoting.held import Held
+from steelyard.nodes.consumer.remoting.holdings import Holdings
 from steelyard.nodes.consumer.remoting.locks import Locks
 from steelyard.nodes.consumer.remoting.membership import CONSUME_ACTIVELY, CONSUME_PASSIVELY
 from steelyard.nodes.consumer.remoting.peers import Peers
@@ -193,7 +194,7 @@ class Reporting:
         if held.state not in anew:
             return []
         fresh = self._holdings.restart(held, offset, now)
-        effects = self._holdings.commit(fresh, now, news_only=False)
+        effects = self._holdings.commits.commit(fresh, now, news_only=False)
         tell = LogLine("INFO", f"an operator has set {held.queue} to offset {offset}")
         return [tell, *effects, *self._pulling.look(fresh, now)]
 
@@ -252,8 +253,8 @@ class Reporting:
             locked=self._locks.holds(held, now),
             last_lock_timestamp=self._locks.granted_at(held.queue),
             dropped=held.state not in (State.ACQUIRING, State.PULLING),
-            last_pull_timestamp=held.pulled_at,
-            last_consume_timestamp=held.consumed_at,
+            last_pull_timestamp=held.pull.sent_at,
+            last_consume_timestamp=held.application.consumed_at,
         )
 
 

@@ -18,7 +18,8 @@ from steelyard.errors import (
 )
 from steelyard.groups.remoting.ownership import State
 from steelyard.nodes.consumer.remoting.contract import Bound, Seek
-from steelyard.nodes.consumer.remoting.holdings import Held, Holdings
+from steelyard.nodes.consumer.remoting.held import Held
+from steelyard.nodes.consumer.remoting.holdings import Holdings
 from steelyard.nodes.consumer.remoting.peers import Peers, RangeAsked
 from steelyard.nodes.consumer.remoting.polled import PolledDelivery
 from steelyard.nodes.seam import Address, Answer, Effect
