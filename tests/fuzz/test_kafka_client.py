@@ -14,6 +14,7 @@ from tests.nodes.consumer.kafka.rig import T0, T1, Rig
 from steelyard.errors import KafkaError, SteelyardError
 from steelyard.nodes.consumer.kafka import contract
 from steelyard.nodes.seam import Call
+from steelyard.wire.kafka.messages.list_offsets import LATEST
 
 SEEDS = range(int(os.environ.get("FUZZ_SEEDS", "4")))
 HUGE = (
@@ -55,7 +56,7 @@ def calls(rng: Random) -> Call[object]:
             contract.Committed((T0, T1)),
             contract.Position(T0),
             contract.Seek(T0, 1),
-            contract.SeekToEnd((T1,), contract.LATEST),
+            contract.SeekToEnd((T1,), LATEST),
             contract.ListOffsets({T0: -1}),
             contract.PartitionsFor("t"),
             contract.Assignment(),

@@ -14,6 +14,7 @@ from steelyard.admin.asking import add_asking_command, add_where_options, given
 from steelyard.admin.printing import date_seconds, fixed, front, java_fields, shown, version_name
 from steelyard.admin.topics import deleted_topic
 from steelyard.errors import ConfigError, RouteError, SteelyardError
+from steelyard.wire.remoting.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
@@ -224,8 +225,8 @@ def allocation_json(topic: str, route: TopicRouteData, clients: Sequence[str]) -
 
     from steelyard.allocate.contiguous import allocate
     from steelyard.allocate.plan import Claim
-    from steelyard.routes.table import PERM_READ
     from steelyard.types import MessageQueue
+    from steelyard.wire.remoting.names import PERM_READ
 
     queues = [
         MessageQueue(topic, data.broker_name, queue_id)
@@ -303,6 +304,6 @@ async def delete_group(admin: Admin, options: argparse.Namespace) -> str:
         for address in addresses
     )
     if cluster:
-        for prefix in ("%RETRY%", "%DLQ%"):
+        for prefix in (RETRY_PREFIX, DLQ_PREFIX):
             text += deleted_topic(prefix + group, cluster)
     return text

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable
 
 from steelyard.errors import MessageError
-from steelyard.produce.rules import RETRY_PREFIX, TOPIC_LENGTH_MAX, check_topic
+from steelyard.produce.rules import check_topic
+from steelyard.wire.remoting.names import RETRY_PREFIX, TOPIC_CHARACTERS_MAX
 
-GROUP_LENGTH_MAX = TOPIC_LENGTH_MAX - len(RETRY_PREFIX)
+GROUP_LENGTH_MAX = TOPIC_CHARACTERS_MAX - len(RETRY_PREFIX)
 """The name of a group's retry topic has to be one of a topic."""
 
 READ_LENGTH_MAX, KAFKA_LENGTH_MAX = 255, 249

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from steelyard.admin.asking import add_asking_command, given
 from steelyard.admin.printing import fixed, front
 from steelyard.errors import SteelyardError
+from steelyard.wire.remoting.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
@@ -35,7 +36,7 @@ async def stats_all(admin: Admin, options: argparse.Namespace) -> str:
         f" {'#OutTPS':>11} {'#InMsg24Hour':>14} {'#OutMsg24Hour':>14}\n"
     )
     for topic in await admin.topics():
-        if topic.startswith(("%RETRY%", "%DLQ%")) or (wanted is not None and topic != wanted):
+        if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) or (wanted is not None and topic != wanted):
             continue
         try:
             text += await _topic_lines(admin, topic, options.activeTopic)
@@ -45,7 +46,7 @@ async def stats_all(admin: Admin, options: argparse.Namespace) -> str:
 
 
 async def _topic_lines(admin: Admin, topic: str, active_only: bool) -> str:
-    from steelyard.client.administration.brokers import GROUP_GET_NUMS, TOPIC_PUT_NUMS
+    from steelyard.wire.remoting.names import GROUP_GET_NUMS, TOPIC_PUT_NUMS
 
     rate_in, messages_in = await _figures(admin, topic, TOPIC_PUT_NUMS, topic)
     groups = await admin.groups_of(topic)

@@ -13,6 +13,7 @@ from steelyard.admin import names
 from steelyard.admin.asking import add_asking_command, add_where_options, given
 from steelyard.admin.printing import date_milliseconds, front, permission, pretty, shown
 from steelyard.errors import ConfigError, RouteError, SteelyardError
+from steelyard.wire.remoting.names import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     from steelyard.client.aio.admin import Admin
@@ -149,7 +150,7 @@ async def topic_list(admin: Admin, options: argparse.Namespace) -> str:
     text = "{:<20}  {:<48}  {:<48}\n".format("#Cluster Name", "#Topic", "#Consumer Group")
     clusters = await admin.clusters()
     for topic in topics:
-        if topic.startswith(("%RETRY%", "%DLQ%")):
+        if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             continue
         cluster, groups = await _consumers_of(admin, clusters, topic)
         for group in groups or ("",):

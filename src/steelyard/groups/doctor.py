@@ -22,6 +22,7 @@ from steelyard.wire.remoting.bodies import (
     ProcessQueueInfo,
     SubscriptionData,
 )
+from steelyard.wire.remoting.names import RETRY_PREFIX
 
 JAVA_STRATEGIES = {
     "AllocateMessageQueueAveragely": "AVG",
@@ -239,7 +240,7 @@ def _shares(seen: Observed) -> Iterable[Finding]:
             f"{len(twice)} queues are held by two members: {_queues(twice)}, by {some(clients)}",
             "their messages are consumed twice; the findings above say why, unless the group is rebalancing",
         )
-    topics = {topic for topic in seen.queues if not topic.startswith("%RETRY%")}
+    topics = {topic for topic in seen.queues if not topic.startswith(RETRY_PREFIX)}
     idle = [
         client_id
         for client_id, info in _answered(seen).items()

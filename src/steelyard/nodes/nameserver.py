@@ -48,13 +48,12 @@ from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import DataVersion, KVTable, RegisterBrokerBody, TopicList
 from steelyard.wire.remoting.codes import BROKER_CODES, RequestCode, ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
+from steelyard.wire.remoting.names import FAQ
 
 SCAN_TIMER = "scan"
 
 STANDARD_JSON_VERSION = 401
 """V4_9_4: from here on peers are given standard JSON."""
-
-FAQ = "\nSee https://rocketmq.apache.org/docs/faq/ for further details."
 
 Handler = Callable[[Command, Link, int], Command]
 

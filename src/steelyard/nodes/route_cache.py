@@ -25,12 +25,9 @@ from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import QueueData, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.names import MASTER_ID, PERM_INHERIT, PERM_READ, PERM_WRITE
 from steelyard.wire.strangers import not_a_nameserver
 
-READABLE = 4
-WRITABLE = 2
-INHERITABLE = 1
-MASTER_ID = 0
 QUEUES_MAX = 65_536
 """Most queues of one topic that a client believes in."""
 
@@ -274,12 +271,12 @@ def read_route(topic: str, data: TopicRouteData, borrowed: int | None = None) ->
     subscribe: list[MessageQueue] = []
     for queues in sorted(data.queue_datas, key=lambda item: item.broker_name):
         name = queues.broker_name
-        if queues.perm & WRITABLE and name in masters:
+        if queues.perm & PERM_WRITE and name in masters:
             count = queues.write_queue_nums
             if borrowed is not None:  # of the default topic Java looks at the readable queues
                 count = min(borrowed, queues.read_queue_nums)
             publish += [MessageQueue(topic, name, number) for number in range(count)]
-        if queues.perm & READABLE and name in readers:
+        if queues.perm & PERM_READ and name in readers:
             numbers = range(queues.read_queue_nums)
             subscribe += [MessageQueue(topic, name, number) for number in numbers]
     if data.order_topic_conf:
@@ -289,7 +286,7 @@ def read_route(topic: str, data: TopicRouteData, borrowed: int | None = None) ->
         tuple(subscribe),
         MappingProxyType(masters),
         MappingProxyType(readers),
-        any(queues.perm & INHERITABLE for queues in data.queue_datas),
+        any(queues.perm & PERM_INHERIT for queues in data.queue_datas),
     )
 
 

@@ -11,10 +11,7 @@ from collections.abc import Sequence
 
 from steelyard.errors import MessageError
 from steelyard.types import Message
-
-TOPIC_LENGTH_MAX = 127
-DELAY_LEVEL_MAX = 18
-RETRY_PREFIX = "%RETRY%"
+from steelyard.wire.remoting.names import DELAY_LEVEL_MAX, RETRY_PREFIX, TOPIC_CHARACTERS_MAX
 
 _TOPIC = re.compile(r"[%|a-zA-Z0-9_-]+")
 _SEPARATORS = re.compile("[\x01\x02]")
@@ -47,8 +44,10 @@ def check_topic(topic: str) -> None:
     """Raise MessageError unless a client may send to a topic of this name."""
     if not topic:
         raise MessageError("the topic is empty")
-    if len(topic) > TOPIC_LENGTH_MAX:
-        raise MessageError(f"topic {topic[:20]!r}… is longer than {TOPIC_LENGTH_MAX} characters")
+    if len(topic) > TOPIC_CHARACTERS_MAX:
+        raise MessageError(
+            f"topic {topic[:20]!r}… is longer than {TOPIC_CHARACTERS_MAX} characters"
+        )
     if not _TOPIC.fullmatch(topic):
         raise MessageError(f"topic {topic!r} has characters other than letters, digits and %|_-")
     if topic in FORBIDDEN_TOPICS:

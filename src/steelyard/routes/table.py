@@ -27,10 +27,7 @@ from steelyard.wire.remoting.bodies import (
     TopicConfig,
     TopicRouteData,
 )
-
-MASTER_ID = 0
-PERM_READ = 4
-PERM_WRITE = 2
+from steelyard.wire.remoting.names import MASTER_ID, PERM_READ, PERM_WRITE
 
 BROKERS_MAX = 10_000
 """Most broker addresses in one table."""

@@ -22,10 +22,9 @@ from steelyard.sim.damage import Damage
 from steelyard.sim.world import Violation
 from steelyard.types import Message, MessageQueue
 from steelyard.wire.remoting.message import MessageView
+from steelyard.wire.remoting.names import RETRY_PREFIX
 
 Position = tuple[MessageQueue, int]
-
-RETRY_PREFIX = "%RETRY%"
 
 
 DIGITS = 8

@@ -13,7 +13,6 @@ from functools import partial
 
 from steelyard.errors import DamageError
 from steelyard.nodes.broker.node import Stop as StopBroker
-from steelyard.sim.checkers import RETRY_PREFIX
 from steelyard.sim.clock import EPOCH
 from steelyard.sim.cluster import GROUP, Cluster, Seat
 from steelyard.sim.network import Partition
@@ -21,6 +20,7 @@ from steelyard.sim.rot import flip_in_logs, repair
 from steelyard.sim.rot_tables import flip_in_table, has_offsets
 from steelyard.sim.scenario import Fault, FaultKind, Scenario
 from steelyard.sim.world import Violation
+from steelyard.wire.remoting.names import retry_topic
 
 AGAIN_MS = 2_000
 """So long a broker lives at most that is to be killed again."""
@@ -202,7 +202,7 @@ class Fates:
     def _rot_log(self, fault: Fault) -> bool:
         cluster = self._cluster
         seat = self._rng.choice([s for s in cluster.brokers if fault.target in ("", s.name)])
-        topics = (*cluster.topics, RETRY_PREFIX + GROUP)
+        topics = (*cluster.topics, retry_topic(GROUP))
         disk, count = seat.host.disk, max(1, fault.count)
         if not flip_in_logs(disk, seat.name, topics, cluster.witness, self._rng, count):
             return False

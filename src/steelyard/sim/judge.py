@@ -13,7 +13,7 @@ from steelyard.nodes.broker.node import Stop as StopBroker
 from steelyard.nodes.consumer.kafka import contract as kafka
 from steelyard.nodes.consumer.remoting.contract import ConsumerState, Describe
 from steelyard.nodes.producer import Stop as StopProducer
-from steelyard.sim.checkers import RETRY_PREFIX, Witness, number_of, one_owner_each, uneven
+from steelyard.sim.checkers import Witness, number_of, one_owner_each, uneven
 from steelyard.sim.cluster import BROKER_PORT, GROUP, Cluster, Seat
 from steelyard.sim.kafka_judge import not_as_assigned, not_one_group, not_shared_out
 from steelyard.sim.world import Violation
@@ -23,6 +23,7 @@ from steelyard.wire.remoting.bodies import TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import MessageView, decode_records
+from steelyard.wire.remoting.names import retry_topic
 
 ASK_MS = 3_500
 """Time that questions get: connecting may take 3 s."""
@@ -82,7 +83,7 @@ class Judge:
         found = []
         for seat in self._cluster.brokers:
             if seat.store is not None and seat.process.alive:
-                for topic in [*self._topics, RETRY_PREFIX + GROUP]:
+                for topic in [*self._topics, retry_topic(GROUP)]:
                     for log in seat.store.logs(topic):
                         queue = MessageQueue(topic, seat.name, log.queue_id)
                         found.append((queue, log.max_offset))
@@ -94,7 +95,7 @@ class Judge:
         for seat in members:
             seat.process.ask(Describe(), partial(self._replies.__setitem__, seat.name))
         nameservers = self._cluster.nameserver_addresses
-        topics = [*self._topics, RETRY_PREFIX + GROUP]
+        topics = [*self._topics, retry_topic(GROUP)]
         for address in nameservers:
             for topic in topics:
                 ext = headers.write(headers.GetRouteInfoRequestHeader(topic=topic))
@@ -197,7 +198,7 @@ class Judge:
         found: dict[tuple[MessageQueue, int], int] = {}
         for seat in self._cluster.brokers:
             assert seat.store is not None
-            for topic in [*self._topics, RETRY_PREFIX + GROUP]:
+            for topic in [*self._topics, retry_topic(GROUP)]:
                 for log in seat.store.logs(topic):
                     queue = MessageQueue(topic, seat.name, log.queue_id)
                     expected = log.min_offset

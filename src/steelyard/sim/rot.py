@@ -11,7 +11,7 @@ from random import Random
 from typing import NamedTuple
 
 from steelyard.errors import DiskFullError
-from steelyard.sim.checkers import RETRY_PREFIX, Witness, number_of
+from steelyard.sim.checkers import Witness, number_of
 from steelyard.sim.damage import Damage, Position, RottenRecord
 from steelyard.sim.disk import Mount, SimDisk
 from steelyard.sim.rot_tables import mended
@@ -22,6 +22,7 @@ from steelyard.store.index import ROW, ROW_BYTES, are_sound, is_hole
 from steelyard.store.segment import INDEX_SUFFIX, LOG_SUFFIX
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.message import decode_records
+from steelyard.wire.remoting.names import RETRY_PREFIX
 
 
 class _Entry(NamedTuple):

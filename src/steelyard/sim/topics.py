@@ -10,6 +10,7 @@ from steelyard.sim.world import Process, World
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.names import DEFAULT_TOPIC
 
 AGAIN_MS = 1_000
 """A request that failed is repeated after this."""
@@ -48,7 +49,7 @@ class Topics:
     def _create(self, address: Address, topic: str) -> None:
         header = headers.CreateTopicRequestHeader(
             topic=topic,
-            default_topic="TBW102",
+            default_topic=DEFAULT_TOPIC,
             read_queue_nums=self._queues,
             write_queue_nums=self._queues,
             perm=6,

@@ -14,9 +14,7 @@ from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
-
-READABLE = 4
-"""Bit of a topic's permission: common/constant/PermName.java."""
+from steelyard.wire.remoting.names import PERM_READ
 
 
 @dataclass(frozen=True)
@@ -138,6 +136,6 @@ def readable_queues(route: TopicRouteData, topic: str) -> dict[QueueName, str]:
     return {
         (topic, data.broker_name, queue_id): addresses[data.broker_name]
         for data in route.queue_datas
-        if data.perm & READABLE and data.broker_name in addresses
+        if data.perm & PERM_READ and data.broker_name in addresses
         for queue_id in range(data.read_queue_nums)
     }

@@ -20,6 +20,8 @@ import struct
 
 from crc32c import crc32c
 
+from steelyard.store.index import TIME_BITS, TIME_MAX
+
 HEAD_BYTES = 61
 SIZE_BEFORE = 12
 """Bytes of a batch up to and including its size; the size counts the rest."""
@@ -30,8 +32,6 @@ COUNT_MAX = 1 << 20
 KIND = 0x40
 """First byte of the tag code of a batch. Java's hash codes, of 32 bits with a sign, begin with 0 or 0xFF."""
 
-_TIME_BITS = 56
-_TIME_MAX = (1 << _TIME_BITS) - 1
 _BASE = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
 _CRC = struct.Struct(">I")
@@ -40,17 +40,17 @@ _MAX_TIMESTAMP = struct.Struct(">q")
 
 def row_tag(now: int) -> int:
     """The tag code of the index rows of a batch that was appended at `now`."""
-    return KIND << _TIME_BITS | min(max(now, 0), _TIME_MAX)
+    return KIND << TIME_BITS | min(max(now, 0), TIME_MAX)
 
 
 def is_batch(tag_code: int) -> bool:
     """Is this the tag code of a batch's row?"""
-    return tag_code >> _TIME_BITS == KIND
+    return tag_code >> TIME_BITS == KIND
 
 
 def appended_at(tag_code: int) -> int:
     """When the batch with this tag code was appended, ms."""
-    return tag_code & _TIME_MAX
+    return tag_code & TIME_MAX
 
 
 def base_offset(data: bytes, start: int = 0) -> int:

@@ -37,8 +37,8 @@ _LINK = struct.Struct(">I")
 _LINK_BYTE = 20
 SOUND = 0x48674BC7
 """CRC-32C of anything that is followed by its own CRC-32C."""
-_TIME_BITS = 56
-_TIME_MAX = (1 << _TIME_BITS) - 1
+TIME_BITS = 56
+TIME_MAX = (1 << TIME_BITS) - 1
 
 
 def pack_row(position: int, size: int, tag_code: int, link: int) -> bytes:
@@ -78,17 +78,17 @@ def kinds(rows: bytes) -> bytes:
 
 def hole_tag(kind: int, now: int) -> int:
     """The tag code of rows of a kind that has no entry; about when it was stored, ms."""
-    return kind << _TIME_BITS | min(max(now, 0), _TIME_MAX)
+    return kind << TIME_BITS | min(max(now, 0), TIME_MAX)
 
 
 def kind_of(tag_code: int) -> int:
     """The kind that a tag code tells: `batch.KIND`, DAMAGED, GIVEN_UP; 0 or -1 for a record's."""
-    return tag_code >> _TIME_BITS
+    return tag_code >> TIME_BITS
 
 
 def is_hole(tag_code: int) -> bool:
     """Is there no entry to be read, for this tag code?"""
-    return tag_code >> _TIME_BITS in (DAMAGED, GIVEN_UP)
+    return tag_code >> TIME_BITS in (DAMAGED, GIVEN_UP)
 
 
 def tells_no_link(tag_code: int, link: int) -> bool:

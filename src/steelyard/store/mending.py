@@ -21,7 +21,6 @@ from steelyard.store.scanning import Found, scan
 if TYPE_CHECKING:
     from steelyard.store.segment import Segment
 
-_POSITION_BITS = 40
 _CORRECTED_MAX = 4
 """Damaged rows in a row in which single wrong bits are looked for, some 40 µs each."""
 
@@ -128,7 +127,7 @@ def _from_log(segment: Segment, begin: int, end: int, after: bytes) -> bytes | N
     link = segment.link_before(offset)
     following = ROW.unpack(after) if after else None
     stop = segment.end[0] if following is None else following[0] + following[1]
-    log_base = segment.origin.log_id << _POSITION_BITS
+    log_base = segment.origin.log_address
     rows = b""
     found: Found | None = None
     try:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _OLD_ROW = struct.Struct(">qiq")
 """A row of format 1."""
 _BACK_ROWS = 1_024
-_POSITION_BITS = 40
 
 Place = tuple[int, int]
 """Position and offset."""
@@ -185,7 +184,7 @@ class Repair:
     def _take(self) -> None:
         """Make rows for the whole entries that follow."""
         segment = self._segment
-        log_base = segment.origin.log_id << _POSITION_BITS
+        log_base = segment.origin.log_address
         position, offset = segment.end
         for found in scan(segment.read, log_base, position, offset, self._file_end):
             self._newest = max(self._newest, min(found.timestamp, self._now))
@@ -220,7 +219,7 @@ class Repair:
         position, offset = segment.end
         if position == self._file_end:
             return False
-        log_base = segment.origin.log_id << _POSITION_BITS
+        log_base = segment.origin.log_address
         found = find_next(segment.read, log_base, position, offset, self._file_end)
         if found is not None:
             stop = found.position, found.offset

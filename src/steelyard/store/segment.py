@@ -49,6 +49,11 @@ class Origin:
         self.log_id = log_id
         self.findings = findings
 
+    @property
+    def log_address(self) -> int:
+        """The address of position 0."""
+        return self.log_id << POSITION_BITS
+
 
 class Segment:
     """Entries `base_offset` .. `base_offset + count - 1`; positions are those of the whole log.

@@ -23,17 +23,11 @@ from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import BrokerData, ClusterInfo, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.names import MASTER_ID, retry_topic
 from steelyard.wire.strangers import not_a_nameserver
 
 if TYPE_CHECKING:
     import ssl
-
-RETRY_PREFIX = "%RETRY%"
-"""MixAll.RETRY_GROUP_TOPIC_PREFIX: a group's retry topic is on every broker that knows the group."""
-
-DLQ_PREFIX = "%DLQ%"
-
-MASTER_ID = 0
 
 ROUTE_REQUESTS = frozenset(
     {
@@ -208,7 +202,7 @@ class Asking:
 
     async def _group_route(self, group: str) -> TopicRouteData:
         try:
-            return await self.route(RETRY_PREFIX + group)
+            return await self.route(retry_topic(group))
         except RouteError:
             raise RouteError(f"no broker knows a group {group}: it has had no member yet") from None
 

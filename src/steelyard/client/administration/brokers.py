@@ -14,11 +14,6 @@ from steelyard.wire.remoting.bodies import BrokerStatsData, KVTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 
-TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
-"""Statistic of a topic: messages sent to it."""
-GROUP_GET_NUMS = "GROUP_GET_NUMS"
-"""Statistic of `topic@group`: messages given to the group."""
-
 
 class Brokers(Asking):
     """See the module's text."""

@@ -5,7 +5,7 @@ Source: DefaultMQAdminExtImpl.java, for which request goes where.
 
 from __future__ import annotations
 
-from steelyard.client.administration.asking import DLQ_PREFIX, RETRY_PREFIX, broker_addresses
+from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.administration.kafka_groups import KafkaGroups, kafka_progress
 from steelyard.errors import BrokerError, RouteError, SteelyardError
 from steelyard.groups.overview import GroupProgress, group_progress
@@ -25,6 +25,7 @@ from steelyard.wire.remoting.bodies import (
     SubscriptionGroupTable,
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
+from steelyard.wire.remoting.names import DLQ_PREFIX, RETRY_PREFIX
 
 RELAY_TIMEOUT_MS = 12_000
 """For questions that a broker passes on to a client, which it gives 10 s."""

@@ -10,7 +10,6 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from steelyard.client.administration.asking import MASTER_ID
 from steelyard.client.administration.topics import Topics
 from steelyard.errors import BrokerError, ProtocolError, RemotingError, RouteError, SteelyardError
 from steelyard.groups.kafka.report import KafkaGroup, KafkaGroupReport, KafkaOffset
@@ -19,6 +18,7 @@ from steelyard.types import MessageQueue
 from steelyard.wire.remoting.bodies import TopicOffset
 from steelyard.wire.remoting.codes import ResponseCode, SteelyardCode
 from steelyard.wire.remoting.headers import Header
+from steelyard.wire.remoting.names import MASTER_ID
 
 T = TypeVar("T")
 

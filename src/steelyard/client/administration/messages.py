@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from steelyard.checks import PositiveInt32
-from steelyard.client.administration.asking import MASTER_ID, broker_addresses
+from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.administration.groups import RELAY_TIMEOUT_MS, Groups
 from steelyard.errors import BrokerError, MessageError, RouteError, SteelyardError
 from steelyard.groups.overview import MessageTrack, TrackKind, track_kind
@@ -17,6 +17,7 @@ from steelyard.wire.remoting.bodies import ConsumeMessageDirectlyResult
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.ids import born_after, parse_offset_message_id
 from steelyard.wire.remoting.message import MessageView, decode_records
+from steelyard.wire.remoting.names import MASTER_ID
 from steelyard.wire.remoting.properties import KEY_SEPARATOR
 
 COUNT_MAX = 64

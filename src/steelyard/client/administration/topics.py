@@ -8,14 +8,12 @@ from __future__ import annotations
 from steelyard.checks import Int32
 from steelyard.client.administration.asking import Asking, broker_addresses
 from steelyard.errors import BrokerError
-from steelyard.routes.table import ORDER_TOPIC_CONFIG, PERM_READ
+from steelyard.routes.table import ORDER_TOPIC_CONFIG
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import GroupList, TopicList, TopicOffset, TopicStatsTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-
-DEFAULT_TOPIC = "TBW102"
-READ_WRITE = 6
+from steelyard.wire.remoting.names import DEFAULT_TOPIC, PERM_READ, PERM_READ_WRITE
 
 
 class Topics(Asking):
@@ -83,7 +81,7 @@ class Topics(Asking):
         broker: str | None = None,
         queues: Int32 = 8,
         write_queues: Int32 | None = None,
-        perm: Int32 = READ_WRITE,
+        perm: Int32 = PERM_READ_WRITE,
         order: bool = False,
     ) -> tuple[str, ...]:
         """Create a topic, or change it, on every master of a cluster or on the broker at an address; those it is on now.

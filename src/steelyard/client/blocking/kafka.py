@@ -31,8 +31,6 @@ from steelyard.client.workers import Workers
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import ClosedError, SteelyardError
 from steelyard.nodes.consumer.kafka.contract import (
-    EARLIEST,
-    LATEST,
     Assignment,
     Committed,
     ConsumerRecord,
@@ -54,6 +52,7 @@ from steelyard.nodes.consumer.kafka.contract import (
 )
 from steelyard.nodes.seam import Call, Handled
 from steelyard.types import TopicPartition
+from steelyard.wire.kafka.messages.list_offsets import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     import ssl

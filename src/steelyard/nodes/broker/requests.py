@@ -14,8 +14,6 @@ from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
 from steelyard.wire.remoting.ids import host_bytes
 
-FAQ = "\nSee https://rocketmq.apache.org/docs/faq/ for further details."
-
 NO_HOST = bytes(8)
 """Stands for a peer whose address is not an ip, e.g. a name."""
 

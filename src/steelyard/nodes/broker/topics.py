@@ -23,29 +23,31 @@ from steelyard.ledger.events import LEDGER_TOPIC
 from steelyard.store.tables import Table
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import TOPIC_FILTER_TYPES, DataVersion, TopicConfig
+from steelyard.wire.remoting.names import (
+    DEFAULT_TOPIC,
+    DELAY_LEVEL_MAX,
+    DLQ_PREFIX,
+    PERM_INHERIT,
+    PERM_READ_WRITE,
+    RETRY_PREFIX,
+    TOPIC_CHARACTERS_MAX,
+)
 
-PERM_INHERIT = 1
-PERM_WRITE = 2
-PERM_READ = 4
-PERM_READ_WRITE = PERM_READ | PERM_WRITE
-
-DEFAULT_TOPIC = "TBW102"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-SCHEDULE_QUEUES = 18
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
-RETRY_PREFIX = "%RETRY%"
-DLQ_PREFIX = "%DLQ%"
 
 TOPICS_MAX = 100_000
 QUEUES_MAX = 16_384
 """Most queues of one topic on one broker."""
 
-TOPIC_CHARACTERS_MAX = 127
 GROUP_TOPIC_CHARACTERS_MAX = 255
 """For %RETRY% and %DLQ% topics."""
 GROUP_CHARACTERS_MAX = 120
+
+DLQ_QUEUES = 1
+"""Of a %DLQ% topic."""
 
 CLUSTER_TOPIC_QUEUES = 16
 """Tools of 4.x create topics after the one named as the cluster, and wait for its route."""
@@ -72,17 +74,9 @@ NO_SENDING = frozenset(
 """Topics that clients must not send to (NOT_ALLOWED_SEND_TOPIC_SET)."""
 
 
-def retry_topic(group: str) -> str:
-    return RETRY_PREFIX + group
-
-
 def reply_topic(cluster: str) -> str:
     """Where the replies of request-reply go (MixAll.getReplyTopic)."""
     return f"{cluster}_REPLY_TOPIC"
-
-
-def dlq_topic(group: str) -> str:
-    return DLQ_PREFIX + group
 
 
 def topic_fault(name: str) -> str | None:
@@ -219,7 +213,7 @@ def _system_topics(config: BrokerConfig) -> tuple[TopicConfig, ...]:
         TopicConfig(config.name, 1, 1, inheritable),
         TopicConfig("SELF_TEST_TOPIC", 1, 1, PERM_READ_WRITE),
         TopicConfig("OFFSET_MOVED_EVENT", 1, 1, PERM_READ_WRITE),
-        TopicConfig(SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES, PERM_READ_WRITE),
+        TopicConfig(SCHEDULE_TOPIC, DELAY_LEVEL_MAX, DELAY_LEVEL_MAX, PERM_READ_WRITE),
         TopicConfig(HALF_TOPIC, 1, 1, PERM_READ_WRITE),
         TopicConfig(OP_TOPIC, 1, 1, PERM_READ_WRITE),
         TopicConfig(GIVEN_UP_TOPIC, 1, 1, PERM_READ_WRITE),

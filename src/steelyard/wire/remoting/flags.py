@@ -38,6 +38,9 @@ class SysFlag(IntEnum):
     """Which compression, where COMPRESSED is set; 0 means ZLIB, as clients before 5.0 write it."""
 
 
+TRANSACTION_BITS = int(SysFlag.TRANSACTION_ROLLBACK)
+
+
 class PullFlag(IntEnum):
     """Bits of the `sysFlag` of PULL_MESSAGE."""
 

@@ -16,7 +16,6 @@ from steelyard.nodes.broker.kafka.data import fetch as fetching
 from steelyard.nodes.broker.kafka.data import fetch_sessions
 from steelyard.nodes.broker.kafka.data.fetch_parked import PARKED_MAX
 from steelyard.nodes.broker.kafka.data.fetch_sessions import EVICTION_MS
-from steelyard.nodes.broker.topics import PERM_WRITE
 from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Closed
 from steelyard.wire.kafka.errors import ErrorCode
@@ -31,6 +30,7 @@ from steelyard.wire.kafka.messages.fetch import (
 )
 from steelyard.wire.kafka.messages.produce import ProduceResponse
 from steelyard.wire.kafka.records import read_headers, read_records
+from steelyard.wire.remoting.names import PERM_WRITE
 
 SMALL = batch(b"x")
 SIZE = len(SMALL)

@@ -16,10 +16,10 @@ from steelyard.nodes.broker.peers.joining import (
 )
 from steelyard.nodes.broker.peers.requests import IDENTIFY
 from steelyard.nodes.seam import Answer, Asked
-from steelyard.routes.table import MASTER_ID
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import ClusterInfo
 from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.names import MASTER_ID
 
 
 def node(brokers: Brokers, place: str) -> BrokerNode:

@@ -11,7 +11,6 @@ from tests.nodes.broker.driver import START, TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 
 from steelyard.config import BrokerConfig, KafkaConfig
-from steelyard.nodes.broker.topics import PERM_READ
 from steelyard.store.entry import BATCHES
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode
@@ -23,6 +22,7 @@ from steelyard.wire.kafka.messages.produce import (
     TopicProduceData,
 )
 from steelyard.wire.kafka.records import CONTROL, crc_ok, read_header, read_records
+from steelyard.wire.remoting.names import PERM_READ
 
 
 def request(

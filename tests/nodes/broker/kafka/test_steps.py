@@ -6,7 +6,6 @@ import pytest
 from tests.nodes.broker.driver import START, TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 
-from steelyard.nodes.broker.kafka.data import list_offsets
 from steelyard.nodes.broker.kafka.topics import configs, metadata
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.seam import Closed
@@ -24,6 +23,7 @@ from steelyard.wire.kafka.messages.fetch import (
     FetchTopic,
 )
 from steelyard.wire.kafka.messages.list_offsets import (
+    MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -62,7 +62,7 @@ def found(rig: KafkaRig, correlation: int) -> tuple[int, int]:
     [
         (START + 59_999, (59_999, START + 59_999)),
         (START + 60_000, (-1, -1)),
-        (list_offsets.MAX_TIMESTAMP, (59_999, START + 59_999)),
+        (MAX_TIMESTAMP, (59_999, START + 59_999)),
     ],
 )
 def test_a_time_in_a_large_batch_is_looked_for_in_turns(

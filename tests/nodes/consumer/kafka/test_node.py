@@ -10,6 +10,7 @@ from steelyard.nodes.consumer.kafka import commits, contract
 from steelyard.nodes.consumer.kafka.contract import OffsetAndMetadata
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.fetch import FetchRequest
+from steelyard.wire.kafka.messages.list_offsets import LATEST
 from steelyard.wire.kafka.messages.offset_commit import OffsetCommitRequest
 
 
@@ -295,7 +296,7 @@ def test_a_lookup_is_tried_again_at_one_broker_while_another_is_silent() -> None
     rig.cluster.mute = {"Metadata"}
     rig.cluster.silent = {1: {"ListOffsets"}}
     rig.cluster.errors["ListOffsets"] = [ErrorCode.LEADER_NOT_AVAILABLE]
-    rig.ask(contract.ListOffsets({T0: contract.LATEST, T1: contract.LATEST}))
+    rig.ask(contract.ListOffsets({T0: LATEST, T1: LATEST}))
     rig.pass_time(1_000)
     asked = [node for node, request in rig.cluster.asked if request.api.name == "ListOffsets"]
     assert asked == [1, 2, 2]

@@ -42,6 +42,7 @@ from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ClusterInfo, KVTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.names import MASTER_ID
 
 JOINING_TIMER = "joining"
 
@@ -53,8 +54,6 @@ IDENTIFY_TIMEOUT_MS = 5_000
 
 SUSPECTS_MAX = 16
 """Most brokers that are asked in one look, and most claims that are kept."""
-
-MASTER_ID = 0
 
 
 class Identity(msgspec.Struct, frozen=True):

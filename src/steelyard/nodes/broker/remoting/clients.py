@@ -25,7 +25,7 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.pull import Pulls
 from steelyard.nodes.broker.requests import Handlers, Peer, reply
-from steelyard.nodes.broker.topics import check_group, retry_topic
+from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Hang, Link, Send
 from steelyard.types import LogLine
@@ -42,6 +42,7 @@ from steelyard.wire.remoting.bodies import (
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
+from steelyard.wire.remoting.names import retry_topic
 
 CLIENT_ID_CHARACTERS_MAX = 255
 SUBSCRIPTIONS_MAX = 1_000

@@ -16,6 +16,7 @@ Source: broker/processor/AdminBrokerProcessor.java, store/stats/BrokerStatsManag
 from __future__ import annotations
 
 from steelyard.nodes.broker.parts import Parts
+from steelyard.nodes.broker.remoting.admin import STEP_QUEUES
 from steelyard.nodes.broker.remoting.offsets import Committed
 from steelyard.nodes.broker.requests import Handlers, Peer, reply
 from steelyard.nodes.broker.turns import Steps
@@ -35,15 +36,9 @@ from steelyard.wire.remoting.bodies import (
 )
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.names import GROUP_GET_NUMS, TOPIC_PUT_NUMS
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
-
-TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
-GROUP_GET_NUMS = "GROUP_GET_NUMS"
-
-
-STEP_QUEUES = 500
-"""Queues that are looked at in one step of some 4 ms."""
 
 
 class _Work:

@@ -34,9 +34,8 @@ from steelyard.nodes.broker.parked import Parked, Queue
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.offsets import Offsets
-from steelyard.nodes.broker.requests import FAQ, Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, too_large
-from steelyard.nodes.broker.topics import PERM_READ
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort
 from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.store.log import Log
@@ -46,6 +45,7 @@ from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command, is_oneway
 from steelyard.wire.remoting.flags import PullFlag, SysFlag
 from steelyard.wire.remoting.headers import PullMessageRequestHeader
+from steelyard.wire.remoting.names import FAQ, PERM_READ
 
 COMMIT_OFFSET = int(PullFlag.COMMIT_OFFSET)
 SUSPEND = int(PullFlag.SUSPEND)

@@ -12,7 +12,7 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.schedule import Schedule
 from steelyard.nodes.broker.requests import Handlers, Peer, reply
-from steelyard.nodes.broker.topics import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from steelyard.nodes.broker.topics import DLQ_QUEUES, SCHEDULE_TOPIC
 from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Effect
 from steelyard.wire.remoting import headers
@@ -20,11 +20,7 @@ from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import decode_records
-
-FIRST_LEVEL = 3
-"""Delay level of the first retry: 10 s."""
-
-DLQ_QUEUES = 1
+from steelyard.wire.remoting.names import RETRY_LEVEL, dlq_topic, retry_topic
 
 
 class Retries:
@@ -68,7 +64,7 @@ class Retries:
             topic, queues, level = dlq_topic(header.group), DLQ_QUEUES, 0
         else:
             topic, queues = retry_topic(header.group), config.retry_queue_nums
-            level = level or FIRST_LEVEL + view.reconsume_times
+            level = level or RETRY_LEVEL + view.reconsume_times
         topic_config, made = self._topics.ensure(topic, queues, now)
         if made:
             self._registration.changed(now, effects)

@@ -13,13 +13,14 @@ from collections.abc import Mapping
 
 from steelyard.errors import CorruptError, StorageError
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.topics import SCHEDULE_QUEUES, SCHEDULE_TOPIC
+from steelyard.nodes.broker.topics import SCHEDULE_TOPIC
 from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.store.log import Log
 from steelyard.types import LogLine
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.message import decode_records
+from steelyard.wire.remoting.names import DELAY_LEVEL_MAX
 
 SCHEDULE_TIMER = "schedule"
 """First part of the timers' keys; the second is the level."""
@@ -65,7 +66,7 @@ class Schedule:
         self, topic: str, queue_id: int, level: int, properties: dict[str, str]
     ) -> tuple[str, int, dict[str, str]]:
         """Where to store a message that is to wait, and with which properties. Call `arm` when it is stored."""
-        level = min(level, SCHEDULE_QUEUES)
+        level = min(level, DELAY_LEVEL_MAX)
         place = {props.REAL_TOPIC: topic, props.REAL_QID: str(queue_id), props.DELAY: str(level)}
         return SCHEDULE_TOPIC, level - 1, properties | place
 
@@ -153,4 +154,4 @@ def _read(log: Log, offset: int) -> bytes | None:
         return None
 
 
-_LEVELS = range(1, SCHEDULE_QUEUES + 1)
+_LEVELS = range(1, DELAY_LEVEL_MAX + 1)

@@ -22,14 +22,12 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.schedule import Schedule, delay_level
 from steelyard.nodes.broker.remoting.transactions import Transactions
-from steelyard.nodes.broker.requests import FAQ, Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Peer, reply
 from steelyard.nodes.broker.topics import (
+    DLQ_QUEUES,
     HALF_TOPIC,
     NO_SENDING,
-    PERM_WRITE,
-    RETRY_PREFIX,
     SCHEDULE_TOPIC,
-    dlq_topic,
     topic_fault,
 )
 from steelyard.nodes.broker.turns import Steps
@@ -40,13 +38,10 @@ from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.bodies import TopicConfig
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
-from steelyard.wire.remoting.flags import SysFlag
+from steelyard.wire.remoting.flags import TRANSACTION_BITS
 from steelyard.wire.remoting.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from steelyard.wire.remoting.message import batch_entries
-
-TRANSACTION_BITS = int(SysFlag.TRANSACTION_ROLLBACK)
-
-DLQ_QUEUES = 1
+from steelyard.wire.remoting.names import FAQ, PERM_WRITE, RETRY_PREFIX, dlq_topic
 
 TIMER_PROPERTIES = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
 

@@ -32,7 +32,7 @@ from steelyard.errors import CorruptError, StorageError
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.open_transactions import OpenTransactions, Row
 from steelyard.nodes.broker.remoting.operations import Operations, Outcome, Target
-from steelyard.nodes.broker.remoting.schedule import Schedule, delay_level
+from steelyard.nodes.broker.remoting.schedule import DISK_RETRY_MS, Schedule, delay_level
 from steelyard.nodes.broker.requests import Handlers, Peer, reply
 from steelyard.nodes.broker.topics import (
     GIVEN_UP_TOPIC,
@@ -47,7 +47,7 @@ from steelyard.wire.remoting import headers
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
-from steelyard.wire.remoting.flags import SysFlag
+from steelyard.wire.remoting.flags import TRANSACTION_BITS, SysFlag
 from steelyard.wire.remoting.headers import EndTransactionRequestHeader
 from steelyard.wire.remoting.message import MessageView, decode_records, encode_record
 
@@ -56,9 +56,6 @@ TRANSACTIONS_TIMER = "transactions"
 ASK_BATCH_MAX = 200
 """Most transactions asked after, or given up, per event."""
 
-DISK_RETRY_MS = 1_000
-
-_TRANSACTION_BITS = int(SysFlag.TRANSACTION_ROLLBACK)
 _COMMITTED = int(SysFlag.TRANSACTION_COMMIT)
 
 
@@ -190,7 +187,7 @@ class Transactions:
         if outcome is Outcome.ROLLBACK:
             return None
         properties = dict(half.properties)
-        sys_flag = half.sys_flag & ~_TRANSACTION_BITS
+        sys_flag = half.sys_flag & ~TRANSACTION_BITS
         topic, queue_id = GIVEN_UP_TOPIC, 0
         if outcome is Outcome.COMMIT:
             sys_flag |= _COMMITTED

@@ -16,10 +16,6 @@ from steelyard.types import TopicPartition
 
 Partitions = tuple[TopicPartition, ...]
 
-EARLIEST = -2
-LATEST = -1
-"""Timestamps that ListOffsets takes for the two ends of a partition."""
-
 
 class ConsumerRecord(msgspec.Struct, frozen=True, gc=False):
     """A record as it was read, `key` and `value`, at `offset` of `partition` of `topic`. Source: ConsumerRecord.java.

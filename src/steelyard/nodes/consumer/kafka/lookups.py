@@ -17,8 +17,6 @@ from steelyard.errors import CallTimeoutError, KafkaError, NoOffsetError, Steely
 from steelyard.groups.kafka.member.answers import code_name
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane
 from steelyard.nodes.consumer.kafka.contract import (
-    EARLIEST,
-    LATEST,
     OffsetAndMetadata,
     OffsetAndTimestamp,
 )
@@ -29,6 +27,8 @@ from steelyard.nodes.seam import Address, Answer, Effect
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.list_offsets import (
+    EARLIEST,
+    LATEST,
     LIST_OFFSETS,
     ListOffsetsPartition,
     ListOffsetsRequest,

@@ -19,15 +19,12 @@ from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import SysFlag
 from steelyard.wire.remoting.message import MessageView
+from steelyard.wire.remoting.names import DEFAULT_TOPIC, RETRY_LEVEL
 
 PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 """MixAll.CLIENT_INNER_PRODUCER_GROUP."""
 
-DEFAULT_TOPIC = "TBW102"
 DEFAULT_TOPIC_QUEUES = 4
-
-FIRST_LEVEL = 3
-"""Delay level of the first retry: 10 s."""
 
 _KEPT_FLAGS = SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK | SysFlag.MULTI_TAGS
 
@@ -56,7 +53,7 @@ def copy_of(message: MessageView, queue: MessageQueue, tries_max: int, now: int)
         properties.pop(name, None)
     properties[props.RETRY_TOPIC] = message.topic
     properties.setdefault(props.ORIGIN_MESSAGE_ID, message.message_id)
-    properties[props.DELAY] = str(FIRST_LEVEL + message.reconsume_times)
+    properties[props.DELAY] = str(RETRY_LEVEL + message.reconsume_times)
     header = headers.SendMessageRequestHeaderV2(
         producer_group=PRODUCER_GROUP,
         topic=queue.topic,

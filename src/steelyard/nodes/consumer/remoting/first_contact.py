@@ -14,8 +14,8 @@ from steelyard.nodes.consumer.remoting.peers import Peers
 from steelyard.nodes.route_cache import Route, RouteNews
 from steelyard.nodes.seam import Effect
 from steelyard.nodes.starting import Begin, Starting, Troubles
+from steelyard.wire.remoting.names import DEFAULT_TOPIC
 
-DEFAULT_TOPIC = "TBW102"
 """Brokers have it where autoCreateTopicEnable is on; ours always, and let others inherit from it only then
 (TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC)."""
 

@@ -16,8 +16,7 @@ from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.acl import signer_of
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
-
-RETRY_PREFIX = "%RETRY%"
+from steelyard.wire.remoting.names import retry_topic
 
 IN_FLIGHT_MAX = 1 << 20
 """Far above one pull per queue: what is in flight is limited by queues and listener threads."""
@@ -154,7 +153,7 @@ class Peers:
         sends_back = config.message_model is MessageModel.CLUSTERING and not isinstance(
             config, LitePullConfig
         )
-        self.retry_topic = RETRY_PREFIX + config.group if sends_back else ""
+        self.retry_topic = retry_topic(config.group) if sends_back else ""
         """Where messages that failed come from; empty for who sends none back."""
         self.calls: Calls[Purpose] = Calls(in_flight_max=IN_FLIGHT_MAX, signer=signer_of(config))
         self.routes = RouteCache(config.nameservers, rng)

@@ -27,7 +27,7 @@ from steelyard.groups.remoting.ownership import LEAVING, State
 from steelyard.nodes.consumer.remoting.held import UNKNOWN, Held
 from steelyard.nodes.consumer.remoting.holdings import Holdings
 from steelyard.nodes.consumer.remoting.membership import Membership
-from steelyard.nodes.consumer.remoting.peers import RETRY_PREFIX, Peers, PullSent
+from steelyard.nodes.consumer.remoting.peers import Peers, PullSent
 from steelyard.nodes.seam import Address, Effect
 from steelyard.types import LogLine, MessageModel
 from steelyard.wire.remoting import headers
@@ -36,6 +36,7 @@ from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import PullFlag
 from steelyard.wire.remoting.message import MessageView, decode_records
+from steelyard.wire.remoting.names import RETRY_PREFIX
 from steelyard.wire.remoting.properties import RETRY_TOPIC
 
 BUSY_RETRY_MS = 20

@@ -18,6 +18,11 @@ from steelyard.wire.kafka.schema import (
     String,
 )
 
+TOPIC_CONFIG = 1
+STATIC_BROKER_CONFIG = 4
+DEFAULT_CONFIG = 5
+"""Where a setting comes from. Source: DescribeConfigsResponse.ConfigSource."""
+
 
 class DescribeConfigsResource(Part, frozen=True, gc=False):
     resource_type: Int8 = 0

@@ -7,6 +7,14 @@ from typing import Annotated
 
 from steelyard.wire.kafka.schema import Api, Int8, Int16, Int32, Int64, Message, Part, Since, String
 
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+"""Timestamps that stand for offsets. Source: ListOffsetsRequest.java."""
+
 
 class ListOffsetsPartition(Part, frozen=True, gc=False):
     partition_index: Int32 = 0

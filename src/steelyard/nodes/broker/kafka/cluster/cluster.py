@@ -33,10 +33,7 @@ from steelyard.nodes.broker.kafka.cluster.topic import (
 from steelyard.nodes.broker.kafka.cluster.topic_settings import TopicSettings, TopicSettingsReader
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.peers.requests import BrokerEntry
-from steelyard.nodes.broker.topics import (
-    PERM_READ_WRITE,
-    is_kafka_name,
-)
+from steelyard.nodes.broker.topics import is_kafka_name
 from steelyard.nodes.seam import Effect
 from steelyard.routes.layout import Layout, write
 from steelyard.store.entry import java_hash
@@ -44,6 +41,7 @@ from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.schema import NO_ID
 from steelyard.wire.remoting.bodies import TopicConfig
+from steelyard.wire.remoting.names import PERM_READ_WRITE
 
 BROKERS_MAX = 1_000
 """Most brokers of a cluster, those that are down as well; others are not heard."""

@@ -30,7 +30,13 @@ from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
     LIST_OFFSETS,
+    MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -40,13 +46,6 @@ from steelyard.wire.kafka.messages.list_offsets import (
 from steelyard.wire.kafka.records import read_header
 from steelyard.wire.kafka.schema import Message
 from steelyard.wire.kafka.unpacking import Unpacking
-
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
 
 _SINCE = {
     LATEST: 1,

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, Place
-from steelyard.nodes.broker.topics import PERM_READ, PERM_WRITE, Topics
+from steelyard.nodes.broker.topics import Topics
 from steelyard.store.log import Log
 from steelyard.store.store import Store
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.schema import NO_ID
+from steelyard.wire.remoting.names import PERM_READ, PERM_WRITE
 
 LEADER_EPOCH = 0
 """Of every partition, always: its leader never changes."""

@@ -20,7 +20,10 @@ from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.describe_configs import (
+    DEFAULT_CONFIG,
     DESCRIBE_CONFIGS,
+    STATIC_BROKER_CONFIG,
+    TOPIC_CONFIG,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -33,11 +36,6 @@ from steelyard.wire.kafka.schema import Message
 TOPIC = 2
 BROKER = 4
 """Types of resources. Source: ConfigResource.Type."""
-
-TOPIC_CONFIG = 1
-STATIC_BROKER_CONFIG = 4
-DEFAULT_CONFIG = 5
-"""Where a setting comes from. Source: DescribeConfigsResponse.ConfigSource."""
 
 
 STEP_RESOURCES = 100

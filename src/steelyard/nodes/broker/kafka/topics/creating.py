@@ -44,11 +44,8 @@ from steelyard.wire.kafka.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from steelyard.wire.kafka.messages.describe_configs import DEFAULT_CONFIG, TOPIC_CONFIG
 from steelyard.wire.kafka.schema import NO_ID, Message
-
-DEFAULT_CONFIG = 5
-TOPIC_CONFIG = 1
-"""Sources of a setting. Source: DescribeConfigsResponse.ConfigSource."""
 
 Asked = TypeVar("Asked", CreatableTopic, CreatePartitionsTopic)
 
