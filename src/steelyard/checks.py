@@ -335,12 +335,13 @@ class _Pairs(Kind):
         return isinstance(value, Mapping)
 
     def inner(self, name: str, value: Any) -> Any:
-        if not value:
+        for key, item in value.items():
+            if not (is_right(self._key, key) and is_right(self._value, item)):
+                break
+        else:
             return value
         return {
-            key if is_right(self._key, key) else self._key.take(f"a key of {name}", key): item
-            if is_right(self._value, item)
-            else self._value.take(f"{name}[{key!r}]", item)
+            self._key.take(f"a key of {name}", key): self._value.take(f"{name}[{key!r}]", item)
             for key, item in value.items()
         }
 
@@ -353,13 +354,22 @@ class _Union(Kind):
         self.takes_counts = any(kind.takes_counts for kind in kinds)
         self.words = _one_of(list(dict.fromkeys(kind.words for kind in kinds)))
 
-        self._exact = {kind.cls: kind for kind in kinds if isinstance(kind, _Instance)}
+        self._exact: dict[type, Kind] = {
+            kind.cls: kind for kind in kinds if isinstance(kind, _Instance)
+        }
+        for kind in kinds:
+            if isinstance(kind, _Pairs):
+                self._exact[dict] = kind
+
+    def take(self, name: str, value: object) -> Any:
+        kind = self._exact.get(type(value))
+        return super().take(name, value) if kind is None else kind.inner(name, value)
 
     def fits(self, value: object) -> bool:
-        return type(value) in self._exact or any(kind.fits(value) for kind in self._kinds)
+        return any(kind.fits(value) for kind in self._kinds)
 
     def inner(self, name: str, value: Any) -> Any:
-        kind = self._exact.get(type(value)) or next(k for k in self._kinds if k.fits(value))
+        kind = next(kind for kind in self._kinds if kind.fits(value))
         return kind.inner(name, value)
 
 

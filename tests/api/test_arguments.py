@@ -350,3 +350,19 @@ def test_a_wrong_send_harms_no_other(
     assert isinstance(caught.value, TypeError | ValueError)
     assert isinstance(caught.value, SteelyardError)
     assert [future.result(30).status for future in sent] == [SendStatus.SEND_OK] * GOOD_SENDS
+
+
+def test_a_wrong_call_among_gathered_ones_raises_when_it_is_awaited() -> None:
+    """The calls beside it, which were made in the same expression, are awaited as well."""
+    producer = aio.Producer("g")
+
+    async def main() -> list[BaseException | Any]:
+        sends = [producer.send("T", body) for body in (b"x", 5, b"x")]  # type: ignore[arg-type]  # wrong on purpose
+        return await asyncio.gather(*sends, return_exceptions=True)
+
+    assert [type(result).__name__ for result in background().wait(main(), 20)] == [
+        "ClosedError",  # it is not running
+        "ArgumentError",
+        "ClosedError",
+    ]
+    assert asyncio.iscoroutinefunction(aio.Producer.send)

@@ -7,6 +7,9 @@ one failed call.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import Parameter, iscoroutinefunction, signature
@@ -14,6 +17,7 @@ from types import FunctionType, SimpleNamespace
 from typing import Any, TypeVar, Unpack, get_args, get_origin, get_type_hints
 
 from steelyard.checks import Kind, is_right, kind_of
+from steelyard.errors import ArgumentError
 
 T = TypeVar("T", bound=type)
 
@@ -59,15 +63,14 @@ class _Rules:
             if kind is not None and not is_right(kind, value):
                 options[name] = kind.take(name, value)
         changed: list[Any] | None = None
-        for position, ((name, kind), value) in enumerate(zip(self._positional, args)):  # noqa: B905  # either may be longer
+        for (name, kind), value in zip(self._positional, args):  # noqa: B905  # either may be longer
             if not is_right(kind, value):
                 taken = kind.take(name, value)
                 if taken is not value:
                     changed = changed or list(args)
-                    changed[position] = taken
-        count = len(self._positional)
-        if self._rest is not None and len(args) > count:
-            rest = self._rest
+                    changed[[each for each, _ in self._positional].index(name)] = taken
+        rest, count = self._rest, len(self._positional)
+        if rest is not None and len(args) > count:
             changed = changed or list(args)
             changed[count:] = [
                 rest.take(f"argument {count + number}", value)
@@ -95,16 +98,33 @@ def checked(cls: T) -> T:
     return cls
 
 
+async def _raise(error: ArgumentError) -> Any:
+    raise error
+
+
+def _marked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Known to asyncio, and from Python 3.12 on to inspect, as a coroutine function."""
+    if sys.version_info >= (3, 12):
+        return inspect.markcoroutinefunction(function)
+    function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+    return function
+
+
 def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     rules = _Rules(function)
     take = rules.take
     if iscoroutinefunction(function):
 
         @wraps(function)
-        async def call_later(self: object, *args: Any, **options: Any) -> Any:
-            return await function(self, *take(args, options), **options)
+        def call_later(self: object, *args: Any, **options: Any) -> Any:
+            # No coroutine around the other: each send would pay for it.
+            try:
+                taken = take(args, options)
+            except ArgumentError as error:
+                return _raise(error)
+            return function(self, *taken, **options)
 
-        return call_later
+        return _marked(call_later)
 
     @wraps(function)
     def call(self: object, *args: Any, **options: Any) -> Any:
