@@ -359,9 +359,16 @@ def test_the_doctor(
     second = join(group, topic, "t1")
     clients = sorted([first, second], key=lambda member: member.consumer.config.client_id)
     names = [member.consumer.config.client_id for member in clients]
-    until(lambda: {f.ailment for f in admin.diagnose(group)} == {Ailment.SUBSCRIPTIONS_DIFFER})
-    (finding,) = admin.diagnose(group)
-    assert all(name in finding.what for name in names)
+
+    def differs() -> bool:
+        """Nothing else is left of the join, and the finding names both."""
+        findings = admin.diagnose(group)
+        ailments = [finding.ailment for finding in findings]
+        return ailments == [Ailment.SUBSCRIPTIONS_DIFFER] and all(
+            name in findings[0].what for name in names
+        )
+
+    until(differs)
     second.consumer.stop()
     until(lambda: admin.diagnose(group) == [])
     first.consumer.stop()
