@@ -304,11 +304,11 @@ class ClientConfig:
     client_id: str = ""
     """`ip@instance`; must be unique in the group."""
     route_poll_ms: int = 30_000
-    """pollNameServerInterval."""
+    """How often the nameservers are asked for routes (pollNameServerInterval)."""
     heartbeat_interval_ms: int = 30_000
-    """heartbeatBrokerInterval."""
+    """How often brokers hear of this client (heartbeatBrokerInterval)."""
     call_timeout_ms: int = 3_000
-    """mqClientApiTimeout."""
+    """How long a request to a server may take that has no limit of its own (mqClientApiTimeout)."""
     access_key: str = ""
     """Signs every request (acl/common/AclClientRPCHook.java); empty: requests are not signed."""
     secret_key: str = field(default="", repr=False)
@@ -326,13 +326,13 @@ class ProducerConfig(ClientConfig):
     retries: int = 2
     """Attempts after the first (retryTimesWhenSendFailed)."""
     default_topic: str = "TBW102"
-    """createTopicKey: whose route a topic borrows before it exists."""
+    """Whose route a topic borrows before it exists (createTopicKey)."""
     default_topic_queues: int = 4
-    """defaultTopicQueueNums."""
+    """Queues of a topic that is made so (defaultTopicQueueNums)."""
     message_bytes_max: int = 4 * 1024 * 1024
-    """maxMessageSize."""
+    """Largest body (maxMessageSize)."""
     compress_above_bytes: int = 4096
-    """compressMsgBodyOverHowmuch; 0 never compresses."""
+    """Larger bodies are compressed; 0: none (compressMsgBodyOverHowmuch)."""
     compress_type: Compression = "zlib"
     """`zlib`, or `lz4` or `zstd`, which consumers older than 5.0 cannot read (rocketmq.message.compressType)."""
     compress_level: Annotated[int, Meta(ge=0, le=9)] = 5
@@ -354,9 +354,9 @@ class ProducerConfig(ClientConfig):
     detect: bool = False
     """Ask brokers that are avoided whether they can be reached again (startDetectorEnable)."""
     detect_interval_ms: int = 2_000
-    """detectInterval."""
+    """How often they are asked (detectInterval)."""
     detect_timeout_ms: int = 200
-    """detectTimeout."""
+    """How long they may take to answer (detectTimeout)."""
     checks: bool = False
     """This producer can say what became of its group's transactions; set by the clients that have a transaction_check."""
     checks_max: int = 2_000
@@ -369,13 +369,13 @@ class ConsumerConfig(ClientConfig):
     """A push consumer: client/consumer/DefaultMQPushConsumer.java."""
 
     subscriptions: tuple[Subscription, ...] = ()
-    """What `subscribe` adds to; one for each topic."""
+    """What is wanted of which topics; `subscribe` adds to them."""
     message_model: MessageModel = MessageModel.CLUSTERING
-    """Whether one member gets a message, or every one (messageModel)."""
+    """BROADCASTING: every member reads everything."""
     orderly: bool = False
     """Consume each queue in order, under a lock of the broker (MessageListenerOrderly)."""
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
-    """Where a group without a committed offset starts (consumeFromWhere)."""
+    """Where a group begins that has committed nothing: FIRST_OFFSET, LAST_OFFSET or TIMESTAMP."""
     consume_timestamp: int = 0
     """For ConsumeFrom.TIMESTAMP, ms since the epoch."""
     consume_offset: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
@@ -384,11 +384,12 @@ class ConsumerConfig(ClientConfig):
     """Begin where `consume_from` says in young queues as well, from which no message was deleted yet: brokers have a new
     group read those from their beginning unless it objects (setZeroIfNotFound), and old ones of 4.x even then."""
     strategy: str = "AVG"
-    """Name of an allocation strategy, see `steelyard.allocate.registry`; those that need arguments go into `allocate=`."""
+    """How the members share the queues out: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, EVEN, or MACHINE_ROOM_NEARBY- and one of the
+    first three. Strategies that need arguments go into `allocate=`."""
     rebalance_interval_ms: int = 20_000
-    """rocketmq.client.rebalance.waitInterval."""
+    """How often a member looks at its share without a reason (rocketmq.client.rebalance.waitInterval)."""
     rebalance_retry_ms: int = 1_000
-    """rocketmq.client.rebalance.minInterval: after an unbalanced run."""
+    """The same while something is missing (rocketmq.client.rebalance.minInterval)."""
     clean_handover: bool = True
     """Between members that have it: the old owner of a queue finishes what its listener holds, commits and lets
     the queue's lock go; the new owner starts when it has the lock. Off: RocketMQ's way, with duplicates."""
@@ -399,19 +400,19 @@ class ConsumerConfig(ClientConfig):
     At least as long as `drain_timeout_ms` lets the old owner take, and, after the topic's route has changed, as
     `route_poll_ms`: the old owner may not have heard of it."""
     lock_renew_ms: int = 20_000
-    """rocketmq.client.rebalance.lockInterval."""
+    """How often the locks of queues are renewed (rocketmq.client.rebalance.lockInterval)."""
     lock_life_ms: int = 30_000
     """A lock not renewed for so long is no longer trusted (rocketmq.client.rebalance.lockMaxLiveTime)."""
     commit_interval_ms: int = 5_000
-    """persistConsumerOffsetInterval."""
+    """How often consumed offsets are committed (persistConsumerOffsetInterval)."""
     pull_batch: int = 32
-    """pullBatchSize."""
+    """Most messages of one pull (pullBatchSize)."""
     pull_hold_ms: int = 15_000
-    """brokerSuspendMaxTimeMillis."""
+    """How long a broker may wait for messages (brokerSuspendMaxTimeMillis)."""
     pull_timeout_ms: int = 30_000
-    """consumerTimeoutMillisWhenSuspend."""
+    """How long such a pull may take (consumerTimeoutMillisWhenSuspend)."""
     pull_retry_ms: int = 1_000
-    """pullTimeDelayMillsWhenException: 3 s in 4.9, 1 s in 5.x."""
+    """Wait after a pull that failed (pullTimeDelayMillsWhenException: 3 s in 4.9, 1 s in 5.x)."""
     pull_idle_max_ms: int = 120_000
     """A held queue not pulled for so long is dropped and taken anew (rocketmq.client.pull.pullMaxIdleTime)."""
     consume_batch: int = 1
@@ -424,7 +425,7 @@ class ConsumerConfig(ClientConfig):
     queue_messages_max: int = 1_000
     """Messages of one queue in the client (pullThresholdForQueue)."""
     queue_bytes_max: int = 100 * 1024 * 1024
-    """pullThresholdSizeForQueue."""
+    """Bytes of one queue in the client (pullThresholdSizeForQueue)."""
     queue_span_max: int = 2_000
     """Highest minus lowest offset in the client (consumeConcurrentlyMaxSpan)."""
     flow_retry_ms: int = 50
@@ -442,7 +443,7 @@ class ConsumerConfig(ClientConfig):
     topic_messages_max: int = 0
     """Messages of one topic in the client, shared by its queues (pullThresholdForTopic); 0: no such limit."""
     topic_bytes_max: int = 0
-    """pullThresholdSizeForTopic; 0: no such limit."""
+    """Bytes of them (pullThresholdSizeForTopic); 0: no such limit."""
     hooks: bool = False
     """Tell the application of queues that come and go; set by the clients that have such hooks."""
     queue_changes: bool = False
@@ -464,7 +465,7 @@ class LitePullConfig(ConsumerConfig):
     pull_batch: int = 10
     """Most messages of one pull, and of one poll that does not say otherwise (pullBatchSize)."""
     pull_hold_ms: int = 20_000
-    """brokerSuspendMaxTimeMillis."""
+    """How long a broker may wait for messages (brokerSuspendMaxTimeMillis)."""
     messages_max: int = 10_000
     """Messages in the client, shared by its queues (pullThresholdForAll)."""
 
@@ -520,9 +521,9 @@ class KafkaConsumerConfig:
     default_api_timeout_ms: Int32 = 60_000
     """How long a call that needs a broker is tried again."""
     retry_backoff_ms: Int32 = 100
-    """Wait before a request is tried again; it doubles each time ..."""
+    """Wait before a request is tried again; it doubles with each time"""
     retry_backoff_max_ms: Int32 = 1_000
-    """... up to this."""
+    """The longest such wait."""
 
 
 def check(config: object) -> None:

@@ -10,11 +10,10 @@ import asyncio
 import dataclasses
 import inspect
 import re
-import ssl
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from itertools import cycle
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -120,14 +119,7 @@ def arguments() -> Iterator[Argument]:
         for client in CLIENTS:
             for call, function in calls_of(getattr(module, client)):
                 for parameter in list(inspect.signature(function).parameters.values())[1:]:
-                    if parameter.kind is parameter.VAR_KEYWORD:
-                        (keys,) = get_args(
-                            get_type_hints(function, localns={"ssl": ssl})["settings"]
-                        )
-                        for name in get_type_hints(keys):
-                            yield Argument(shell, client, call, name)
-                    else:
-                        yield Argument(shell, client, call, parameter.name)
+                    yield Argument(shell, client, call, parameter.name)
 
 
 ARGUMENTS = list(arguments())
@@ -165,9 +157,8 @@ def given_wrongly(argument: Argument, value: object) -> tuple[list[Any], dict[st
     for parameter in list(inspect.signature(function).parameters.values())[1:]:
         if parameter.name == argument.name and parameter.kind in positional:
             args.append(value)
-        elif (
-            parameter.kind not in (*positional, parameter.VAR_KEYWORD)
-            and parameter.default is parameter.empty
+        elif parameter.kind not in positional and (
+            parameter.default is parameter.empty or parameter.name == "group"
         ):
             viewed = argument.call in ("send_back", "track") and parameter.name == "message"
             options[parameter.name] = SAMPLES["request" if viewed else parameter.name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -303,7 +304,7 @@ def test_offsets_by_time(kafka: KafkaServers, make: Make, topic: str) -> None:
 
 def test_without_an_offset_and_without_a_reset(kafka: KafkaServers, make: Make, topic: str) -> None:
     async def main() -> None:
-        async with make(topic, auto_offset_reset="none") as consumer:
+        async with make(topic, config=replace(QUICK, auto_offset_reset="none")) as consumer:
             with pytest.raises(NoOffsetError):
                 await read(consumer, 1)
 

@@ -343,7 +343,7 @@ def interrupt_call() -> None:
     """Ctrl-C for the main thread, as soon as it waits for a node's answer."""
     ident = threading.main_thread().ident
     assert ident is not None
-    while sys._current_frames()[ident].f_code is not Running.call.__code__:
+    while sys._current_frames()[ident].f_code is not Running.ask.__code__:
         time.sleep(0.002)
     signal.pthread_kill(ident, signal.SIGINT)
 

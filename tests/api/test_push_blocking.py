@@ -365,7 +365,7 @@ def test_wrong_arguments_are_told_with_what_is_right(nameservers: str) -> None:
         ({"allocate": "AVG"}, r"allocate is 'AVG'; .* config\.strategy"),
         (
             {"consume_threads": 2.5},
-            "consume_threads is 2.5; it must be an int of 1 to 32767, not a float",
+            "consume_threads is 2.5; it must be an int of 1 to 32767 or None, not a float",
         ),
         ({"consume_threads": 100_000}, "32767"),
         ({"tls": "yes"}, "tls is 'yes'; it must be True, None or an ssl.SSLContext"),

@@ -17,6 +17,8 @@ from steelyard.types import MessageModel
 ONE = b'{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:1}}'
 TWO = b'{"offsetTable":{{"brokerName":"a","queueId":0,"topic":"T"}:2}}'
 
+GIVEN = {"group": "g", "nameservers": "ns:9876"}
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> KeptFile:
@@ -82,11 +84,13 @@ def test_names_that_are_no_folders(name: str) -> None:
 
 
 def test_only_broadcasting_consumers_have_one_and_a_client_id_that_stays() -> None:
-    clustering = client_config(ConsumerConfig(), "g", "ns:9876", None)
+    clustering = client_config(ConsumerConfig, None, GIVEN)
     assert kept_file(clustering) is None
-    assert clustering.client_id != client_config(ConsumerConfig(), "g", "ns:9876", None).client_id
+    assert clustering.client_id != client_config(ConsumerConfig, None, GIVEN).client_id
     template = ConsumerConfig(message_model=MessageModel.BROADCASTING)
-    config = client_config(template, "g", "ns:9876", None)
+    config = client_config(ConsumerConfig, template, GIVEN)
     assert config.client_id == f"{local_ip()}@DEFAULT"
     assert kept_file(config) is not None
-    assert client_config(template, "g", "ns:9876", "mine").client_id == "mine"
+    assert (
+        client_config(ConsumerConfig, template, {**GIVEN, "client_id": "mine"}).client_id == "mine"
+    )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from unittest.mock import ANY
+
 import pytest
 
-from steelyard.client.settings import as_message, client_config, nameserver_addresses, verdict
-from steelyard.config import ClientConfig, ConsumerConfig, ProducerConfig
+from steelyard.client.producing import as_message
+from steelyard.client.settings import client_config, nameserver_addresses, verdict
+from steelyard.config import ClientConfig, ConsumerConfig, LitePullConfig, ProducerConfig
 from steelyard.driver.identity import new_client_id, new_ids
 from steelyard.errors import ConfigError, MessageError
 from steelyard.types import ConsumeStatus, Message
@@ -42,25 +46,52 @@ def test_nameservers_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_template_is_filled_in() -> None:
-    config = client_config(ProducerConfig(retries=7), "g", "a:1", None)
+    given = {"group": "g", "nameservers": "a:1"}
+    config = client_config(ProducerConfig, ProducerConfig(retries=7), given)
     assert (config.group, config.nameservers, config.retries) == ("g", ("a:1",), 7)
     assert config.client_id
-    assert client_config(ClientConfig(nameservers=("x:1",)), "g", None, "me") == ClientConfig(
+    assert client_config(
+        ProducerConfig, None, {**given, "retries": 7, "client_id": None}
+    ) == replace(config, client_id=ANY)
+    named = {"group": "g", "nameservers": None, "client_id": "me"}
+    assert client_config(ClientConfig, ClientConfig(nameservers=("x:1",)), named) == ClientConfig(
         nameservers=("x:1",), group="g", client_id="me"
     )
     with pytest.raises(ConfigError, match="group"):
-        client_config(ProducerConfig(), "", "a:1", None)
+        client_config(ProducerConfig, None, {"group": "", "nameservers": "a:1"})
     with pytest.raises(ConfigError, match="consume_batch"):
-        client_config(ConsumerConfig(consume_batch=-1), "g", "a:1", None)
+        client_config(ConsumerConfig, ConsumerConfig(consume_batch=-1), given)
+
+
+def test_a_setting_is_given_once() -> None:
+    given = {"group": "g", "nameservers": "a:1"}
+    for config in (
+        ProducerConfig(group="other"),
+        ProducerConfig(nameservers=("b:1",)),
+        ProducerConfig(secret_key="deep"),
+    ):
+        twice = {**given, "secret_key": "other"}
+        name = next(name for name in twice if getattr(config, name))
+        with pytest.raises(ConfigError, match=f"^{name} is given twice, as an argument and in"):
+            client_config(ProducerConfig, config, twice)
+    same = ProducerConfig(group="g", retries=5, nameservers=("a:1",))
+    assert client_config(ProducerConfig, same, {**given, "retries": 5}).retries == 5
+    assert client_config(ProducerConfig, ProducerConfig(), {**given, "retries": 0}).retries == 0
+    # What differs from the defaults of its own class was given: pull_batch is 10 for a consumer that polls.
+    polls = LitePullConfig(group="g")
+    assert client_config(ConsumerConfig, polls, {**given, "pull_batch": 7}).pull_batch == 7
 
 
 def test_messages() -> None:
     whole = Message("T", b"x")
-    assert as_message(whole, None) is whole
-    assert as_message("T", "ü", tags="A", keys=["k"]) == Message(
+    assert as_message(whole, None, {}) is whole
+    assert as_message(whole, None, {"tags": "A", "properties": None}) == Message(
+        "T", b"x", tags="A"
+    )
+    assert as_message("T", "ü", {"tags": "A", "keys": ["k"]}) == Message(
         "T", "ü".encode(), tags="A", keys=["k"]
     )
-    assert as_message("T", bytearray(b"x")) == whole  # type: ignore[arg-type]  # any buffer will do
+    assert as_message("T", bytearray(b"x"), {}) == whole  # type: ignore[arg-type]  # any buffer will do
 
 
 @pytest.mark.parametrize(
@@ -69,7 +100,7 @@ def test_messages() -> None:
 )
 def test_wrong_messages(message: object, body: object) -> None:
     with pytest.raises(MessageError):
-        as_message(message, body)  # type: ignore[arg-type]  # wrong on purpose
+        as_message(message, body, {})  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize(

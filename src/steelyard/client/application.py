@@ -1,7 +1,7 @@
-"""What a user gave to a push consumer: functions, and what they say in a node's words.
+"""What a user gave to a client: functions, and what they say in a node's words.
 
 A function may be a plain one or one that returns something to await (`async def`): `call` gives back what
-it returned, and whoever runs the call awaits that before `verdict` is asked for.
+it returned, and whoever runs the call (`workers`) awaits that before `verdict` is asked for.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import asyncio
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import msgspec
 
+from steelyard.client.settings import Verdict as ListenerVerdict
 from steelyard.client.settings import verdict
 from steelyard.driver.logs import logger
 from steelyard.errors import ConfigError
@@ -37,6 +39,23 @@ ChangeHook = Callable[[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]],
 """Told a topic, all its queues, and those of them that are this member's."""
 
 
+MessageListener = Callable[[MessageView], ListenerVerdict | Awaitable[ListenerVerdict]]
+BatchListener = Callable[[Sequence[MessageView]], ListenerVerdict | Awaitable[ListenerVerdict]]
+
+
+class Application(Protocol):
+    """What a node's driver hands things to."""
+
+    def call(self, handed: object) -> object:
+        """Call the function that this is for. Whatever it raises comes through."""
+
+    def verdict(self, handed: object, returned: object) -> Verdict:
+        """What is to be said after `call` returned that."""
+
+    def failure(self, handed: object, error: BaseException) -> Verdict:
+        """What is to be said after `call`, or what it returned, raised that. It is logged here, and ends here."""
+
+
 class Functions(msgspec.Struct, frozen=True):
     """At most one of the listeners is given; none, and `on_queues_changed`, for a consumer that pulls."""
 
@@ -56,8 +75,8 @@ def check_functions(functions: Functions) -> None:
             raise ConfigError(f"{name} is {function!r}; it must be a function")
 
 
-class Application:
-    """See the module's text. What goes wrong in a user's function is logged here and ends here."""
+class ConsumerApplication:
+    """The application of a RocketMQ consumer."""
 
     def __init__(self, functions: Functions, *, orderly: bool) -> None:
         self._functions = functions
@@ -67,7 +86,6 @@ class Application:
         self._log = logger("steelyard.consumer")
 
     def call(self, handed: object) -> object:
-        """Call the function that this is for. Whatever it raises comes through."""
         if type(handed) is ConsumeBatch:  # first and cheap: it is all but every time
             return self._listen(handed.messages)
         functions = self._functions
@@ -89,14 +107,12 @@ class Application:
                 raise AssertionError(f"a consumer's application cannot take {handed!r}")
 
     def verdict(self, handed: object, returned: object) -> Verdict:
-        """What is to be said after `call` returned that."""
         if type(handed) is ConsumeBatch or type(handed) is ConsumeDirectly:
             content = returned is None or returned is True
             return self._content if content else verdict(returned, orderly=self._orderly)
         return str(returned) if isinstance(handed, DescribeThreads) else None
 
     def failure(self, handed: object, error: BaseException) -> Verdict:
-        """What is to be said after `call`, or what it returned, raised that."""
         match handed:
             case ConsumeBatch(queue=queue):
                 did = "was cancelled" if isinstance(error, asyncio.CancelledError) else "failed"

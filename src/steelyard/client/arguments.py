@@ -3,6 +3,9 @@
 The rules are the annotations and `steelyard.checks`. A wrong argument raises ArgumentError at its caller; nothing else has
 happened then. A coroutine function raises when it is awaited, so that one wrong call among several that are gathered is
 one failed call.
+
+Keywords that come in groups (`**fields: Unpack[MessageFields]`) are spelled out in the signature, and described in the
+docstring, that `help()` shows: of a method its own, of the making of a client that of the class.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
-from inspect import Parameter, iscoroutinefunction, signature
+from inspect import Parameter, Signature, cleandoc, iscoroutinefunction, signature
 from types import FunctionType, SimpleNamespace
 from typing import Any, TypeVar, Unpack, get_args, get_origin, get_type_hints
 
@@ -23,6 +26,16 @@ T = TypeVar("T", bound=type)
 
 _LEFT_OUT = {"ssl": SimpleNamespace(SSLContext=Any)}
 """Names that modules import for the type checker only: `settings.tls_context` checks the argument, and loads ssl late."""
+
+
+class _Optional:
+    """Stands in a signature for a default that the docstring tells."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_OPTIONAL = _Optional()
 
 
 class _Rules:
@@ -55,12 +68,20 @@ class _Rules:
         self._kinds = named
         return named
 
+    def _unknown(self, name: str, kinds: Mapping[str, Kind]) -> None:
+        """Where there is a group of keywords Python takes any name; elsewhere it raises by itself."""
+        if group_of(self._function) is not None:
+            text = f"unknown argument {name!r}; expected one of: {', '.join(kinds)}"
+            raise ArgumentError(text)
+
     def take(self, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
         """The positional arguments as they are used from here on; `options` is changed in place. Raises ArgumentError."""
         kinds = self._kinds or self.compile()
         for name, value in options.items():
             kind = kinds.get(name)
-            if kind is not None and not is_right(kind, value):
+            if kind is None:
+                self._unknown(name, kinds)
+            elif not is_right(kind, value):
                 options[name] = kind.take(name, value)
         changed: list[Any] | None = None
         for (name, kind), value in zip(self._positional, args):  # noqa: B905  # either may be longer
@@ -94,8 +115,34 @@ def checked(cls: T) -> T:
             continue
         function = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
         if isinstance(function, FunctionType) and len(signature(function).parameters) > 1:
-            setattr(cls, name, _wrapped(function))
+            wrapped = _wrapped(function)
+            group = group_of(function)
+            if group is not None:
+                wrapped.__signature__ = _spelled_out(function, group)  # type: ignore[attr-defined]  # inspect looks there
+                described = cls if name == "__init__" else wrapped
+                texts = (described.__doc__ or "", group.__doc__ or "")
+                described.__doc__ = "\n\n".join(map(cleandoc, texts))
+            setattr(cls, name, wrapped)
     return cls
+
+
+def group_of(function: Callable[..., Any]) -> type | None:
+    """The TypedDict of the keywords that the function takes as a group."""
+    for hint in function.__annotations__.values():
+        if isinstance(hint, str) and hint.startswith("Unpack["):
+            found: type = function.__globals__[hint[len("Unpack[") : -1]]
+            return found
+    return None
+
+
+def _spelled_out(function: Callable[..., Any], group: type) -> Signature:
+    plain = signature(function)
+    parameters = list(plain.parameters.values())
+    keywords = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=_OPTIONAL, annotation=hint)
+        for name, hint in get_type_hints(group).items()
+    ]
+    return plain.replace(parameters=[*parameters[:-1], *keywords])
 
 
 async def _raise(error: ArgumentError) -> Any:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 from random import SystemRandom
 from typing import TYPE_CHECKING, Self
 
 from steelyard.allocate.plan import Strategy
-from steelyard.client.application import Application, Functions, check_functions
+from steelyard.client.application import ConsumerApplication, Functions, check_functions
 from steelyard.client.kept import kept_file
 from steelyard.client.settings import client_config, tls_context
 from steelyard.client.subscribing import check_strategy, subscribed, wish
@@ -24,37 +24,34 @@ if TYPE_CHECKING:
 
 
 class Polling:
-    """See the module's text. `config`: the settings in use; `started`: whether `start` was called."""
+    """See the module's text. `config`: the settings in use; `started`: whether `start` was called. `given`: settings that were
+    arguments."""
 
     def __init__(
         self,
-        group: str,
-        nameservers: str | Sequence[str] | None,
+        config: LitePullConfig | None,
+        given: Mapping[str, object],
         functions: Functions,
         *,
         allocate: Strategy | None,
-        client_id: str | None,
-        config: LitePullConfig | None,
         tls: bool | ssl.SSLContext | None,
     ) -> None:
         check_functions(functions)
         check_strategy(allocate)
-        if config is not None and not isinstance(config, LitePullConfig):
-            raise ConfigError(f"config is a {type(config).__name__}; it must be a LitePullConfig")
         hooks = (functions.on_assigned, functions.on_revoked, functions.on_lost)
-        template = replace(
-            config or LitePullConfig(),
+        self.config = replace(
+            client_config(LitePullConfig, config, given),
             hooks=any(hook is not None for hook in hooks),
             queue_changes=functions.on_queues_changed is not None,
         )
-        self.config = client_config(template, group, nameservers, client_id)
         self.started = False
         self.on_keep: Callable[[bytes], None] | None = None
         """For the driver, once `make` was called: where a broadcasting consumer's offsets go."""
         self._functions = functions
         self._allocate = allocate
         self._tls = tls_context(tls)
-        self._first_assign: Assign | None = None
+        self._first: list[Assign] = []
+        """What was assigned before the start."""
         self._numbers = count(1)
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: str | None = None) -> Self:
@@ -65,7 +62,7 @@ class Polling:
         """
         if self.started:
             raise ConfigError("subscribe before the consumer starts")
-        if self._first_assign is not None:
+        if self._first:
             raise ConfigError("queues were assigned; either subscribe or assign, not both")
         self.config = subscribed(self.config, wish(topic, expression, sql))
         return self
@@ -84,7 +81,7 @@ class Polling:
             return call
         if self.config.subscriptions:
             raise ConfigError("a topic was subscribed; either subscribe or assign, not both")
-        self._first_assign = call
+        self._first = [call]
         return None
 
     def poll_call(self, timeout_ms: int | None, max_messages: int | None) -> Poll:
@@ -95,7 +92,7 @@ class Polling:
             next(self._numbers),
         )
 
-    def make(self) -> tuple[ConsumerNode, Application, Assign | None]:
+    def make(self) -> tuple[ConsumerNode, ConsumerApplication, list[Assign]]:
         """The consumer's node, what it hands things to, and what it is told first, for its one start.
 
         Raises ClosedError at a second start, ConfigError and StorageError where something is wrong.
@@ -107,4 +104,4 @@ class Polling:
         self.on_keep = None if file is None else file.write
         node = ConsumerNode(self.config, SystemRandom(), self._allocate, kept)
         self.started = True
-        return node, Application(self._functions, orderly=False), self._first_assign
+        return node, ConsumerApplication(self._functions, orderly=False), self._first

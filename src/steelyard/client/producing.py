@@ -1,9 +1,9 @@
-"""What blocking and asyncio producers share: queues chosen by a function, and what users say of transactions."""
+"""What blocking and asyncio producers share: messages, queues chosen by a function, and what users say of transactions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypedDict
 
 import msgspec
 
@@ -11,8 +11,9 @@ from steelyard.client.settings import DEFAULT_GROUP, client_config
 from steelyard.config import ProducerConfig
 from steelyard.driver.logs import logger
 from steelyard.errors import ConfigError, MessageError, RouteError
-from steelyard.nodes.producer import Half
+from steelyard.nodes.producer import Half, TransactionCheck
 from steelyard.types import Message, MessageQueue, SendStatus, TransactionState
+from steelyard.wire.remoting.message import MessageView
 from steelyard.wire.remoting.properties import UNIQ_KEY
 
 log = logger("steelyard.producer")
@@ -23,20 +24,75 @@ Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
 TransactionVerdict = TransactionState | bool | None
 """What `execute` and `transaction_check` may return."""
 
+Says = Awaitable[TransactionVerdict] | TransactionVerdict
+"""The same of functions that may be coroutine functions."""
+
+
+class MessageFields(TypedDict, total=False):
+    """Fields of the message, beside topic and body; with a whole `Message` they take the place of its own:
+
+    - `tags`: a tag, by which consumers filter.
+    - `keys`: one key or several, by which messages are found.
+    - `properties`: a mapping of names to texts.
+    - `delay_level`: 1 to 18: the broker keeps the message from consumers for 1 s to 2 h; 0: no delay.
+    - `sharding_key`: messages with one key go to one queue, in their order.
+    """
+
+    tags: str
+    keys: str | Sequence[str]
+    properties: Mapping[str, str] | None
+    delay_level: int
+    sharding_key: str
+
+
+def as_message(message: Message | str, body: bytes | str | None, fields: MessageFields) -> Message:
+    """The message that `send` was given: whole, or as topic and body. Text is sent as UTF-8."""
+    if fields.get("properties", "") is None:
+        fields = {**fields, "properties": {}}
+    if isinstance(message, Message):
+        if body is not None:
+            raise MessageError("give either a Message, or a topic and a body, not both")
+        return msgspec.structs.replace(message, **fields) if fields else message
+    if not isinstance(message, str):
+        raise MessageError(f"a message is a Message or a topic and a body, not {message!r}")
+    if isinstance(body, str):
+        body = body.encode()
+    if not isinstance(body, (bytes, bytearray, memoryview)):
+        raise MessageError(f"the body of a message is bytes or str, not {type(body).__name__}")
+    return Message(message, bytes(body), **fields)  # type: ignore[arg-type]  # properties are no longer None
+
 
 def producer_config(
-    template: ProducerConfig | None,
-    group: str,
-    nameservers: str | Sequence[str] | None,
-    client_id: str | None,
-    *,
-    checks: bool,
+    config: ProducerConfig | None, given: Mapping[str, object], *, checks: bool
 ) -> ProducerConfig:
     """The configuration of a producer, complete. `checks`: it has a transaction_check. Raises ConfigError."""
-    if checks and group == DEFAULT_GROUP:
+    if not given["group"] and not (config and config.group):
+        given = {**given, "group": DEFAULT_GROUP}
+    whole = client_config(ProducerConfig, config, {**given, "checks": checks or None})
+    if checks and whole.group == DEFAULT_GROUP:
         raise ConfigError("transactions need a group of their own; give group='...'")
-    whole = replace(template or ProducerConfig(), checks=checks)
-    return client_config(whole, group, nameservers, client_id)
+    return whole
+
+
+class Checks:
+    """The application of a producer: its `transaction_check`."""
+
+    def __init__(self, transaction_check: Callable[[MessageView], Says] | None) -> None:
+        self._transaction_check = transaction_check
+
+    def call(self, handed: object) -> object:
+        assert isinstance(handed, TransactionCheck)
+        assert self._transaction_check is not None
+        return self._transaction_check(handed.message)
+
+    def verdict(self, handed: object, returned: object) -> TransactionState:
+        return transaction_state(returned)
+
+    def failure(self, handed: object, error: BaseException) -> TransactionState:
+        assert isinstance(handed, TransactionCheck)
+        text = "transaction_check failed on %s"
+        log.error(text, handed.message.message_id, exc_info=error)
+        return TransactionState.UNKNOWN
 
 
 def selected(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from random import SystemRandom
 from typing import TYPE_CHECKING, Annotated, Self
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 from msgspec import Meta
 
 from steelyard.allocate.plan import Strategy
-from steelyard.client.application import Application, ChangeHook, Functions, check_functions
+from steelyard.client.application import ChangeHook, ConsumerApplication, Functions, check_functions
 from steelyard.client.settings import client_config, tls_context
 from steelyard.client.subscribing import check_strategy, subscribed, wish
 from steelyard.config import ConsumerConfig
@@ -28,24 +28,23 @@ RetryDelayLevel = Annotated[int, Meta(ge=-1, le=18)]
 
 
 class Pulling:
-    """See the module's text. `config`: the settings in use; `started`: whether `start` was called."""
+    """See the module's text. `config`: the settings in use; `started`: whether `start` was called. `given`: settings that were
+    arguments."""
 
     def __init__(
         self,
-        group: str,
-        nameservers: str | Sequence[str] | None,
+        config: ConsumerConfig | None,
+        given: Mapping[str, object],
         on_queues_changed: ChangeHook | None,
         *,
         allocate: Strategy | None,
-        client_id: str | None,
-        config: ConsumerConfig | None,
         tls: bool | ssl.SSLContext | None,
     ) -> None:
         self._functions = Functions(on_queues_changed=on_queues_changed)
         check_functions(self._functions)
         check_strategy(allocate)
-        template = replace(config or ConsumerConfig(), queue_changes=on_queues_changed is not None)
-        self.config = client_config(template, group, nameservers, client_id)
+        whole = client_config(ConsumerConfig, config, given)
+        self.config = replace(whole, queue_changes=on_queues_changed is not None)
         if self.config.message_model is not MessageModel.CLUSTERING:
             raise ConfigError(
                 "a pull consumer reads what it is told to and keeps no offsets of its own;"
@@ -65,13 +64,13 @@ class Pulling:
         self.config = subscribed(self.config, wish(topic, expression, sql))
         return self
 
-    def make(self) -> tuple[PullerNode, Application]:
+    def make(self) -> tuple[PullerNode, ConsumerApplication]:
         """The consumer's node and what it hands things to, for its one start. Raises ClosedError at a second one."""
         if self.started:
             raise ClosedError("a consumer starts once; make a new one")
         node = PullerNode(self.config, SystemRandom(), self._allocate)
         self.started = True
-        return node, Application(self._functions, orderly=False)
+        return node, ConsumerApplication(self._functions, orderly=False)
 
 
 def pull_call(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from random import SystemRandom
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from steelyard.checks import PLAIN_TOO
-from steelyard.client.settings import check_address, tls_context
+from steelyard.client.settings import check_address, configured, tls_context
 from steelyard.config import KafkaConsumerConfig, check
 from steelyard.driver.logs import logger
 from steelyard.errors import ClosedError, ConfigError
@@ -20,7 +19,6 @@ from steelyard.nodes.consumer.kafka.contract import (
     Assigned,
     Commit,
     ConsumerRecord,
-    ListOffsets,
     Lost,
     OffsetAndMetadata,
     Poll,
@@ -53,36 +51,15 @@ Partition = Annotated[TopicPartition, PLAIN_TOO]
 Offsets = Mapping[Partition, int | OffsetAndMetadata]
 
 
-class KafkaSettings(TypedDict, total=False):
-    """The fields of `KafkaConsumerConfig` that may be given by name."""
+class CommitEnded(NamedTuple):
+    """For the callback of a commit that nobody waited for."""
 
-    client_id: str
-    group_instance_id: str
-    client_rack: str
-    assignors: str | Sequence[str]
-    auto_offset_reset: str
-    enable_auto_commit: bool
-    auto_commit_interval_ms: int
-    isolation_level: str
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    max_poll_interval_ms: int
-    max_poll_records: int
-    fetch_min_bytes: int
-    fetch_max_bytes: int
-    fetch_max_wait_ms: int
-    max_partition_fetch_bytes: int
-    check_crcs: bool
-    metadata_max_age_ms: int
-    allow_auto_create_topics: bool
-    request_timeout_ms: int
-    default_api_timeout_ms: int
-    retry_backoff_ms: int
-    retry_backoff_max_ms: int
+    callback: CommitCallback
+    error: BaseException | None
 
 
 class Hooks:
-    """What the application wants to be told. What goes wrong in a user's function is logged and ends here."""
+    """The application: what it wants to be told."""
 
     def __init__(
         self,
@@ -103,13 +80,18 @@ class Hooks:
         self._log = logger("steelyard.consumer")
 
     def call(self, handed: object) -> object:
-        """Call the hook for this; gives what it returned, which may have to be awaited. Whatever it raises comes through."""
+        if isinstance(handed, CommitEnded):
+            return handed.callback(handed.error)  # type: ignore[arg-type]  # it is a SteelyardError
         assert isinstance(handed, Assigned | Revoked | Lost)
         hook = self._hooks[type(handed)]
         return None if hook is None else hook(handed.partitions)
 
-    def failed(self, what: object, error: BaseException) -> None:
-        self._log.error("%s failed", what, exc_info=error)
+    def verdict(self, handed: object, returned: object) -> None:
+        return None
+
+    def failure(self, handed: object, error: BaseException) -> None:
+        """What goes wrong in a user's function is logged and ends here."""
+        self._log.error("%s failed", handed, exc_info=error)
 
 
 class Reading:
@@ -118,14 +100,12 @@ class Reading:
     def __init__(
         self,
         topics: tuple[str, ...],
-        bootstrap_servers: str | Sequence[str] | None,
-        group_id: str | None,
-        hooks: Hooks,
         config: KafkaConsumerConfig | None,
+        given: Mapping[str, object],
+        hooks: Hooks,
         tls: bool | ssl.SSLContext | None,
-        settings: KafkaSettings,
     ) -> None:
-        self.config = kafka_config(bootstrap_servers, group_id, config, settings)
+        self.config = kafka_config(config, given)
         self._hooks = hooks
         self._tls = tls_context(tls)
         self._first: list[Call[None]] = [subscription(topics, None)] if topics else []
@@ -135,10 +115,12 @@ class Reading:
         self._closed = False
         self.make()  # raises ConfigError now rather than later
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the KafkaConsumer is closed; make a new one")
+
     def make(self) -> KafkaConsumerNode:
         """The consumer's node."""
-        if self._closed:
-            raise ClosedError("the consumer is closed")
         return KafkaConsumerNode(
             self.config, SystemRandom(), software_version=__version__, hooks=self._hooks.any
         )
@@ -184,34 +166,22 @@ class Reading:
 
 
 def kafka_config(
-    bootstrap_servers: str | Sequence[str] | None,
-    group_id: str | None,
-    config: KafkaConsumerConfig | None,
-    settings: KafkaSettings,
+    config: KafkaConsumerConfig | None, given: Mapping[str, Any]
 ) -> KafkaConsumerConfig:
-    """The configuration that the arguments of a consumer come to. Raises ConfigError.
+    """The configuration that the arguments of a consumer come to, as `settings.configured`. Raises ConfigError.
 
     `bootstrap_servers`: a sequence, or text separated by commas; None means the variable KAFKA_BOOTSTRAP_SERVERS, or
     127.0.0.1:9092.
     """
-    template = config or KafkaConsumerConfig()
-    if not isinstance(template, KafkaConsumerConfig):
-        raise ConfigError(f"config is a {type(config).__name__}; it must be a KafkaConsumerConfig")
-    unknown = sorted(set(settings) - set(KafkaSettings.__annotations__))
-    if unknown:
-        known = ", ".join(KafkaSettings.__annotations__)
-        raise ConfigError(f"no setting {', '.join(unknown)}; there are {known}")
-    changes: dict[str, object] = dict(settings)
-    if "assignors" in settings:
-        names = settings["assignors"]
-        changes["assignors"] = (names,) if isinstance(names, str) else tuple(names)
-    if bootstrap_servers is not None or not template.bootstrap_servers:
-        given = bootstrap_servers or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
-        parts = given.split(",") if isinstance(given, str) else given
+    changes = dict(given)
+    servers = changes["bootstrap_servers"]
+    if servers is not None or config is None or not config.bootstrap_servers:
+        servers = servers or os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
+        parts = servers.split(",") if isinstance(servers, str) else servers
         changes["bootstrap_servers"] = tuple(check_address(part.strip()) for part in parts)
-    if group_id is not None:
-        changes["group_id"] = group_id
-    made = replace(template, **changes)  # type: ignore[arg-type]  # the keys were looked at
+    if isinstance(changes.get("assignors"), str):
+        changes["assignors"] = (changes["assignors"],)
+    made = configured(KafkaConsumerConfig, config, changes)
     check(made)
     return made
 
@@ -237,11 +207,3 @@ def each_once(partitions: Iterable[Partition]) -> tuple[TopicPartition, ...]:
 
 def assign_call(partitions: Iterable[TopicPartition]) -> Assign:
     return Assign(each_once(partitions))
-
-
-def ends_call(partitions: Iterable[TopicPartition], timestamp: int) -> ListOffsets:
-    return ListOffsets(dict.fromkeys(each_once(partitions), timestamp))
-
-
-def times_call(timestamps_ms: Mapping[Partition, int]) -> ListOffsets:
-    return ListOffsets(timestamps_ms)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import msgspec
 from msgspec import Meta
 
-from steelyard.config import ClientConfig, ConsumerConfig, check
+from steelyard.config import ClientConfig, ConsumerConfig, KafkaConsumerConfig, check
 from steelyard.driver.identity import new_client_id, stable_client_id
-from steelyard.errors import ConfigError, MessageError
+from steelyard.errors import ConfigError
 from steelyard.nodes.starting import Begin
-from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, Message, MessageModel
+from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, MessageModel
 
 if TYPE_CHECKING:
     import ssl
 
-C = TypeVar("C", bound=ClientConfig)
+B = TypeVar("B", bound=ClientConfig)
+C = TypeVar("C", bound=ClientConfig | KafkaConsumerConfig)
 
 Verdict = ConsumeStatus | ConsumeOrderlyStatus | bool | None
 """What a listener may return."""
@@ -57,22 +57,34 @@ def check_address(address: str) -> str:
     return address
 
 
-def client_config(
-    template: C, group: str, nameservers: str | Sequence[str] | None, client_id: str | None
-) -> C:
-    """The template with what every client needs filled in. Raises ConfigError."""
-    if not group:
+def configured(cls: type[C], config: C | None, given: Mapping[str, Any]) -> C:
+    """`config`, or else the defaults, with the settings that are `given` as arguments; None: not given.
+
+    Raises ConfigError for a setting that an argument and `config` give differently.
+    """
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if config is None:
+        return cls(**changes)
+    defaults = type(config)()
+    for name, value in changes.items():
+        if getattr(config, name) not in (getattr(defaults, name), value):
+            raise ConfigError(
+                f"{name} is given twice, as an argument and in config; give it in one of them"
+            )
+    return replace(config, **changes)
+
+
+def client_config(cls: type[B], config: B | None, given: Mapping[str, Any]) -> B:
+    """The whole configuration of a client of RocketMQ, as `configured`. Raises ConfigError."""
+    nameservers = given.get("nameservers")
+    if nameservers is not None or config is None or not config.nameservers:
+        given = {**given, "nameservers": nameserver_addresses(nameservers)}
+    made = configured(cls, config, given)
+    if not made.group:
         raise ConfigError("the group has no name; give group='...'")
-    config = replace(
-        template,
-        group=group,
-        nameservers=template.nameservers
-        if nameservers is None and template.nameservers
-        else nameserver_addresses(nameservers),
-        client_id=client_id or template.client_id or _default_client_id(template),
-    )
-    check(config)
-    return config
+    made = replace(made, client_id=made.client_id or _default_client_id(made))
+    check(made)
+    return made
 
 
 def _default_client_id(template: ClientConfig) -> str:
@@ -111,40 +123,6 @@ def tls_context(tls: bool | ssl.SSLContext | None) -> ssl.SSLContext | None:
     if not isinstance(tls, ssl.SSLContext):
         raise ConfigError(f"tls is {tls!r}; it must be True, None or an ssl.SSLContext")
     return tls
-
-
-def as_message(
-    message: Message | str,
-    body: bytes | str | None,
-    *,
-    tags: str = "",
-    keys: str | Sequence[str] = "",
-    properties: Mapping[str, str] | None = None,
-    delay_level: int = 0,
-    sharding_key: str = "",
-) -> Message:
-    """The message that `send` was given: whole, or as topic and body. Text is sent as UTF-8."""
-    if isinstance(message, Message):
-        if body is not None:
-            raise MessageError("give either a Message, or a topic and a body, not both")
-        if sharding_key:
-            return msgspec.structs.replace(message, sharding_key=sharding_key)
-        return message
-    if not isinstance(message, str):
-        raise MessageError(f"a message is a Message or a topic and a body, not {message!r}")
-    if isinstance(body, str):
-        body = body.encode()
-    if not isinstance(body, (bytes, bytearray, memoryview)):
-        raise MessageError(f"the body of a message is bytes or str, not {type(body).__name__}")
-    return Message(
-        topic=message,
-        body=bytes(body),
-        tags=tags,
-        keys=keys,
-        properties=properties or {},
-        delay_level=delay_level,
-        sharding_key=sharding_key,
-    )
 
 
 def verdict(returned: object, *, orderly: bool = False) -> ConsumeStatus | ConsumeOrderlyStatus:

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from steelyard.allocate.plan import Strategy
-from steelyard.client.settings import client_config
 from steelyard.config import ConsumerConfig
 from steelyard.errors import ConfigError
 from steelyard.types import ExpressionType, Subscription
 
 C = TypeVar("C", bound=ConsumerConfig)
-
-HANDED_PER_LISTENER = 4
-"""Batches handed over per listener: one to work on and some to go on with, so that a quick listener does
-not wait for the event loop after each message. What waits is consumed even if its queue is given up."""
 
 
 def wish(topic: str, expression: str, sql: str | None) -> Subscription:
@@ -43,45 +37,3 @@ def check_strategy(allocate: Strategy | None) -> None:
             f"allocate is {allocate!r}; it must be a strategy, a function (claims, queues) -> Plan;"
             " the name of a strategy goes into config.strategy"
         )
-
-
-class Subscriptions:
-    """What a consumer is set up with before it starts; the part that both twins share.
-
-    `config`: the settings in use; `started`: whether `start` was called.
-    """
-
-    def __init__(
-        self,
-        group: str,
-        nameservers: str | Sequence[str] | None,
-        client_id: str | None,
-        config: ConsumerConfig | None,
-        listeners: int,
-    ) -> None:
-        template = replace(
-            config or ConsumerConfig(),
-            consume_threads=listeners,
-            handed_max=HANDED_PER_LISTENER * listeners,
-        )
-        self.config = client_config(template, group, nameservers, client_id)
-        self.started = False
-
-    def subscribe(self, topic: str, expression: str = "*", *, sql: str | None = None) -> Self:
-        """Receive messages of `topic` whose tag is in `expression`: `*`, or tags joined by `||`.
-
-        `sql` instead: those whose properties fulfil an SQL92 condition, such as `price > 10 AND TAGS = 'a'`.
-
-        A second call for a topic replaces the first. All members of a group must subscribe to the same.
-        """
-        if self.started:
-            raise ConfigError("subscribe before the consumer starts")
-        self.config = subscribed(self.config, wish(topic, expression, sql))
-        return self
-
-    def ready(self, listener: object) -> None:
-        """Raise ConfigError where something is missing for a start."""
-        if listener is None:
-            raise ConfigError("no listener; give listener=... or batch_listener=...")
-        if not self.config.subscriptions:
-            raise ConfigError("no subscription; call subscribe(topic) before the start")

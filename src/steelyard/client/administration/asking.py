@@ -43,7 +43,7 @@ TIMEOUT_MS = 5_000
 
 
 class Asking:
-    """An async context manager; see the module's text. `config`: the settings in use; `nameservers`: those asked.
+    """An async context manager. `config`: the settings in use; `nameservers`: those asked.
 
     All methods raise RemotingError (nobody there, no reply), BrokerError (an error reply), RouteError (no
     nameserver knows the topic, group or cluster) or ClosedError.
@@ -84,12 +84,14 @@ class Asking:
             self._driver.start()
         return self
 
-    async def stop(self) -> None:
-        """Close all connections."""
+    async def close(self) -> None:
+        """Close all connections. `async with` does it. May be called again."""
         self._closed = True
         driver, self._driver = self._driver, None
         if driver is not None:
             await driver.close()
+
+    stop = close
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -100,7 +102,7 @@ class Asking:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self.stop()
+        await self.close()
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -119,7 +121,6 @@ class Asking:
         command = Command(int(code), ext=headers.write(header) if header else {}, body=body)
         invoke = Invoke(check_address(address), command, timeout_ms or self.config.call_timeout_ms)
         reply = await self._driver.ask(invoke)
-        assert isinstance(reply, Command)
         if reply.code != ResponseCode.SUCCESS:
             raise BrokerError(reply.code, reply.remark, address)
         return reply

@@ -148,7 +148,7 @@ class Topics(Asking):
         return await self.setting(ORDER_TOPIC_CONFIG, topic)
 
     async def put_order_conf(self, topic: str, order_conf: str) -> None:
-        """Fix the queues of an ordered topic; see `order_conf`."""
+        """Fix the queues of an ordered topic: `broker-a:4;broker-b:4` keeps the first four of each broker."""
         await self.put_setting(ORDER_TOPIC_CONFIG, topic, order_conf)
 
     async def delete_order_conf(self, topic: str) -> None:

@@ -1,26 +1,32 @@
-"""The asyncio producer. It runs one node with a driver of its own on the running loop."""
+"""The asyncio producer."""
 
 from __future__ import annotations
 
-import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from asyncio import Future
+from collections.abc import Callable, Sequence
 from random import SystemRandom
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from steelyard.client import producing
+from steelyard.client.aio.client import Client
+from steelyard.client.aio.running import Running
+from steelyard.client.aio.workers import CHECKS_AT_ONCE, settled
 from steelyard.client.arguments import checked
-from steelyard.client.producing import Selector, TransactionVerdict
-from steelyard.client.settings import DEFAULT_GROUP, Seconds, as_message, begin_call, tls_context
+from steelyard.client.keywords import ProducerSettings
+from steelyard.client.producing import (
+    Checks,
+    MessageFields,
+    Says,
+    Selector,
+    as_message,
+)
+from steelyard.client.settings import Seconds, tls_context
 from steelyard.config import ProducerConfig
-from steelyard.driver.driver import Driver
 from steelyard.driver.identity import new_ids
-from steelyard.errors import ClosedError, MessageError, SteelyardError
+from steelyard.errors import MessageError, SteelyardError
 from steelyard.nodes.producer import (
     EndTransaction,
     FetchQueues,
-    Half,
     ProducerNode,
     SendHalf,
     SendMessages,
@@ -28,9 +34,7 @@ from steelyard.nodes.producer import (
     SendReply,
     SendRequest,
     Stop,
-    TransactionCheck,
 )
-from steelyard.nodes.seam import Handled
 from steelyard.produce.outgoing import reply_topic
 from steelyard.types import Message, MessageQueue, SendResult, TransactionResult, TransactionState
 from steelyard.wire.remoting.message import MessageView
@@ -38,88 +42,66 @@ from steelyard.wire.remoting.message import MessageView
 if TYPE_CHECKING:
     import ssl
 
-Says = Awaitable[TransactionVerdict] | TransactionVerdict
-"""What `execute` and `transaction_check` return: mostly they are coroutine functions."""
-
 
 @checked
-class Producer:
-    """Sends messages, from asyncio.
+class Producer(Client):
+    """Sends messages, and waits for the broker's word. Any number of tasks may share one.
 
     >>> async with Producer("orders", "127.0.0.1:9876") as producer:   # doctest: +SKIP
     ...     result = await producer.send("Orders", b"one apple", tags="fruit", keys="order-1")
     ...     print(result.queue, result.queue_offset)
 
-    `nameservers`: host:port, several separated by `;`, or None for the variable NAMESRV_ADDR. `tls`: True or an
-    ssl.SSLContext, for brokers that want it. `transaction_check`: awaited in a task, with a message sent in a
-    transaction by any member of the group, when a broker asks what became of it; True or COMMIT, False or
-    ROLLBACK, None or UNKNOWN. Brokers ask a producer that has sent to one of their topics, or asked for its
-    `queues`. Everything else is in `config`. Many sends may be under way at once; they are
-    gathered into few writes.
+    Many sends may be under way at once; they are gathered into few writes.
+
+    - `group`: the producers of a group answer for each other's transactions; DEFAULT_PRODUCER unless given.
+    - `nameservers`: host:port, several separated by `;`, or a list of them; the variable NAMESRV_ADDR unless given, or
+      127.0.0.1:9876.
+    - `transaction_check`: a function or coroutine function, called with a message sent in a transaction by any member of the
+      group, when a broker asks what became of it. It returns True or COMMIT, False or ROLLBACK, None or UNKNOWN. Brokers
+      ask a producer that has sent to one of their topics, or asked for its `queues`.
+    - `client_id`: `ip@name`, unique in the group; made up unless given.
+    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or those in the file
+      SSL_CERT_FILE); an ssl.SSLContext does as it is made.
+    - `config`: settings as one object, a ProducerConfig. Each may be given by its name instead.
     """
 
     def __init__(
         self,
-        group: str = DEFAULT_GROUP,
+        group: str | None = None,
         nameservers: str | Sequence[str] | None = None,
         *,
         transaction_check: Callable[[MessageView], Says] | None = None,
         client_id: str | None = None,
         config: ProducerConfig | None = None,
         tls: bool | ssl.SSLContext | None = None,
+        **settings: Unpack[ProducerSettings],
     ) -> None:
+        given = {"group": group, "nameservers": nameservers, "client_id": client_id, **settings}
         checks = transaction_check is not None
-        self.config = producing.producer_config(
-            config, group, nameservers, client_id, checks=checks
-        )
-        self._transaction_check = transaction_check
+        self.config = producing.producer_config(config, given, checks=checks)
+        self._application = Checks(transaction_check)
         self._tls = tls_context(tls)
-        self._driver: Driver | None = None
-        self._checks: set[asyncio.Task[None]] = set()
-        self._closed = False
 
     async def start(self, timeout: Seconds | None = None) -> Self:
         """Start. `async with` does it.
 
-        The start waits a moment for the first news of the servers; while they cannot be reached a warning says
-        so, and they are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with
-        the cause where they are not. After an error the producer is closed.
+        The start waits a moment for the first news of the servers. While they cannot be reached a warning says so, and they
+        are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with the cause where
+        they are not. After an error the producer is closed.
         """
-        if self._closed:
-            raise ClosedError("the producer was closed; make a new one")
-        if self._driver is None:
+        self._check_open()
+        if self._running is None:
             node = ProducerNode(self.config, new_ids(), SystemRandom())
-            self._driver = Driver(node, name="producer", on_hand=self._on_hand, tls=self._tls)
-            self._driver.start()
-            try:
-                await self._driver.ask(begin_call(timeout))
-            except BaseException:
-                await self.stop()
-                raise
+            workers = CHECKS_AT_ONCE if self.config.checks else 0
+            running = Running(node, "producer", self._application, workers, tls=self._tls)
+            await self._begin(running, timeout)
         return self
 
-    async def stop(self) -> None:
-        """Let what is under way end, unregister from the brokers, close. Checks of transactions are cancelled."""
-        self._closed = True
-        driver, self._driver = self._driver, None
-        if driver is None:
-            return
-        await driver.ask(Stop())
-        for task in self._checks:
-            task.cancel()
-        await asyncio.gather(*self._checks, return_exceptions=True)
-        await driver.close()
+    async def close(self) -> None:
+        """Let what is under way end, unregister from the brokers, close. `async with` does it. May be called again."""
+        await self._end(Stop())
 
-    async def __aenter__(self) -> Self:
-        return await self.start()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.stop()
+    stop = close
 
     # -- sending -----------------------------------------------------------------------------------
 
@@ -128,14 +110,10 @@ class Producer:
         message: Message | str,
         body: bytes | str | None = None,
         *,
-        tags: str = "",
-        keys: str | Sequence[str] = "",
-        properties: Mapping[str, str] | None = None,
-        delay_level: int = 0,
-        sharding_key: str = "",
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_ms: int | None = None,
+        **fields: Unpack[MessageFields],
     ) -> SendResult:
         """Send a `Message`, or `body` to the topic named, and wait until a broker has stored it.
 
@@ -143,20 +121,30 @@ class Producer:
         and such sends are tried once; otherwise the producer chooses, and another broker's after a failure. Raises
         MessageError, RouteError, BrokerError, RemotingError (after the retries), ClosedError.
         """
-        whole = as_message(
-            message,
-            body,
-            tags=tags,
-            keys=keys,
-            properties=properties,
-            delay_level=delay_level,
-            sharding_key=sharding_key,
-        )
-        chosen = (
-            queue if selector is None else await self._selected(selector, whole, queue, timeout_ms)
-        )
-        call = SendMessages((whole,), queue=chosen, timeout_ms=timeout_ms)
-        return _send_result(await self._live().ask(call))
+        whole = as_message(message, body, fields)
+        if selector is not None:
+            queue = await self._selected(selector, whole, queue, timeout_ms)
+        return await self._live().ask(SendMessages((whole,), queue, timeout_ms))
+
+    async def send_async(
+        self,
+        message: Message | str,
+        body: bytes | str | None = None,
+        *,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        timeout_ms: int | None = None,
+        **fields: Unpack[MessageFields],
+    ) -> Future[SendResult]:
+        """Send and return at once; the future brings the result or the error, those of `send`.
+
+        A `selector` is called here and now, after a wait for the topic's route where it is not known yet. The
+        future's callbacks run in the event loop's thread: they must be quick and must not wait.
+        """
+        whole = as_message(message, body, fields)
+        if selector is not None:
+            queue = await self._selected(selector, whole, queue, timeout_ms)
+        return self._live().ask_later(SendMessages((whole,), queue, timeout_ms))
 
     async def send_batch(
         self,
@@ -166,27 +154,22 @@ class Producer:
         timeout_ms: int | None = None,
     ) -> SendResult:
         """Send messages of one topic as one request: stored all or none, in order, in one queue."""
-        call = SendMessages(tuple(messages), queue=queue, timeout_ms=timeout_ms)
-        return _send_result(await self._live().ask(call))
+        return await self._live().ask(SendMessages(tuple(messages), queue, timeout_ms))
 
     async def send_oneway(
         self,
         message: Message | str,
         body: bytes | str | None = None,
         *,
-        tags: str = "",
-        keys: str | Sequence[str] = "",
-        properties: Mapping[str, str] | None = None,
-        sharding_key: str = "",
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
+        **fields: Unpack[MessageFields],
     ) -> None:
         """Send without waiting for a broker: may be lost without notice. Wrong messages still raise."""
-        whole = as_message(
-            message, body, tags=tags, keys=keys, properties=properties, sharding_key=sharding_key
-        )
-        chosen = queue if selector is None else await self._selected(selector, whole, queue)
-        await self._live().ask(SendOneway((whole,), queue=chosen))
+        whole = as_message(message, body, fields)
+        if selector is not None:
+            queue = await self._selected(selector, whole, queue)
+        await self._live().ask(SendOneway((whole,), queue))
 
     # -- transactions ------------------------------------------------------------------------------
 
@@ -196,55 +179,33 @@ class Producer:
         body: bytes | str | None = None,
         *,
         execute: Callable[[Message], Says],
-        tags: str = "",
-        keys: str | Sequence[str] = "",
-        properties: Mapping[str, str] | None = None,
-        sharding_key: str = "",
         timeout_ms: int | None = None,
+        **fields: Unpack[MessageFields],
     ) -> TransactionResult:
         """Send a message that consumers see only if `execute` commits.
 
-        Once a broker has the message, `execute(message)` is awaited, here; the property UNIQ_KEY of its message is
-        the transaction's id, which is `message_id` in `transaction_check`. True or COMMIT lets consumers have the
-        message, False or ROLLBACK drops it; None, UNKNOWN or an exception, which is logged, make the broker ask
-        `transaction_check` later. A delay of the message is ignored. Raises as `send` does, then nothing is executed.
+        Once a broker has the message, `execute(message)` is called, here; it may be a coroutine function. The property
+        UNIQ_KEY of its message is the transaction's id, which is `message_id` in `transaction_check`. True or COMMIT lets
+        consumers have the message, False or ROLLBACK drops it; None, UNKNOWN or an exception, which is logged, make the
+        broker ask `transaction_check` later. A delay of the message is ignored. Raises as `send` does, then nothing is
+        executed.
         """
-        whole = as_message(
-            message, body, tags=tags, keys=keys, properties=properties, sharding_key=sharding_key
-        )
-        driver = self._live()
-        half = await driver.ask(SendHalf(whole, timeout_ms))
-        assert isinstance(half, Half)
+        whole = as_message(message, body, fields)
+        running = self._live()
+        half = await running.ask(SendHalf(whole, timeout_ms))
         state, remark = producing.fate_without_execute(half), ""
         if state is None:
             state = TransactionState.UNKNOWN
             try:
-                state = await _state(execute(producing.executed_message(whole, half)))
+                returned = await settled(execute(producing.executed_message(whole, half)))
+                state = producing.transaction_state(returned)
             except Exception as error:
                 remark = producing.failed_remark(error, half)
         try:
-            await driver.ask(EndTransaction(half, state, remark))
+            await running.ask(EndTransaction(half, state, remark))
         except SteelyardError as error:
             producing.log.warning("the broker could not be told %s: %s", state.name, error)
         return TransactionResult(half.result, state)
-
-    def _on_hand(self, ticket: int, check: object) -> None:
-        assert isinstance(check, TransactionCheck)
-        task = asyncio.get_running_loop().create_task(self._check(ticket, check))
-        self._checks.add(task)
-        task.add_done_callback(self._checks.discard)
-
-    async def _check(self, ticket: int, check: TransactionCheck) -> None:
-        driver, transaction_check = self._driver, self._transaction_check
-        assert transaction_check is not None
-        state = TransactionState.UNKNOWN
-        try:
-            state = await _state(transaction_check(check.message))
-        except Exception:
-            producing.log.exception("transaction_check failed on %s", check.message.message_id)
-        finally:
-            if driver is not None:
-                driver.handle(Handled(ticket, state))
 
     # -- requests ----------------------------------------------------------------------------------
 
@@ -253,45 +214,35 @@ class Producer:
         message: Message | str,
         body: bytes | str | None = None,
         *,
-        tags: str = "",
-        keys: str | Sequence[str] = "",
-        properties: Mapping[str, str] | None = None,
-        sharding_key: str = "",
         queue: MessageQueue | None = None,
         selector: Selector | None = None,
         timeout_ms: int | None = None,
+        **fields: Unpack[MessageFields],
     ) -> MessageView:
         """Send a message and wait for what its consumer replies; `timeout_ms` is for all of it.
 
         Raises CallTimeoutError where no reply comes, and otherwise as `send` does.
         """
-        whole = as_message(
-            message, body, tags=tags, keys=keys, properties=properties, sharding_key=sharding_key
-        )
-        chosen = (
-            queue if selector is None else await self._selected(selector, whole, queue, timeout_ms)
-        )
-        view = await self._live().ask(SendRequest(whole, queue=chosen, timeout_ms=timeout_ms))
-        assert isinstance(view, MessageView)
-        return view
+        whole = as_message(message, body, fields)
+        if selector is not None:
+            queue = await self._selected(selector, whole, queue, timeout_ms)
+        return await self._live().ask(SendRequest(whole, queue, timeout_ms))
 
     async def reply(
         self,
         request: MessageView,
         body: bytes | str,
         *,
-        tags: str = "",
-        keys: str | Sequence[str] = "",
-        properties: Mapping[str, str] | None = None,
         timeout_ms: int | None = None,
+        **fields: Unpack[MessageFields],
     ) -> SendResult:
         """Answer a request that a consumer was given; returns once the requester has the reply.
 
         Raises MessageError where `request` asks for no reply, BrokerError where the requester is gone, and otherwise
         as `send` does.
         """
-        whole = as_message(reply_topic(request), body, tags=tags, keys=keys, properties=properties)
-        return _send_result(await self._live().ask(SendReply(whole, request, timeout_ms)))
+        whole = as_message(reply_topic(request), body, fields)
+        return await self._live().ask(SendReply(whole, request, timeout_ms))
 
     # -- queues ------------------------------------------------------------------------------------
 
@@ -300,9 +251,7 @@ class Producer:
 
         Raises RouteError where not even the default topic has a route.
         """
-        result = await self._live().ask(FetchQueues(topic))
-        assert isinstance(result, tuple)
-        return result
+        return await self._live().ask(FetchQueues(topic))
 
     async def _selected(
         self,
@@ -314,19 +263,4 @@ class Producer:
         if queue is not None:
             raise MessageError("give either a queue or a selector, not both")
         queues = await self._live().ask(FetchQueues(message.topic, timeout_ms))
-        assert isinstance(queues, tuple)
         return producing.selected(selector, queues, message)
-
-    def _live(self) -> Driver:
-        if self._driver is None:
-            raise ClosedError("the producer is not running; use `async with` or start()")
-        return self._driver
-
-
-async def _state(says: Says) -> TransactionState:
-    return producing.transaction_state(await says if inspect.isawaitable(says) else says)
-
-
-def _send_result(result: object) -> SendResult:
-    assert isinstance(result, SendResult)
-    return result

@@ -39,7 +39,17 @@ class Admin:
     ...     for row in admin.consumer_progress("billing").queues:
     ...         print(row.queue, row.lag, row.client_id)
 
-    Any number of threads may share one. For arguments and errors see `steelyard.aio.Admin`, the same for asyncio.
+    - `nameservers`: host:port, several separated by `;`, or a list of them; the variable NAMESRV_ADDR unless given, or
+      127.0.0.1:9876.
+    - `access_key`, `secret_key`, `security_token`: sign every request, for brokers with aclEnable.
+    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or those in the file
+      SSL_CERT_FILE); an ssl.SSLContext does as it is made.
+    - `timeout_ms`: for each request.
+
+    It works with Apache RocketMQ 4.9 and 5.x as with Steelyard. Topics, groups and brokers are asked for one after the
+    other; connections stay open until it is closed. Any number of threads may share one. All methods raise RemotingError
+    (nobody there, no reply), BrokerError (a broker's error, with its code), RouteError (no such topic, group or cluster),
+    ConfigError (a wrong argument) or ClosedError.
     """
 
     def __init__(
@@ -68,10 +78,12 @@ class Admin:
         self._wait(self._admin.start())
         return self
 
-    def stop(self) -> None:
-        """Close all connections."""
+    def close(self) -> None:
+        """Close all connections. `with` does it. May be called again."""
         if self._loop is not None and not self._loop.forked:
-            self._wait(self._admin.stop())
+            self._wait(self._admin.close())
+
+    stop = close
 
     def __enter__(self) -> Self:
         return self.start()
@@ -82,7 +94,7 @@ class Admin:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        self.close()
 
     def _wait(self, main: Coroutine[Any, Any, R]) -> R:
         wrong = ""

@@ -1,33 +1,32 @@
+# Written by tools/shells.py from client/aio/kafka.py: change that one, then `./dev generate`.
 """The blocking Kafka consumer."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Self, TypeVar, Unpack
 
 from steelyard.checks import Positive
 from steelyard.client.arguments import checked
 from steelyard.client.blocking.running import Running
+from steelyard.client.keywords import KafkaSettings
 from steelyard.client.reading import (
     CommitCallback,
+    CommitEnded,
     Hooks,
-    KafkaSettings,
     Offsets,
     Partition,
     PartitionHook,
     Reading,
     assign_call,
     each_once,
-    ends_call,
     subscription,
-    times_call,
 )
 from steelyard.client.settings import Seconds, begin_call
-from steelyard.client.workers import Workers
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import ClosedError, SteelyardError
 from steelyard.nodes.consumer.kafka.contract import (
@@ -50,12 +49,14 @@ from steelyard.nodes.consumer.kafka.contract import (
     SeekToEnd,
     Subscribe,
 )
-from steelyard.nodes.seam import Call, Handled
+from steelyard.nodes.seam import Call
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.list_offsets import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     import ssl
+
+T = TypeVar("T")
 
 _ITERATION_MS = 60_000
 """How long one poll of an iteration waits."""
@@ -71,8 +72,8 @@ class KafkaConsumer(Reading):
 
     Or poll by poll:
 
-    >>> records = consumer.poll(timeout_ms=1000)                                         # doctest: +SKIP
-    >>> consumer.commit()                                                                # doctest: +SKIP
+    >>> records = consumer.poll(timeout_ms=1000)                                   # doctest: +SKIP
+    >>> consumer.commit()                                                          # doctest: +SKIP
 
     What a poll returned counts as consumed when the next poll begins, and is committed every
     `auto_commit_interval_ms`, before partitions go to another member, and by `close`. With
@@ -82,12 +83,19 @@ class KafkaConsumer(Reading):
     are taken away only while a poll waits; a consumer that does not poll for `max_poll_interval_ms` leaves its group.
     `on_assigned(partitions)` is called before anything is read of partitions that are new: the place for a seek;
     `on_revoked(partitions)` before they go: the place for a commit; `on_lost(partitions)` when others may have them already
-    (without it `on_revoked` is called). They run in a thread of their own; the poll waits for them.
+    (without it `on_revoked` is called). They may be coroutine functions, and one is called after the other; the poll waits
+    for them.
 
-    `settings` are fields of `steelyard.KafkaConsumerConfig`, whose names are Kafka's; `config` is one as a whole. `tls`: as of
-    `steelyard.PushConsumer`. The consumer starts with its first call, or with `with`. Any thread may call it, but one
-    polls at a time. Calls raise KafkaError, RemotingError, ConfigError or ClosedError. `steelyard.aio.KafkaConsumer` is the
-    same for asyncio.
+    - `bootstrap_servers`: brokers to ask first, host:port, several separated by commas, or a list of them; the variable
+      KAFKA_BOOTSTRAP_SERVERS unless given, or 127.0.0.1:9092.
+    - `group_id`: members of one group share the partitions, and the committed offsets; none: only `assign` gives partitions.
+    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or those in the file
+      SSL_CERT_FILE); an ssl.SSLContext does as it is made.
+    - `config`: settings as one object, a KafkaConsumerConfig, whose names are Kafka's. Each may be given by its name instead.
+
+    The consumer starts with its first call, or with `with`. Any thread may call it, but one polls at a time. A poll that
+    is cancelled, by `blocking.timeout` for instance, loses nothing: what it would have returned comes with the next one. Calls
+    raise KafkaError, RemotingError, ConfigError or ClosedError.
     """
 
     def __init__(
@@ -102,51 +110,38 @@ class KafkaConsumer(Reading):
         tls: bool | ssl.SSLContext | None = None,
         **settings: Unpack[KafkaSettings],
     ) -> None:
-        hooks = Hooks(on_assigned, on_revoked, on_lost)
-        super().__init__(topics, bootstrap_servers, group_id, hooks, config, tls, settings)
-        self._starting = threading.Lock()
+        given = {"bootstrap_servers": bootstrap_servers, "group_id": group_id, **settings}
+        super().__init__(topics, config, given, Hooks(on_assigned, on_revoked, on_lost), tls)
+        self._starting = Lock()
         self._running: Running | None = None
-        self._workers: Workers[tuple[int, object]] | None = None
 
     # -- life --------------------------------------------------------------------------------------
 
     def start(self, timeout: Seconds | None = None) -> Self:
         """Begin to read; any other call does so, too. `with` does it.
 
-        The start waits a moment for the first news of the servers; while they cannot be reached a warning says
-        so, and they are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with
-        the cause where they are not. After an error the consumer is closed.
+        The start waits a moment for the first news of the servers. While they cannot be reached a warning says so, and they
+        are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with the cause where
+        they are not. After an error the consumer is closed.
         """
         running = self._live()
         try:
-            running.call(begin_call(timeout))
+            running.ask(begin_call(timeout))
         except BaseException:
             self.close()
             raise
         return self
 
-    def _begun(self) -> Running:
-        with self._starting:
-            if self._running is None:
-                running = Running(self.make(), "kafka-consumer", self._on_hand, tls=self._tls)
-                self._workers = Workers(1, self._work, f"steelyard-kafka-{self.config.group_id}")
-                running.start()
-                for call in self._first:
-                    running.call(call)
-                self._running = running
-            return self._running
-
     def close(self) -> None:
-        """Commit what polls returned, where that is automatic, leave the group and close. May be called again."""
+        """Commit what polls returned, where that is automatic, leave the group and close. `with` does it. May be called
+        again."""
         self._close(returned=True)
 
+    stop = close
+
     def _close(self, *, returned: bool) -> None:
-        running = self._running
-        if running is not None and not self._closed:
-            with suppress(ClosedError):  # it is being closed by another thread
-                running.close(self._stop_call(returned=returned))
-            assert self._workers is not None
-            self._workers.close()
+        if self._running is not None and not self._closed:
+            self._running.close(self._stop_call(returned=returned), cancel=False)
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -168,44 +163,42 @@ class KafkaConsumer(Reading):
     ) -> Self:
         """Read a share of these topics, in place of those before; or of all topics whose whole name matches the
         regular expression `pattern`, those to come included."""
-        self._call(subscription(topics, pattern))
+        self._ask(subscription(topics, pattern))
         return self
 
     def unsubscribe(self) -> None:
         """Give up all partitions, and leave the group."""
-        self._call(Subscribe())
+        self._ask(Subscribe())
 
     def assign(self, partitions: Iterable[Partition]) -> None:
         """Read these partitions and no others, without a share of the group's."""
-        self._call(assign_call(partitions))
+        self._ask(assign_call(partitions))
 
     def assignment(self) -> tuple[TopicPartition, ...]:
         """The partitions that are read now, sorted."""
-        return self._partitions(Assignment())
+        return self._ask(Assignment())
 
     def partitions_for_topic(self, topic: str) -> tuple[TopicPartition, ...]:
         """All partitions of a topic, sorted; none of one that does not exist."""
-        return self._partitions(PartitionsFor(topic))
+        return self._ask(PartitionsFor(topic))
 
     def enforce_rebalance(self, reason: str = "the application wants a rebalance") -> None:
         """Have the group share out its partitions again, soon."""
-        self._call(Rejoin(reason))
+        self._ask(Rejoin(reason))
 
     def member(self) -> MemberState:
         """This consumer as a member of its group, at this moment."""
-        state = self._call(Describe())
-        assert isinstance(state, MemberState)
-        return state
+        return self._ask(Describe())
 
     @property
     def member_id(self) -> str:
         """What the coordinator calls this member; empty while it is none."""
-        return self.member().member_id
+        return (self.member()).member_id
 
     @property
     def generation(self) -> int:
         """The generation of the group that this member is in; -1 for none."""
-        return self.member().generation
+        return (self.member()).generation
 
     # -- records -----------------------------------------------------------------------------------
 
@@ -218,11 +211,10 @@ class KafkaConsumer(Reading):
         """
         for rewind in self.rewinds():
             with suppress(SteelyardError):  # the partition went away: another reads it
-                self._call(rewind)
+                self._ask(rewind)
         call = self.poll_call(timeout_ms, max_records)
-        records = self._live().poll(call, GiveBack(call.number))
-        assert isinstance(records, tuple)
-        return list(records)
+        running = self._live()
+        return list(running.poll(call, GiveBack(call.number)))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Records one by one, until the consumer is closed. Those not passed on yet do not count as consumed."""
@@ -241,35 +233,34 @@ class KafkaConsumer(Reading):
 
         Raises CommitFailedError where the group has gone on without this member.
         """
-        self._call(self._commit_call(offsets))
+        self._ask(self._commit_call(offsets))
 
     def commit_async(
         self, offsets: Offsets | None = None, callback: CommitCallback | None = None
     ) -> Future[None]:
-        """As `commit`, without waiting; `callback(error)` is called in the hooks' thread, with None after a success."""
-        future = self._live().ask(self._commit_call(offsets))
+        """As `commit`, without waiting for its end; `callback(error)` is called then, in turn with the hooks, with None
+        after a success."""
+        running = self._live()
+        future = running.ask_later(self._commit_call(offsets))
         if callback is not None:
-            future.add_done_callback(lambda done: self._on_hand(0, (callback, done.exception())))
+            future.add_done_callback(
+                lambda done: running.hand(CommitEnded(callback, done.exception()))
+            )
         return future
 
     def committed(self, partition: Partition) -> OffsetAndMetadata | None:
         """The group's committed offset of any partition; None without one."""
-        found = self._call(Committed((partition,)))
-        assert isinstance(found, dict)
-        offset = found.get(partition)
-        assert offset is None or isinstance(offset, OffsetAndMetadata)
-        return offset
+        return (self._ask(Committed((partition,)))).get(partition)
 
     def position(self, partition: Partition) -> int:
         """The offset of the next record that a poll returns of a partition that is held."""
-        offset = self._call(Position(partition))
-        assert isinstance(offset, int)
+        offset = self._ask(Position(partition))
         return self.unread().get(partition, offset)
 
     def seek(self, partition: Partition, offset: int) -> None:
         """Go on at this offset of a partition that is held."""
         self.forget(partition)
-        self._call(Seek(partition, offset))
+        self._ask(Seek(partition, offset))
 
     def seek_to_beginning(self, *partitions: Partition) -> None:
         """Go on at the first record that there is; of all partitions held where none are given."""
@@ -281,29 +272,29 @@ class KafkaConsumer(Reading):
 
     def pause(self, *partitions: Partition) -> None:
         """Return no records of these partitions until `resume`. They are still this member's."""
-        self._call(Pause(each_once(partitions)))
+        self._ask(Pause(each_once(partitions)))
 
     def resume(self, *partitions: Partition) -> None:
         """Go on with partitions that were paused."""
-        self._call(Resume(each_once(partitions)))
+        self._ask(Resume(each_once(partitions)))
 
     def paused(self) -> tuple[TopicPartition, ...]:
         """The partitions that are paused, sorted."""
-        return self._partitions(Paused())
+        return self._ask(Paused())
 
     def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """The offset of the first record of each that there still is."""
-        return {key: found.offset for key, found in self._offsets(ends_call(partitions, EARLIEST))}
+        return self._ends(partitions, EARLIEST)
 
     def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """The offset that the next record of each will have; with read_committed that of the first open transaction."""
-        return {key: found.offset for key, found in self._offsets(ends_call(partitions, LATEST))}
+        return self._ends(partitions, LATEST)
 
     def offsets_for_times(
         self, timestamps_ms: Mapping[Partition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """The first record of each at that time, in ms since the epoch, or later; None without one."""
-        found = dict(self._offsets(times_call(timestamps_ms)))
+        found = self._ask(ListOffsets(timestamps_ms))
         return {key: found.get(key) for key in each_once(timestamps_ms)}
 
     # -- the node ----------------------------------------------------------------------------------
@@ -311,41 +302,28 @@ class KafkaConsumer(Reading):
     def _seek_to_end(self, partitions: tuple[TopicPartition, ...], timestamp: int) -> None:
         for key in (keys := each_once(partitions)) or list(self.unread()):
             self.forget(key)
-        self._call(SeekToEnd(keys, timestamp))
+        self._ask(SeekToEnd(keys, timestamp))
 
-    def _partitions(self, call: Call[object]) -> tuple[TopicPartition, ...]:
-        partitions = self._call(call)
-        assert isinstance(partitions, tuple)
-        return partitions
+    def _ends(
+        self, partitions: Iterable[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, int]:
+        call = ListOffsets(dict.fromkeys(each_once(partitions), timestamp))
+        return {key: found.offset for key, found in (self._ask(call)).items()}
 
-    def _offsets(self, call: ListOffsets) -> Iterable[tuple[TopicPartition, OffsetAndTimestamp]]:
-        found = self._call(call)
-        assert isinstance(found, dict)
-        return found.items()
-
-    def _call(self, call: Call[object]) -> object:
-        return self._live().call(call)
+    def _ask(self, call: Call[T]) -> T:
+        running = self._live()
+        return running.ask(call)
 
     def _live(self) -> Running:
-        if self._closed:
-            raise ClosedError("the consumer is closed")
-        return self._begun()
+        self._check_open()
+        if self._running is None:
+            with self._starting:
+                self._running = self._running or self._begun()
+        return self._running
 
-    def _on_hand(self, ticket: int, handed: object) -> None:
-        assert self._workers is not None
-        self._workers.put((ticket, handed))
-
-    def _work(self, item: tuple[int, object]) -> None:
-        """In the hooks' thread: a hook, or the callback of a commit."""
-        ticket, handed = item
-        assert self._running is not None
-        try:
-            if isinstance(handed, tuple):
-                callback, ended = handed
-                callback(ended)
-            else:
-                self._hooks.call(handed)
-        except BaseException as error:  # whatever a user's function raises must not end the thread
-            self._hooks.failed(handed, error)
-        if ticket:
-            self._running.driver.post(Handled(ticket, None))
+    def _begun(self) -> Running:
+        running = Running(self.make(), "kafka-consumer", self._hooks, 1, tls=self._tls)
+        running.start()
+        for call in self._first:
+            running.ask(call)
+        return running

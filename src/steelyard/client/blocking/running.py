@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from steelyard.client.application import Application
+from steelyard.client.blocking.workers import Workers
 from steelyard.driver.driver import Driver
-from steelyard.driver.loops import Background, background
+from steelyard.driver.loops import background
 from steelyard.errors import ClosedError, SteelyardError
 from steelyard.nodes.seam import Call, Node
 
@@ -19,42 +22,41 @@ T = TypeVar("T")
 
 
 class Running:
-    """A node on the background loop, usable from any thread of the process that made it."""
+    """A node on the background loop, usable from any thread of the process that made it, and `workers` threads that
+    hand things to its application."""
 
     def __init__(
         self,
         node: Node,
         name: str,
-        on_hand: Callable[[int, object], None] | None = None,
+        application: Application,
+        workers: int,
         *,
         on_keep: Callable[[bytes], None] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        self.loop: Background = background()
-        self.driver: Driver = self.loop.wait(self._build(node, name, on_hand, on_keep, tls))
+        self._loop = background()
+        self._workers = Workers(application, workers, f"steelyard-{name}")
+        on_hand = self._workers.hand
 
-    @staticmethod
-    async def _build(
-        node: Node,
-        name: str,
-        on_hand: Callable[[int, object], None] | None,
-        on_keep: Callable[[bytes], None] | None,
-        tls: ssl.SSLContext | None,
-    ) -> Driver:
-        return Driver(node, name=name, on_hand=on_hand, on_keep=on_keep, tls=tls)
+        async def build() -> Driver:
+            return Driver(node, name=name, on_hand=on_hand, on_keep=on_keep, tls=tls)
+
+        self._driver = self._loop.wait(build())
+        self._workers.post = self._driver.post
+        self._closing = threading.Lock()
 
     def start(self) -> None:
-        """Start the node; from here on it may hand out messages."""
-        self.loop.wait(self._start())
+        """Start the node; from here on it may hand things over."""
 
-    async def _start(self) -> None:
-        self.driver.start()
+        async def start() -> None:
+            self._driver.start()
 
-    def call(self, call: Call[T]) -> T:
+        self._loop.wait(start())
+
+    def ask(self, call: Call[T]) -> T:
         """Put a call to the node and wait for the answer; one that is an error is raised."""
-        if threading.get_ident() == self.loop.thread.ident:
-            raise ClosedError("called from the event loop's thread; use steelyard.aio there")
-        self._check_process()
+        self._check_thread()
         # A bare lock: a Future's condition costs several times as much, and this is once per send.
         answered = threading.Lock()
         answered.acquire()
@@ -64,7 +66,7 @@ class Running:
             answer.append(result)
             answered.release()
 
-        self.driver.ask_from_thread(call, settle)
+        self._driver.ask_from_thread(call, settle)
         answered.acquire()
         (result,) = answer
         if isinstance(result, BaseException):
@@ -72,16 +74,16 @@ class Running:
         return result
 
     def poll(self, call: Call[T], give_back: Call[None]) -> T:
-        """As `call`. When it is interrupted nobody has seen the answer: the node hears `give_back`."""
+        """As `ask`. When it is interrupted nobody has seen the answer: the node hears `give_back`."""
         try:
-            return self.call(call)
+            return self.ask(call)
         except SteelyardError:
             raise
         except BaseException:
-            self.ask(give_back)
+            self.ask_later(give_back)
             raise
 
-    def ask(self, call: Call[T]) -> Future[T]:
+    def ask_later(self, call: Call[T]) -> Future[T]:
         """Put a call to the node; the future gets the answer."""
         self._check_process()
         future: Future[T] = Future()
@@ -94,16 +96,38 @@ class Running:
             else:
                 future.set_result(result)
 
-        self.driver.ask_from_thread(call, settle)
+        self._driver.ask_from_thread(call, settle)
         return future
 
     def _check_process(self) -> None:
-        if self.loop.forked:
+        if self._loop.forked:
             raise ClosedError("made in another process: a client does not survive a fork")
 
-    def close(self, stop_call: Call[None]) -> None:
-        """Clean stop."""
-        if self.loop.forked:
+    def _check_thread(self) -> None:
+        """Of a call that waits."""
+        if threading.get_ident() == self._loop.thread.ident:
+            raise ClosedError("called from the event loop's thread; use steelyard.aio there")
+        self._check_process()
+
+    def hand(self, handed: object) -> None:
+        """Hand this to the application, too, in its turn. In the loop's thread only."""
+        self._workers.hand(0, handed)
+
+    def resize(self, workers: int) -> None:
+        """Hand over so many things at once from now on."""
+        self._workers.resize(workers)
+
+    def close(self, stop: Call[None], *, cancel: bool = True) -> None:
+        """Clean stop. What the application still does then goes on: threads cannot be cancelled.
+
+        While another thread is at it this returns at once, and so it does in a forked process.
+        """
+        if self._loop.forked:
             return
-        self.call(stop_call)
-        self.loop.wait(self.driver.close())
+        self._check_thread()
+        if not self._closing.acquire(blocking=False):
+            return
+        with suppress(ClosedError):  # the node has failed, and said so
+            self.ask(stop)
+        self._loop.wait(self._driver.close())
+        self._workers.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sized
 from tests.peers.kafka.python import lines
 
 from steelyard import KafkaConsumer, KafkaError, RemotingError, TopicPartition
-from steelyard.client.reading import KafkaSettings
+from steelyard.client.keywords import KafkaSettings
 
 
 def main() -> None:

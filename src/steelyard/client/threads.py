@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Workers(Generic[T]):
+class Threads(Generic[T]):
     """`count` daemon threads that call `work` with each item put; `work` must not raise."""
 
     def __init__(self, count: int, work: Callable[[T], None], name: str) -> None:

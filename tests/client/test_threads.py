@@ -8,11 +8,11 @@ from collections import Counter
 
 import pytest
 
-from steelyard.client.workers import Workers
+from steelyard.client.threads import Threads
 
 
-def until_ended(workers: Workers[int]) -> None:
-    for thread in workers.threads:
+def until_ended(threads: Threads[int]) -> None:
+    for thread in threads.threads:
         thread.join(60)
         assert not thread.is_alive()
 
@@ -20,24 +20,24 @@ def until_ended(workers: Workers[int]) -> None:
 @pytest.mark.parametrize("count", [1, 2, 20])
 def test_every_item_is_taken_once(count: int) -> None:
     taken: list[int] = []
-    workers: Workers[int] = Workers(count, taken.append, "test")
+    threads: Threads[int] = Threads(count, taken.append, "test")
     for item in range(20_000):
-        workers.put(item)
+        threads.put(item)
         if item % 1000 == 0:
-            time.sleep(0.001)  # lets workers fall idle now and then
-    workers.close()
-    until_ended(workers)
+            time.sleep(0.001)  # lets threads fall idle now and then
+    threads.close()
+    until_ended(threads)
     assert Counter(taken) == Counter(range(20_000))
 
 
 def test_one_item_at_a_time_wakes_a_worker_each_time() -> None:
     done = threading.Semaphore(0)
-    workers: Workers[int] = Workers(4, lambda item: done.release(), "test")
+    threads: Threads[int] = Threads(4, lambda item: done.release(), "test")
     for item in range(2_000):
-        workers.put(item)
+        threads.put(item)
         assert done.acquire(timeout=10), f"item {item} was not taken"
-    workers.close()
-    until_ended(workers)
+    threads.close()
+    until_ended(threads)
 
 
 def test_slow_work_is_spread_over_all_threads() -> None:
@@ -46,35 +46,35 @@ def test_slow_work_is_spread_over_all_threads() -> None:
     def meet(item: int) -> None:
         together.wait(60)
 
-    workers: Workers[int] = Workers(8, meet, "test")
+    threads: Threads[int] = Threads(8, meet, "test")
     for item in range(8):
-        workers.put(item)
-    workers.close()
-    until_ended(workers)
+        threads.put(item)
+    threads.close()
+    until_ended(threads)
     assert not together.broken
 
 
 def test_one_thread_takes_items_in_order() -> None:
     taken: list[int] = []
-    workers: Workers[int] = Workers(1, taken.append, "test")
+    threads: Threads[int] = Threads(1, taken.append, "test")
     for item in range(1_000):
-        workers.put(item)
-    workers.close()
-    until_ended(workers)
+        threads.put(item)
+    threads.close()
+    until_ended(threads)
     assert taken == list(range(1_000))
 
 
 def test_idle_workers_end() -> None:
-    workers: Workers[int] = Workers(5, lambda item: None, "test")
-    workers.close()
-    until_ended(workers)
+    threads: Threads[int] = Threads(5, lambda item: None, "test")
+    threads.close()
+    until_ended(threads)
 
 
-def settled(workers: Workers[int], count: int) -> bool:
+def settled(threads: Threads[int], count: int) -> bool:
     """There are so many threads, and no others that end."""
     for _ in range(1_000):
-        if len(workers.threads) == count:
-            return all(thread.is_alive() for thread in workers.threads)
+        if len(threads.threads) == count:
+            return all(thread.is_alive() for thread in threads.threads)
         time.sleep(0.005)
     return False
 
@@ -88,19 +88,19 @@ def test_more_and_fewer_threads() -> None:
             together.wait(60)
         done.release()
 
-    workers: Workers[int] = Workers(1, meet, "test")
-    workers.resize(6)
+    threads: Threads[int] = Threads(1, meet, "test")
+    threads.resize(6)
     for item in range(6):
-        workers.put(item)
+        threads.put(item)
     for _ in range(6):
         assert done.acquire(timeout=10)
-    workers.resize(2)
-    assert settled(workers, 2)
+    threads.resize(2)
+    assert settled(threads, 2)
     for item in range(6, 100):
-        workers.put(item)
+        threads.put(item)
         assert done.acquire(timeout=10), f"item {item} was not taken"
-    workers.close()
-    until_ended(workers)
+    threads.close()
+    until_ended(threads)
 
 
 def test_a_thread_that_is_one_too_many_finishes_what_it_has() -> None:
@@ -112,30 +112,30 @@ def test_a_thread_that_is_one_too_many_finishes_what_it_has() -> None:
         end.wait(60)
         taken.append(item)
 
-    workers: Workers[int] = Workers(3, work, "test")
+    threads: Threads[int] = Threads(3, work, "test")
     for item in range(3):
-        workers.put(item)
+        threads.put(item)
     for _ in range(3):
         assert begun.acquire(timeout=10)
-    workers.resize(1)
-    workers.put(3)
-    assert len(workers.threads) == 3
+    threads.resize(1)
+    threads.put(3)
+    assert len(threads.threads) == 3
     end.set()
-    assert settled(workers, 1)
-    workers.close()
-    until_ended(workers)
+    assert settled(threads, 1)
+    threads.close()
+    until_ended(threads)
     assert sorted(taken) == [0, 1, 2, 3]
 
 
 def test_sizes_change_while_items_come() -> None:
     taken: list[int] = []
-    workers: Workers[int] = Workers(4, taken.append, "test")
+    threads: Threads[int] = Threads(4, taken.append, "test")
     for item in range(20_000):
-        workers.put(item)
+        threads.put(item)
         if item % 500 == 0:
-            workers.resize(1 + item // 500 % 7)
-    workers.close()
-    until_ended(workers)
+            threads.resize(1 + item // 500 % 7)
+    threads.close()
+    until_ended(threads)
     for _ in range(1_000):
         if len(taken) == 20_000:
             break

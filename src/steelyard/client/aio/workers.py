@@ -1,0 +1,106 @@
+"""Tasks that hand to an application what a node has for it, one thing after the other each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from inspect import isawaitable
+
+from steelyard.client.application import Application
+from steelyard.nodes.seam import Event, Handled, Verdict
+
+CHECKS_AT_ONCE = 100
+"""Most calls of `transaction_check` at once; more wait. They are tasks, and mostly wait themselves."""
+
+
+class Workers:
+    """So many tasks on the running loop. `post`, which is to be set, tells the node the application's verdicts."""
+
+    post: Callable[[Event], None]
+
+    def __init__(self, application: Application, count: int, name: str) -> None:
+        self._application = application
+        self._name = name
+        self._handed: deque[tuple[int, object]] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self._surplus = 0
+        """Tasks that are to end when they are done with what they have."""
+        self.resize(count)
+
+    def hand(self, ticket: int, handed: object) -> None:
+        """Hand this over soon; the node is told the verdict, unless the ticket is 0."""
+        self._handed.append((ticket, handed))
+        self._wake()
+
+    def resize(self, count: int) -> None:
+        """Have so many tasks; those that are too many end when they are done."""
+        missing = count - len(self._tasks)
+        self._surplus = max(0, -missing)
+        for _ in range(missing):
+            task = asyncio.get_running_loop().create_task(self._run(), name=self._name)
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        for _ in range(self._surplus):
+            self._wake()
+
+    async def close(self, *, cancel: bool = True) -> None:
+        """End all of them, whatever they do; without `cancel` when they have handed over what is there."""
+        self._closed = True
+        tasks = list(self._tasks)
+        if cancel:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for _ in tasks:
+            self._wake()
+
+    def _wake(self) -> None:
+        while self._idle:
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                break
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._surplus:
+            if not self._handed:
+                if self._closed:
+                    return
+                waiter = loop.create_future()
+                self._idle.append(waiter)
+                await waiter
+                continue
+            ticket, handed = self._handed.popleft()
+            verdict = await self._taken(handed)
+            if ticket:
+                self.post(Handled(ticket, verdict))
+        self._surplus -= 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.discard(task)
+        if self._handed:  # this task may have been woken for it
+            self._wake()
+
+    async def _taken(self, handed: object) -> Verdict:
+        application = self._application
+        try:
+            returned = application.call(handed)
+            if returned is not None:
+                returned = await settled(returned)
+            return application.verdict(handed, returned)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise  # we are told to stop; otherwise it was something that the function awaited
+            return application.failure(handed, error)
+        except Exception as error:
+            return application.failure(handed, error)
+
+
+async def settled(returned: object) -> object:
+    """What a user's function returned; or what that brings, where it is to be awaited."""
+    return await returned if isawaitable(returned) else returned

@@ -1,0 +1,66 @@
+# Written by tools/shells.py from client/aio/client.py: change that one, then `./dev generate`.
+"""What the blocking clients of RocketMQ have in common: a life, and the node that lives it."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from steelyard.client.blocking.running import Running
+from steelyard.client.settings import Seconds, begin_call
+from steelyard.errors import ClosedError
+from steelyard.nodes.seam import Call
+
+
+class Client:
+    """Started once, then asked, then closed."""
+
+    _running: Running | None = None
+    _closed = False
+
+    def start(self, timeout: Seconds | None = None) -> Self:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _begin(self, running: Running, timeout: Seconds | None, *first: Call[None]) -> None:
+        """Start the node, ask it these, and wait for its first news. After an error the client is closed."""
+        self._running = running
+        try:
+            running.start()
+            for call in (*first, begin_call(timeout)):
+                running.ask(call)
+        except BaseException:
+            self.close()
+            raise
+
+    def _end(self, stop: Call[None]) -> None:
+        """Close. What runs meanwhile, such as a hook, may still ask the node."""
+        self._closed = True
+        if self._running is not None:
+            self._running.close(stop)
+            self._running = None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            name = type(self).__name__
+            raise ClosedError(f"the {name} is not running: it was closed; make a new one")
+
+    def _live(self) -> Running:
+        if self._running is None:
+            self._check_open()
+            text = f"the {type(self).__name__} is not running; use `with` or start()"
+            raise ClosedError(text)
+        return self._running
