@@ -283,7 +283,7 @@ def test_a_client_that_failed_says_why(
         made = make(twins, client, address)
         wrapped = twins.wrap(made)
         await wrapped.start(30)
-        driver = made._driver if twins.kind == "aio" else made._running.driver
+        driver = made._running.driver
         calls: dict[str, Callable[[], Any]] = {
             "Producer": lambda: wrapped.queues("Starts"),
             "PushConsumer": lambda: wrapped.state(),

@@ -33,7 +33,8 @@ Listeners = Annotated[int, Meta(ge=1, le=LISTENERS_MAX)]
 
 
 class Pushing:
-    """See the module's text. `given`: settings that were arguments."""
+    """See the module's text. `config`: the settings in use; `started`: whether `start` was called. `given`: settings that were
+    arguments."""
 
     def __init__(
         self,

@@ -33,24 +33,24 @@ class Running:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._workers = Workers(application, workers, f"steelyard-{name}")
-        self._driver = Driver(node, name=name, on_hand=self._workers.hand, on_keep=on_keep, tls=tls)
-        self._workers.post = self._driver.handle
+        self.driver = Driver(node, name=name, on_hand=self._workers.hand, on_keep=on_keep, tls=tls)
+        self._workers.post = self.driver.handle
         self._closing = False
 
     async def start(self) -> None:
         """Start the node; from here on it may hand things over."""
-        self._driver.start()
+        self.driver.start()
 
     def ask(self, call: Call[T]) -> Future[T]:
         """Put a call to the node; the future gets the answer. One that is an error is raised where it is awaited."""
-        return self._driver.ask(call)
+        return self.driver.ask(call)
 
     ask_later = ask
     """The same, where nobody awaits the future at once."""
 
     async def poll(self, call: Call[T], give_back: Call[None]) -> T:
         """As `ask`. When it is cancelled nobody has seen the answer: the node hears `give_back`."""
-        return await self._driver.poll(call, give_back)
+        return await self.driver.poll(call, give_back)
 
     def hand(self, handed: object) -> None:
         """Hand this to the application, too, in its turn."""
@@ -69,6 +69,6 @@ class Running:
             return
         self._closing = True
         with suppress(ClosedError):  # the node has failed, and said so
-            await self._driver.ask(stop)
+            await self.driver.ask(stop)
         await self._workers.close(cancel=cancel)
-        await self._driver.close()
+        await self.driver.close()

@@ -42,15 +42,15 @@ class Running:
         async def build() -> Driver:
             return Driver(node, name=name, on_hand=on_hand, on_keep=on_keep, tls=tls)
 
-        self._driver = self._loop.wait(build())
-        self._workers.post = self._driver.post
+        self.driver = self._loop.wait(build())
+        self._workers.post = self.driver.post
         self._closing = threading.Lock()
 
     def start(self) -> None:
         """Start the node; from here on it may hand things over."""
 
         async def start() -> None:
-            self._driver.start()
+            self.driver.start()
 
         self._loop.wait(start())
 
@@ -66,7 +66,7 @@ class Running:
             answer.append(result)
             answered.release()
 
-        self._driver.ask_from_thread(call, settle)
+        self.driver.ask_from_thread(call, settle)
         answered.acquire()
         (result,) = answer
         if isinstance(result, BaseException):
@@ -96,7 +96,7 @@ class Running:
             else:
                 future.set_result(result)
 
-        self._driver.ask_from_thread(call, settle)
+        self.driver.ask_from_thread(call, settle)
         return future
 
     def _check_process(self) -> None:
@@ -129,5 +129,5 @@ class Running:
             return
         with suppress(ClosedError):  # the node has failed, and said so
             self.ask(stop)
-        self._loop.wait(self._driver.close())
+        self._loop.wait(self.driver.close())
         self._workers.close()
