@@ -138,10 +138,8 @@ def read(
     reader = _codec(kind, version, flexible).read
     try:
         message, end = reader(data, at)
-    except struct.error:
-        raise ProtocolError(f"{kind.__name__} version {version} ends too early") from None
-    except ProtocolError as error:
-        raise ProtocolError(f"{kind.__name__} version {version}: {error}") from None
+    except (struct.error, ProtocolError) as error:
+        raise _unreadable(kind, version, error) from None
     if end != len(data) and not more_allowed:
         raise ProtocolError(
             f"{kind.__name__} version {version} has {len(data) - end} bytes too many"
@@ -153,9 +151,15 @@ def read_prefix(kind: type[M], data: bytes, version: int, *, at: int = 0) -> M:
     """As `read`, of a message that may go on: what later versions have appended is ignored."""
     try:
         message, _ = _codec(kind, version, False).read(data, at)
-    except struct.error:
-        raise ProtocolError(f"{kind.__name__} version {version} ends too early") from None
+    except (struct.error, ProtocolError) as error:
+        raise _unreadable(kind, version, error) from None
     return typing.cast("M", message)
+
+
+def _unreadable(kind: type[Message], version: int, error: Exception) -> ProtocolError:
+    if isinstance(error, struct.error):
+        return ProtocolError(f"{kind.__name__} version {version} ends too early")
+    return ProtocolError(f"{kind.__name__} version {version}: {error}")
 
 
 def write(message: Message, version: int, *, flexible: bool) -> list[bytes]:
@@ -166,9 +170,12 @@ def write(message: Message, version: int, *, flexible: bool) -> list[bytes]:
     try:
         _codec(type(message), version, flexible).write(message, out)
     except (struct.error, TypeError, AttributeError) as error:
-        name = type(message).__name__
-        raise ProtocolError(f"{name} version {version} cannot be written: {error}") from None
+        raise _unwritable(type(message), version, error) from None
     return out
+
+
+def _unwritable(kind: type[Message], version: int, error: Exception) -> ProtocolError:
+    return ProtocolError(f"{kind.__name__} version {version} cannot be written: {error}")
 
 
 class Unread(Message, frozen=True, gc=False):
@@ -212,10 +219,8 @@ def read_in_steps(message: Unread) -> Generator[None, None, Message]:
     reader = _stepper(kind, version, message.flexible).read
     try:
         found, _ = yield from reader(message.data, message.at, _Pace())
-    except struct.error:
-        raise ProtocolError(f"{kind.__name__} version {version} ends too early") from None
-    except ProtocolError as error:
-        raise ProtocolError(f"{kind.__name__} version {version}: {error}") from None
+    except (struct.error, ProtocolError) as error:
+        raise _unreadable(kind, version, error) from None
     return typing.cast("Message", found)
 
 
@@ -229,8 +234,7 @@ def written(message: Message, version: int, *, flexible: bool) -> Generator[None
             _put_together(out, pieces)
             yield
     except (struct.error, TypeError, AttributeError) as error:
-        name = f"{kind.__name__} version {version}"
-        raise ProtocolError(f"{name} cannot be written: {error}") from None
+        raise _unwritable(kind, version, error) from None
     _put_together(out, pieces)
     return Written(kind, pieces)
 
@@ -269,13 +273,7 @@ class _Codec(NamedTuple):
 
 @cache
 def _codec(kind: type[Part], version: int, flexible: bool) -> _Codec:
-    fields = list(_fields(kind, version, flexible))
-    source = _Source(version, flexible)
-    lines = ["def read(data, at):", *source.reading(fields)]
-    lines += ["def write(message, out):", *source.writing(fields)]
-    names: dict[str, Any] = dict(source.names, **vars(primitives), kind=kind)
-    exec("\n".join(lines), names)
-    return _Codec(names["read"], names["write"])
+    return _Codec(*_compiled(kind, version, flexible, in_steps=False))
 
 
 class _Stepper(NamedTuple):
@@ -287,13 +285,23 @@ class _Stepper(NamedTuple):
 
 @cache
 def _stepper(kind: type[Part], version: int, flexible: bool) -> _Stepper:
+    return _Stepper(*_compiled(kind, version, flexible, in_steps=True))
+
+
+def _compiled(
+    kind: type[Part], version: int, flexible: bool, *, in_steps: bool
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """What reads and what writes the structure; `in_steps`: generators, also where no step ends within it."""
     fields = list(_fields(kind, version, flexible))
-    source = _Source(version, flexible, in_steps=True)
-    lines = ["def read(data, at, pace):", *source.reading(fields), "    yield"]
-    lines += ["def write(message, out, most):", *source.writing(fields), "    return", "    yield"]
+    source = _Source(version, flexible, in_steps=in_steps)
+    pace, most, ending = "", "", []
+    if in_steps:
+        pace, most, ending = ", pace", ", most", ["    return", "    yield"]
+    lines = [f"def read(data, at{pace}):", *source.reading(fields), *ending]
+    lines += [f"def write(message, out{most}):", *source.writing(fields), *ending]
     names: dict[str, Any] = dict(source.names, **vars(primitives), kind=kind)
     exec("\n".join(lines), names)
-    return _Stepper(names["read"], names["write"])
+    return names["read"], names["write"]
 
 
 @cache
@@ -429,46 +437,48 @@ class _Source:
     def _read_one(self, field: _Field, data: str = "data", at: str = "at") -> list[str]:
         target = f"v_{field.name}"
         if not field.is_array:
-            lines = self._read_value(field, target, data, at)
+            return self._read_value(field, target, data, at)
+        null = f"{target} = None" if field.nullable else f"{target} = ()"
+        if self._in_steps and data == "data":
+            items = [f"{target} = []", *self._read_in_steps(field, target)]
+        elif isinstance(field.kind, Fixed):
+            items = self._read_numbers(field.kind, f"{target} =", "count", data, at)
         else:
-            lines = [f"count, {at} = read_{self._compact}count({data}, {at})"]
-            lines.append("if count < 0:")
-            null = f"{target} = None" if field.nullable else f"{target} = ()"
-            lines += [f"    {null}", "else:", f"    {target} = []", f"    add = {target}.append"]
-            if self._in_steps and data == "data":
-                lines += [f"    {line}" for line in self._read_in_steps(field, target)]
-            elif isinstance(field.kind, Fixed):
-                packing = struct.Struct(">" + field.kind.code)
-                size, code = packing.size, field.kind.code
-                lines[-1] = f"    end = {at} + count * {size}"
-                unpack = self._name("unpack", struct.unpack_from)
-                lines.append(f"    {target} = {unpack}(f'>{{count}}{code}', {data}, {at})")
-                if code == "16s":
-                    lines[-1] = f"    {target} = [{data}[i:i + 16] for i in range({at}, end, 16)]"
-                lines.append(f"    {at} = end")
-                lines.append(f"    if end > len({data}): raise ends_early({at})")
-            else:
-                lines.append("    for _ in range(count):")
-                one = self._read_value(field._replace(nullable=False), "value", data, at)
-                lines += [f"        {line}" for line in one]
-                lines.append("        add(value)")
-        return lines
+            one = self._read_value(field._replace(nullable=False), "value", data, at)
+            items = [f"{target} = []", f"add = {target}.append", "for _ in range(count):"]
+            items += [f"    {line}" for line in (*one, "add(value)")]
+        return [
+            f"count, {at} = read_{self._compact}count({data}, {at})",
+            f"if count < 0: {null}",
+            "else:",
+            *[f"    {line}" for line in items],
+        ]
+
+    def _read_numbers(
+        self, kind: Fixed, assigned: str, count: str, data: str = "data", at: str = "at"
+    ) -> list[str]:
+        """As many values of fixed width as the variable `count` says."""
+        size = struct.calcsize(">" + kind.code)
+        if kind.code == "16s":
+            values = f"[{data}[i:i + 16] for i in range({at}, end, 16)]"
+        else:
+            unpack = self._name("unpack", struct.unpack_from)
+            values = f"{unpack}(f'>{{{count}}}{kind.code}', {data}, {at})"
+        return [
+            f"end = {at} + {count} * {size}",
+            f"if end > len({data}): raise ends_early({at})",
+            f"{assigned} {values}",
+            f"{at} = end",
+        ]
 
     def _read_in_steps(self, field: _Field, target: str) -> list[str]:
         """The items of an array, `count` of them."""
         counted = "pace.count(count)"
         rest = ["if pace.left <= 0:", "    pace.left = pace.step", "    yield"]
         if isinstance(field.kind, Fixed):
-            size, code = struct.calcsize(">" + field.kind.code), field.kind.code
-            unpack = self._name("unpack", struct.unpack_from)
-            some = f"{unpack}(f'>{{some}}{code}', data, at)"
-            if code == "16s":
-                some = "[data[i:i + 16] for i in range(at, at + some * 16, 16)]"
             lines = [
                 f"some = min(count, pace.step * {_FIXED_PER_EFFORT})",
-                f"if at + some * {size} > len(data): raise ends_early(at)",
-                f"{target} += {some}",
-                f"at += some * {size}",
+                *self._read_numbers(field.kind, f"{target} +=", "some"),
                 "count -= some",
                 f"pace.left -= some // {_FIXED_PER_EFFORT}",
                 *rest,
@@ -483,7 +493,8 @@ class _Source:
             lines.append("pace.left -= 1")  # what it consists of counts itself
         else:
             lines.append(f"pace.left -= 1 + min((at - begin) >> 4, {_ITEM_EFFORT_MAX})")
-        return [counted, "for _ in range(count):", *[f"    {line}" for line in (*lines, *rest)]]
+        items = [f"    {line}" for line in (*lines, *rest)]
+        return [counted, f"add = {target}.append", "for _ in range(count):", *items]
 
     def _read_value(self, field: _Field, target: str, data: str, at: str) -> list[str]:
         kind = field.kind
