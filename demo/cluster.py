@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
 
 
 class Cluster:
@@ -35,12 +34,7 @@ class Cluster:
         self.wait_ready("nameserver")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for name in reversed(list(self._processes)):
             self.stop(name)
 

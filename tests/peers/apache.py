@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, TypeVar
 
 JAVA = Path(__file__).parent / "java"
@@ -304,12 +303,7 @@ class Peer:
     def __enter__(self) -> Peer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

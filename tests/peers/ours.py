@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from tests.peers.apache import Peer
@@ -86,12 +85,7 @@ class Member:
         self.consumer.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.consumer.stop()
 
 

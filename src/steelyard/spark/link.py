@@ -8,7 +8,6 @@ as long as each is awaited by its opaque.
 from __future__ import annotations
 
 import socket
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -47,12 +46,7 @@ class Link:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

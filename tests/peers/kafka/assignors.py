@@ -9,7 +9,6 @@ import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from tests.allocate.assignors.groups import again
@@ -63,12 +62,7 @@ class Assignors:
     def __enter__(self) -> Assignors:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(20)

@@ -26,7 +26,6 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, NamedTuple, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -321,12 +320,7 @@ class Group:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for member in self.members.values():
             member.kill()
 
