@@ -202,7 +202,7 @@ def test_a_topic_that_nobody_makes(
 
     async def main() -> None:
         with pytest.raises(RouteError, match=r"no topic Nowhere.*create it first"):
-            await twins.wrap(make(twins, client, nameserver.address, "Nowhere")).start()
+            await twins.wrap(make(twins, client, nameserver.address, "Nowhere")).start(30)
         waiting = twins.wrap(make(twins, client, nameservers, "Nowhere"))
         await waiting.start(30)
         await waiting.stop()

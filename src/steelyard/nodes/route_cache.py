@@ -161,6 +161,10 @@ class RouteCache:
         """Questions for the topics without a route."""
         return self._ask([topic for topic, route in self._routes.items() if route is None])
 
+    def turn(self) -> None:
+        """Ask the next nameserver from now on: this one has failed, or may know less than another."""
+        self._current = (self._current + 1) % len(self._nameservers)
+
     def _ask(self, topics: Sequence[str]) -> list[RouteAsked]:
         if not self._nameservers:
             return []
@@ -201,7 +205,7 @@ class RouteCache:
     ) -> RouteNews:
         tell = self._troubles.ill(asked.nameserver, complaint, now)
         if asked.nameserver == self._nameservers[self._current]:
-            self._current = (self._current + 1) % len(self._nameservers)
+            self.turn()
         tried = asked.tried + 1
         if tried >= len(self._nameservers):
             return msgspec.structs.replace(self._end(asked.topic, None, error, tell), trouble=error)

@@ -21,6 +21,9 @@ START_TIMER = "start"
 SILENCE_MS = 900
 """People hear within a second of servers that do not answer."""
 
+AGAIN_MS = 200
+"""When servers that may be about to know better are asked again."""
+
 COMPLAINT_MS = 30_000
 """How often people hear of a server that goes on failing."""
 
@@ -39,27 +42,35 @@ class Starting:
         """It was asked for, and the servers have not been reached."""
         self._servers = servers
         self._call: int | None = None
-        self._deadline: int | None = None
+        self._timed = False
+        self._until = 0
+        """When the call is answered at the latest."""
         self._trouble: SteelyardError | None = None
         self._tell_at = 0
 
     def asked(self, call_id: int, call: Begin, now: int) -> list[Effect]:
         self.open = True
         self._call = call_id
-        self._deadline = None if call.timeout_ms is None else now + call.timeout_ms
+        self._timed = call.timeout_ms is not None
+        self._until = now + (SILENCE_MS if call.timeout_ms is None else call.timeout_ms)
         self._tell_at = now + SILENCE_MS
-        return [self._timer(now)]
+        return [self._timer(now, SILENCE_MS)]
 
-    def _timer(self, now: int) -> SetTimer:
-        at = now + (COMPLAINT_MS if self._call is None else SILENCE_MS)
-        if self._call is not None and self._deadline is not None:
-            at = min(at, self._deadline)
+    def _timer(self, now: int, wait_ms: int) -> SetTimer:
+        at = now + wait_ms
+        if self._call is not None:
+            at = min(at, self._until)
         return SetTimer(START_TIMER, max(at, now + 1))
 
     def failed(self, error: SteelyardError) -> list[Effect]:
         """Something is in the way; it was told already."""
         self._trouble = error
-        return self._answer(None) if self._deadline is None else []
+        return [] if self._timed else self._answer(None)
+
+    def doubted(self, error: SteelyardError, now: int) -> list[Effect]:
+        """The servers do not take what the client wants, but may be about to: they are asked again soon."""
+        self._trouble = error
+        return [self._timer(now, AGAIN_MS)]
 
     def reached(self) -> list[Effect]:
         self.open = False
@@ -78,14 +89,15 @@ class Starting:
         if self._trouble is None and now >= self._tell_at:
             self._tell_at = now + COMPLAINT_MS
             effects.append(LogLine("WARNING", f"no answer from {self._servers} yet; trying again"))
-        if self._deadline is None:
-            effects += self._answer(None)
-        elif now >= self._deadline:
-            why = self._trouble or "no answer"
-            error = ConnectError(f"not connected to {self._servers} within the time-out: {why}")
-            error.__cause__ = self._trouble
-            effects += self._answer(error)
-        return [*effects, self._timer(now)]
+        if now >= self._until:
+            effects += self._answer(self._late() if self._timed else None)
+        return [*effects, self._timer(now, COMPLAINT_MS if self._call is None else SILENCE_MS)]
+
+    def _late(self) -> ConnectError:
+        why = self._trouble or "no answer"
+        error = ConnectError(f"not connected to {self._servers} within the time-out: {why}")
+        error.__cause__ = self._trouble
+        return error
 
     def _answer(self, result: object) -> list[Effect]:
         call, self._call = self._call, None

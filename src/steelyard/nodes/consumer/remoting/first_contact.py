@@ -1,7 +1,11 @@
 """When a consumer has begun: its topics are known, a broker knows it, and nobody rejects what it subscribed to.
 
 `Begin` asks for it (see `nodes.starting`). A topic that no nameserver knows is waited for where brokers make topics by
-themselves, which shows in the route of DEFAULT_TOPIC; elsewhere the start fails.
+themselves. That shows in the route of DEFAULT_TOPIC: Apache's brokers have it where autoCreateTopicEnable is on; ours always, and
+let topics inherit from it only then (TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC).
+
+Elsewhere the start fails, but not at the first answer: a broker may be registering at this moment, and one nameserver may know
+less than another. Each is asked, and LOOKS times in all at the least.
 """
 
 from __future__ import annotations
@@ -14,13 +18,14 @@ from steelyard.nodes.consumer.remoting.peers import Peers
 from steelyard.nodes.route_cache import Route, RouteNews
 from steelyard.nodes.seam import Effect
 from steelyard.nodes.starting import Begin, Starting, Troubles
+from steelyard.types import LogLine
 from steelyard.wire.remoting.names import DEFAULT_TOPIC
-
-"""Brokers have it where autoCreateTopicEnable is on; ours always, and let others inherit from it only then
-(TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC)."""
 
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 """Apache's brokers always have it: where neither topic is known no broker has registered yet."""
+
+LOOKS = 3
+"""How often a topic must be missing at the least, AGAIN_MS apart."""
 
 
 class FirstContact:
@@ -35,6 +40,8 @@ class FirstContact:
         self._failing = False
         self._probed: dict[str, Route | None] = {}
         self._rejection: SteelyardError | None = None
+        self._looks = max(LOOKS, len(peers.config.nameservers))
+        """How often the topics are still looked for."""
 
     def asked(self, call_id: int, call: Begin, now: int) -> list[Effect]:
         return self._starting.asked(call_id, call, now) + self._ask(now)
@@ -91,15 +98,24 @@ class FirstContact:
         if not routes.readers() and not any(self._probed.values()):
             return self._nobody(now)
         if unknown and (default is None or not default.inheritable):
-            text = (
-                f"no topic {', '.join(unknown)}: no nameserver knows it, and the brokers make no topics by themselves;"
-                " create it first"
-            )
-            return self._starting.rejected(RouteError(text))
+            return self._missing(unknown, now)
         readers = routes.readers()
         if readers and not membership.reaches(readers):
             return []
         return self._starting.reached()
+
+    def _missing(self, topics: Sequence[str], now: int) -> list[Effect]:
+        """A nameserver knows neither the topics nor a broker that makes topics by itself; another may, or this one soon."""
+        error = RouteError(
+            f"no topic {', '.join(topics)}: no nameserver knows it, and the brokers make no topics by themselves;"
+            " create it first"
+        )
+        self._looks -= 1
+        if self._looks == 0:
+            return self._starting.rejected(error) or [LogLine("WARNING", str(error))]
+        self._probed.clear()
+        self._peers.routes.turn()
+        return self._starting.doubted(error, now)
 
     def _nobody(self, now: int) -> list[Effect]:
         """A nameserver answers, and knows no broker: they may come."""
