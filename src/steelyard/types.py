@@ -6,7 +6,7 @@ messages of one queue; positions count bytes of one log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, NamedTuple, Protocol, TypeVar
 
@@ -46,6 +46,15 @@ class FileRange(Protocol):
 
     def read(self) -> bytes:
         """All of them. Raises OSError."""
+
+
+Sendable = bytes | FileRange
+"""A piece of a frame, as drivers send it."""
+
+
+def joined(pieces: Iterable[Sendable]) -> bytes:
+    """The bytes of the pieces, one after the other; those of files are read. Raises OSError."""
+    return b"".join([piece if isinstance(piece, bytes) else piece.read() for piece in pieces])
 
 
 class MessageQueue(NamedTuple):

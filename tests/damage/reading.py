@@ -13,6 +13,7 @@ from tests.damage.both import BothRig
 from tests.nodes.broker.conftest import pull_ext
 
 from steelyard.errors import ProtocolError
+from steelyard.types import joined
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.describe_groups import (
     DescribeGroupsRequest,
@@ -179,7 +180,7 @@ def fetched(rig: BothRig, topic: str, partition: int, isolation: int = 0) -> Pla
             found = [transaction.producer_id, transaction.first_offset]
             if found not in aborted:
                 aborted.append(found)
-        data = bytes(part.records or b"")
+        data = joined([part.records or b""])
         if not data:
             break
         before = offset

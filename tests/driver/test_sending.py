@@ -29,6 +29,7 @@ from steelyard.wire.kafka.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from steelyard.wire.kafka.schema import Records
 
 Run = Callable[[Callable[..., object]], None]
 
@@ -68,9 +69,8 @@ class Shelf:
         assert self._file is not None
         self.asked += 1
         position, size = request.message.min_bytes, request.message.max_bytes
-        given: Any = self._file.lend(position, size)
-        if size < APART_MIN:
-            given = given.read()
+        lent = self._file.lend(position, size)
+        given = lent if size >= APART_MIN else lent.read()
         topic = FetchableTopicResponse(partitions=[PartitionData(records=given)])
         reply = Reply(FETCH, VERSION, request.correlation_id, FetchResponse(responses=[topic]))
         effects: list[Effect] = [Send(event.link, reply)]
@@ -91,10 +91,10 @@ def ask(number: int, position: int, size: int) -> bytes:
     return encode(Request(FETCH, VERSION, number, "test", request))
 
 
-async def read_records(reader: asyncio.StreamReader, count: int) -> list[bytes | None]:
+async def read_records(reader: asyncio.StreamReader, count: int) -> list[Records | None]:
     """Of the answers to the requests 0, 1, ..., in their order."""
     decoder = ReplyDecoder()
-    found: list[bytes | None] = []
+    found: list[Records | None] = []
     async with asyncio.timeout(30):
         while len(found) < count:
             data = await reader.read(100_000)

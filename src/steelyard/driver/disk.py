@@ -17,8 +17,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable
 
+from steelyard.driver.ranges import Descriptor, LiveRange, read_at
 from steelyard.errors import StorageError
 from steelyard.store.files import NO_DESCRIPTOR
 
@@ -26,19 +26,6 @@ LOCK_NAME = "lock"
 
 SPARES = 2
 """Descriptors kept for syncs: the flusher's, and that of a stop meanwhile."""
-
-
-class _Descriptor:
-    """The number of an open file, which is closed when nobody has it any more."""
-
-    __slots__ = ("_close", "number")
-
-    def __init__(self, number: int, close: Callable[[int], None] = os.close) -> None:
-        self.number = number
-        self._close = close
-
-    def __del__(self) -> None:
-        self._close(self.number)
 
 
 class _Spares:
@@ -78,58 +65,15 @@ class _Spares:
             os.close(self._numbers.pop())
 
 
-class LiveRange:
-    """Bytes of a file that nobody has read: a `FileRange`, which the kernel can send by itself."""
-
-    __slots__ = ("_descriptor", "_position", "_size")
-
-    def __init__(self, descriptor: _Descriptor, position: int, size: int) -> None:
-        self._descriptor = descriptor
-        self._position = position
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def read(self) -> bytes:
-        data = _read(self._descriptor.number, self._position, self._size)
-        if len(data) != self._size:
-            raise OSError(errno.EIO, "the file has been cut")
-        return data
-
-    def send(self, socket_number: int, start: int) -> int:
-        """Send those from `start` on, and say how many the kernel took. Raises OSError, BlockingIOError when none."""
-        position, size = self._position + start, self._size - start
-        sent = os.sendfile(socket_number, self._descriptor.number, position, size)
-        if not sent:
-            raise OSError(errno.EIO, "the file has been cut")
-        return sent
-
-
-def _read(descriptor: int, position: int, size: int) -> bytes:
-    data = os.pread(descriptor, size, position)
-    if len(data) == size or not data:
-        return data
-    parts = [data]
-    missing = size - len(data)
-    while missing:
-        more = os.pread(descriptor, missing, position + size - missing)
-        if not more:
-            break
-        parts.append(more)
-        missing -= len(more)
-    return b"".join(parts)
-
-
 class LiveFile:
     """One open file. `write` and `read` may run in different threads than `sync`."""
 
     __slots__ = ("_descriptor",)
 
-    def __init__(self, path: str, *, descriptor: _Descriptor | None = None) -> None:
+    def __init__(self, path: str, *, descriptor: Descriptor | None = None) -> None:
         """Open the file, made if it is missing; or take one that was opened."""
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_CREAT
-        self._descriptor = descriptor or _Descriptor(os.open(path, flags, 0o644))
+        self._descriptor = descriptor or Descriptor(os.open(path, flags, 0o644))
 
     def size(self) -> int:
         return os.fstat(self._descriptor.number).st_size
@@ -140,7 +84,7 @@ class LiveFile:
         data = os.pread(number, size, position)
         if len(data) == size or not data:
             return data
-        return _read(number, position, size)
+        return read_at(number, position, size)
 
     def lend(self, position: int, size: int) -> LiveRange:
         """Bytes that are there, not read."""
@@ -202,7 +146,7 @@ class LiveDisk:
             number = self._spares.open(self._path(path), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
-        return LiveFile(path, descriptor=_Descriptor(number, self._spares.close))
+        return LiveFile(path, descriptor=Descriptor(number, self._spares.close))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self._path(path))

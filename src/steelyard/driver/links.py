@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from steelyard.driver.sending import Sending
 from steelyard.errors import ProtocolError
 from steelyard.nodes.seam import KAFKA, REMOTING
+from steelyard.types import Sendable, joined
 from steelyard.wire.strangers import HEAD_BYTES, Signs, Stranger, answerer, expected, unanswered
 
 if TYPE_CHECKING:
@@ -63,14 +64,14 @@ class Dialect:
     """How the messages of a protocol become bytes, and back at either end of a link."""
 
     name: str
-    write: Callable[[list[Any], Any], int]
-    """Append the frame of a message, in pieces of bytes or of files, and return how long it is."""
+    write: Callable[[list[Sendable], Any], int]
+    """Append the frame of a message, and return how long it is."""
     accepting: Callable[[], Decoding]
     dialing: Callable[[], Decoding]
     speech: Stranger
     """The protocol, as `strangers` names it."""
     sends_files: bool = False
-    """A piece may be a `FileRange`."""
+    """A piece of a frame may be a `FileRange`."""
 
 
 @cache
@@ -181,7 +182,7 @@ class Wire(asyncio.Protocol):
         self._sends_files = spoken.sends_files
         self.address = dialed_address or ""
         self.link = -1
-        self.out: list[Any] = []
+        self.out: list[Sendable] = []
         self.out_bytes = 0
         self.message_bytes = 0
         """About how large each of the messages is that are taken now."""
@@ -321,7 +322,7 @@ class Wire(asyncio.Protocol):
             if self._sends_files and self._goes_past_the_transport():
                 self._send(out)
             else:
-                self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+                self.transport.write(joined(out))
         except OSError as error:  # of a file
             self.cut(str(error))
         out.clear()
@@ -349,21 +350,18 @@ class Wire(asyncio.Protocol):
     def _goes_past_the_transport(self) -> bool:
         """Whether `out` is not the transport's: it has ranges of files, or must come after some.
 
-        Where the transport still has something to write, which is rare, the ranges are read instead; raises OSError.
+        Where the transport still has something to write, which is rare, the ranges are read instead.
         """
         sending, out = self._sending, self.out
         if sending is not None and sending.left:
             return True
         if all(isinstance(piece, bytes) for piece in out):
             return False
-        if (
-            self.transport.get_write_buffer_size()
-            or self.transport.get_extra_info("ssl_object")
-            or not self._can_send()
-        ):
-            out[:] = [piece if isinstance(piece, bytes) else piece.read() for piece in out]
-            return False
-        return True
+        return (
+            not self.transport.get_write_buffer_size()
+            and not self.transport.get_extra_info("ssl_object")
+            and self._can_send()
+        )
 
     def _can_send(self) -> bool:
         """Whether there is a descriptor with which to send past the transport."""
@@ -375,7 +373,7 @@ class Wire(asyncio.Protocol):
                 return False
         return self._sending is not None
 
-    def _send(self, pieces: list[Any]) -> None:
+    def _send(self, pieces: list[Sendable]) -> None:
         sending = self._sending
         assert sending is not None
         sending.send(pieces)

@@ -11,11 +11,13 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING
 
+from steelyard.driver.ranges import LiveRange
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
-    from steelyard.driver.disk import LiveRange
+    from steelyard.types import Sendable
 
 SENDS_MAX = 32
 """Most pieces, or parts of them, that one link sends before it is the turn of others."""
@@ -46,12 +48,12 @@ class Sending:
         self._loop = loop
         self._on_end = on_end
         self._on_error = on_error
-        self._pieces: deque[bytes | LiveRange] = deque()
+        self._pieces: deque[Sendable] = deque()
         self._sent = 0
         self._waits = False
         self.left = 0
 
-    def send(self, pieces: Iterable[bytes | LiveRange]) -> None:
+    def send(self, pieces: Iterable[Sendable]) -> None:
         """Send `bytes` and `LiveRange`s after all that was given before."""
         for piece in pieces:
             self._pieces.append(piece)
@@ -90,6 +92,7 @@ class Sending:
                 rest = memoryview(piece)[self._sent :]
                 sent = self._socket.send(rest, _MORE if len(pieces) > 1 else 0)
             else:
+                assert isinstance(piece, LiveRange)
                 sent = piece.send(self._socket.fileno(), self._sent)
             self.left -= sent
             self._sent += sent

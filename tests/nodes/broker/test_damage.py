@@ -19,6 +19,7 @@ from steelyard.nodes.seam import Effect
 from steelyard.store.findings import FINDINGS_MAX, Finding, Findings
 from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk
+from steelyard.types import joined
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.fetch import (
     FetchPartition,
@@ -66,7 +67,7 @@ def fetched(rig: BothRig, topic: str, offset: int) -> tuple[int, bytes]:
     part = FetchPartition(0, fetch_offset=offset, partition_max_bytes=100_000)
     request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic, b"", [part])])
     answer = rig.kafka(request, 11, FetchResponse).responses[0].partitions[0]
-    return answer.error_code, bytes(answer.records or b"")
+    return answer.error_code, joined([answer.records or b""])
 
 
 def fetching(

@@ -8,6 +8,7 @@ import pytest
 from tests.wire.kafka.test_messages import struct_of
 
 from steelyard.errors import ProtocolError
+from steelyard.types import Sendable, joined
 from steelyard.wire.kafka import frame, primitives, schema
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.messages.offset_commit import (
@@ -45,11 +46,11 @@ def test_every_message_in_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> No
         for kind in (api.request, api.response):
             message = struct_of(kind, rng)
             assert isinstance(message, Message)
-            data = b"".join(schema.write(message, version, flexible=flexible))
+            data = joined(schema.write(message, version, flexible=flexible))
             back, _ = read_in_steps(kind, data, version, flexible)
-            assert b"".join(schema.write(back, version, flexible=flexible)) == data
+            assert joined(schema.write(back, version, flexible=flexible)) == data
             written, _ = _written(message, version, flexible)
-            assert b"".join(schema.write(written, version, flexible=flexible)) == data
+            assert joined(schema.write(written, version, flexible=flexible)) == data
             if data:
                 with pytest.raises(ProtocolError):
                     read_in_steps(kind, data[: len(data) * 2 // 3], version, flexible)
@@ -70,7 +71,7 @@ def test_a_step_reads_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(schema, "_STEP_EFFORT", 10)
     parts = [OffsetCommitRequestPartition(number, 1) for number in range(1_000)]
     message = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=parts)])
-    data = b"".join(schema.write(message, 8, flexible=True))
+    data = joined(schema.write(message, 8, flexible=True))
     back, steps = read_in_steps(OffsetCommitRequest, data, 8, True)
     assert back == message
     assert steps >= 100
@@ -83,7 +84,7 @@ def test_the_items_of_a_message_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         indexes = range(9)
         topics = [OffsetFetchRequestTopic(f"t{n}", indexes) for n in range(count)]
         message = OffsetFetchRequest("g", topics)
-        data = b"".join(schema.write(message, 7, flexible=True))
+        data = joined(schema.write(message, 7, flexible=True))
         if is_allowed:
             read_in_steps(OffsetFetchRequest, data, 7, True)
         else:
@@ -105,7 +106,7 @@ def test_only_large_requests_are_left_unread() -> None:
 
 def test_tagged_fields_are_bounded() -> None:
     tags = [(number, b"") for number in range(primitives.TAGS_MAX + 1)]
-    out: list[bytes] = []
+    out: list[Sendable] = []
     primitives.write_tags(out, tags)
     with pytest.raises(ProtocolError, match="101 tagged fields; 100 are allowed"):
-        primitives.read_tags(b"".join(out), 0)
+        primitives.read_tags(joined(out), 0)

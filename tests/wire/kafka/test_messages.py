@@ -16,6 +16,7 @@ import pytest
 from kio.serial import entity_reader, entity_writer
 
 from steelyard.errors import ProtocolError
+from steelyard.types import joined
 from steelyard.wire.kafka import schema
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.schema import Api, Fixed, Message, Part, Sized
@@ -92,21 +93,21 @@ def test_kio_reads_and_writes_the_same_bytes(api: Api, kind: type[Message], vers
     rng = random.Random(f"{kind.__name__} {version}")
     for _ in range(3):
         message = struct_of(kind, rng)
-        ours = b"".join(schema.write(message, version, flexible=flexible))  # type: ignore[arg-type]
+        ours = joined(schema.write(message, version, flexible=flexible))  # type: ignore[arg-type]
         theirs, size = entity_reader(entity)(ours, 0)
         assert size == len(ours)
         buffer = io.BytesIO()
         entity_writer(entity)(buffer, theirs)
         assert buffer.getvalue() == ours
         back = schema.read(kind, ours, version, flexible=flexible)
-        assert b"".join(schema.write(back, version, flexible=flexible)) == ours
+        assert joined(schema.write(back, version, flexible=flexible)) == ours
 
 
 @pytest.mark.parametrize(("api", "kind", "version"), CASES)
 def test_a_message_cut_anywhere_is_refused(api: Api, kind: type[Message], version: int) -> None:
     flexible = api.is_flexible(version)
     message = struct_of(kind, random.Random(f"{kind.__name__} {version}"))
-    data = b"".join(schema.write(message, version, flexible=flexible))  # type: ignore[arg-type]
+    data = joined(schema.write(message, version, flexible=flexible))  # type: ignore[arg-type]
     for end in range(0, len(data), max(1, len(data) // 50)):
         with pytest.raises(ProtocolError):
             schema.read(kind, data[:end], version, flexible=flexible)
@@ -120,7 +121,7 @@ def test_garbage_is_refused_or_read(api: Api) -> None:
     for version in range(api.versions[0], api.versions[1] + 1):
         flexible = api.is_flexible(version)
         message = struct_of(api.request, rng)
-        data = b"".join(schema.write(message, version, flexible=flexible))  # type: ignore[arg-type]
+        data = joined(schema.write(message, version, flexible=flexible))  # type: ignore[arg-type]
         for _ in range(20):
             broken = bytearray(data)
             for _ in range(3):

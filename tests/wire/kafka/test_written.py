@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from steelyard.errors import ProtocolError
+from steelyard.types import joined
 from steelyard.wire.kafka import schema
 from steelyard.wire.kafka.messages.metadata import (
     METADATA,
@@ -44,7 +45,7 @@ def test_steps_make_no_difference(version: int, step: int, monkeypatch: pytest.M
             in_steps = end.value
             break
         count += 1
-    assert b"".join(schema.write(in_steps, version, flexible=flexible)) == b"".join(
+    assert joined(schema.write(in_steps, version, flexible=flexible)) == joined(
         schema.write(message, version, flexible=flexible)
     )
     assert count >= {1: 62}.get(step, 0)
@@ -57,7 +58,7 @@ def test_an_answer_without_parts_takes_no_steps() -> None:
     with pytest.raises(StopIteration) as end:
         next(steps)
     assert schema.write(end.value.value, 9, flexible=True) == [
-        b"".join(schema.write(empty, 9, flexible=True))
+        joined(schema.write(empty, 9, flexible=True))
     ]
 
 

@@ -14,12 +14,11 @@ Source: RequestHeader.json, ResponseHeader.json, clients/common/requests/Request
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import msgspec
 
 from steelyard.errors import ProtocolError
-from steelyard.types import FileRange
+from steelyard.types import Sendable, joined
 from steelyard.wire.kafka import primitives, schema
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY, APIS
 from steelyard.wire.kafka.schema import Api, Message
@@ -66,16 +65,16 @@ class RawReply(msgspec.Struct, frozen=True, gc=False):
 
 def encode(message: Request | Reply) -> bytes:
     """The frame of a message. Raises ProtocolError where a value does not fit its field."""
-    out: list[bytes | FileRange] = []
+    out: list[Sendable] = []
     write(out, message)
-    return b"".join([piece if isinstance(piece, bytes) else piece.read() for piece in out])
+    return joined(out)
 
 
-def write(out: list[Any], message: Request | Reply) -> int:
-    """Append the frame of a message, in pieces of `bytes` and `FileRange`; how long it is. Raises as `encode`."""
+def write(out: list[Sendable], message: Request | Reply) -> int:
+    """Append the frame of a message; how long it is. Raises as `encode`."""
     pieces = _reply_pieces(message) if isinstance(message, Reply) else _request_pieces(message)
     size = sum(map(len, pieces))
-    small = [_SIZE.pack(size)]
+    small: list[Sendable] = [_SIZE.pack(size)]
     if size < APART_MIN:
         small += pieces
     else:
@@ -83,13 +82,13 @@ def write(out: list[Any], message: Request | Reply) -> int:
             if len(piece) < APART_MIN:
                 small.append(piece)
             else:
-                out += (b"".join(small), piece)
+                out += (joined(small), piece)
                 small.clear()
-    out.append(b"".join(small))
+    out.append(joined(small))
     return _SIZE.size + size
 
 
-def _reply_pieces(reply: Reply) -> list[bytes]:
+def _reply_pieces(reply: Reply) -> list[Sendable]:
     flexible = reply.api.is_flexible(reply.version)
     header = _CORRELATION.pack(reply.correlation_id)
     if flexible and reply.api.key != API_VERSIONS_KEY:
@@ -97,10 +96,12 @@ def _reply_pieces(reply: Reply) -> list[bytes]:
     return [header, *schema.write(reply.message, reply.version, flexible=flexible)]
 
 
-def _request_pieces(request: Request) -> list[bytes]:
+def _request_pieces(request: Request) -> list[Sendable]:
     assert request.message is not None
     flexible = request.api.is_flexible(request.version)
-    header = [_REQUEST.pack(request.api.key, request.version, request.correlation_id)]
+    header: list[Sendable] = [
+        _REQUEST.pack(request.api.key, request.version, request.correlation_id)
+    ]
     primitives.write_string(header, request.client_id)
     if flexible:
         header.append(b"\0")

@@ -1,7 +1,7 @@
 """Kafka's primitive types: bytes to values and back.
 
 A reader takes the bytes and a position and returns the value and the position after it. A writer appends to a list of
-bytes, so that a large value is never copied. Compact forms (in flexible versions) have their size plus one as an
+pieces, so that a large value is never copied. Compact forms (in flexible versions) have their size plus one as an
 unsigned varint, 0 for null. Readers raise ProtocolError where the bytes end too early, and never believe a size.
 Source: clients/common/protocol/types/Type.java, ByteUtils.java, KIP-482.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 
 from steelyard.errors import ProtocolError
+from steelyard.types import Sendable
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -91,7 +92,7 @@ def read_compact_string(data: bytes, at: int) -> tuple[str | None, int]:
     return _text(data, at, end), end
 
 
-def write_string(out: list[bytes], value: str | None) -> None:
+def write_string(out: list[Sendable], value: str | None) -> None:
     if value is None:
         out.append(NULL_INT16)
         return
@@ -103,7 +104,7 @@ def write_string(out: list[bytes], value: str | None) -> None:
     out.append(_INT16.pack(len(data)) + data)
 
 
-def write_compact_string(out: list[bytes], value: str | None) -> None:
+def write_compact_string(out: list[Sendable], value: str | None) -> None:
     if value is None:
         out.append(b"\0")
         return
@@ -135,7 +136,7 @@ def _slice(data: bytes, at: int, end: int) -> tuple[bytes, int]:
     return data[at:end], end
 
 
-def write_bytes(out: list[bytes], value: bytes | None) -> None:
+def write_bytes(out: list[Sendable], value: Sendable | None) -> None:
     if value is None:
         out.append(NULL_INT32)
         return
@@ -143,7 +144,7 @@ def write_bytes(out: list[bytes], value: bytes | None) -> None:
     out.append(value)
 
 
-def write_compact_bytes(out: list[bytes], value: bytes | None) -> None:
+def write_compact_bytes(out: list[Sendable], value: Sendable | None) -> None:
     if value is None:
         out.append(b"\0")
         return
@@ -176,11 +177,11 @@ def read_compact_count(data: bytes, at: int) -> tuple[int, int]:
     return count - 1, at
 
 
-def write_count(out: list[bytes], count: int) -> None:
+def write_count(out: list[Sendable], count: int) -> None:
     out.append(_INT32.pack(count))
 
 
-def write_compact_count(out: list[bytes], count: int) -> None:
+def write_compact_count(out: list[Sendable], count: int) -> None:
     out.append(uvarint(count + 1))
 
 
@@ -204,7 +205,7 @@ def read_tags(data: bytes, at: int) -> tuple[dict[int, bytes], int]:
     return tags, at
 
 
-def write_tags(out: list[bytes], tags: list[tuple[int, bytes]]) -> None:
+def write_tags(out: list[Sendable], tags: list[tuple[int, bytes]]) -> None:
     """Tagged fields, in the order of their tags."""
     out.append(uvarint(len(tags)))
     for tag, data in tags:

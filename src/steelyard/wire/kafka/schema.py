@@ -28,6 +28,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import msgspec
 
 from steelyard.errors import ProtocolError
+from steelyard.types import FileRange, Sendable, joined
 from steelyard.wire.kafka import primitives
 
 
@@ -76,8 +77,9 @@ String = Annotated[str, Sized("string")]
 NullableString = Annotated[str | None, Sized("string", nullable=True)]
 Bytes = Annotated[bytes, Sized("bytes")]
 NullableBytes = Annotated[bytes | None, Sized("bytes", nullable=True)]
-NullableRecords = Annotated[bytes | None, Sized("bytes", nullable=True)]
-"""Record batches, opaque here: see `records`. A `FileRange` may stand for them in a message that is only sent."""
+Records = bytes | FileRange
+"""Record batches, opaque here: see `wire.kafka.records`. What was read is always bytes; what is sent may lie in a file."""
+NullableRecords = Annotated[Records | None, Sized("bytes", nullable=True)]
 
 NO_ID = bytes(16)
 """The topic id that stands for none."""
@@ -162,11 +164,11 @@ def _unreadable(kind: type[Message], version: int, error: Exception) -> Protocol
     return ProtocolError(f"{kind.__name__} version {version}: {error}")
 
 
-def write(message: Message, version: int, *, flexible: bool) -> list[bytes]:
+def write(message: Message, version: int, *, flexible: bool) -> list[Sendable]:
     """The message in pieces. Raises ProtocolError where a value does not fit its field."""
     if isinstance(message, Written):
         return list(message.pieces)
-    out: list[bytes] = []
+    out: list[Sendable] = []
     try:
         _codec(type(message), version, flexible).write(message, out)
     except (struct.error, TypeError, AttributeError) as error:
@@ -192,7 +194,7 @@ class Written(Message, frozen=True, gc=False):
     """A message that is written already, for the version that it is sent in."""
 
     kind: type[Message]
-    pieces: Sequence[bytes]
+    pieces: Sequence[Sendable]
 
 
 class _Pace:
@@ -227,8 +229,8 @@ def read_in_steps(message: Unread) -> Generator[None, None, Message]:
 def written(message: Message, version: int, *, flexible: bool) -> Generator[None, None, Written]:
     """The message as `write` writes it, a bit before each `yield`. Raises ProtocolError as that."""
     kind = type(message)
-    pieces: list[bytes] = []
-    out: list[bytes] = []
+    pieces: list[Sendable] = []
+    out: list[Sendable] = []
     try:
         for _ in _stepper(kind, version, flexible).write(message, out, _STEP_PIECES):
             _put_together(out, pieces)
@@ -239,11 +241,11 @@ def written(message: Message, version: int, *, flexible: bool) -> Generator[None
     return Written(kind, pieces)
 
 
-def _put_together(out: list[bytes], pieces: list[bytes]) -> None:
+def _put_together(out: list[Sendable], pieces: list[Sendable]) -> None:
     """Move what is in `out` to `pieces`, small pieces as one; ranges of files stay what they are."""
-    for is_bytes, some in groupby(out, key=lambda piece: type(piece) is bytes):
+    for is_bytes, some in groupby(out, key=lambda piece: isinstance(piece, bytes)):
         if is_bytes:
-            pieces.append(b"".join(some))
+            pieces.append(joined(some))
         else:
             pieces += some
     out.clear()
@@ -268,7 +270,7 @@ class _Field(NamedTuple):
 
 class _Codec(NamedTuple):
     read: Callable[[bytes, int], tuple[Part, int]]
-    write: Callable[[Any, list[bytes]], None]
+    write: Callable[[Any, list[Sendable]], None]
 
 
 @cache
@@ -280,7 +282,7 @@ class _Stepper(NamedTuple):
     """A codec whose work ends a step with each `yield`."""
 
     read: Callable[[bytes, int, _Pace], Generator[None, None, tuple[Part, int]]]
-    write: Callable[[Any, list[bytes], int], Generator[None, None, None]]
+    write: Callable[[Any, list[Sendable], int], Generator[None, None, None]]
 
 
 @cache
@@ -352,6 +354,8 @@ def _taken_apart(hint: Any) -> tuple[Any, list[Any], bool]:
         if typing.get_origin(hint) is Annotated:
             marks += hint.__metadata__
             hint = hint.__origin__
+            if any(isinstance(mark, Fixed | Sized) for mark in marks):  # which says whether it may
+                return hint, marks, False
         elif isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
             (hint,) = [arm for arm in typing.get_args(hint) if arm is not type(None)]
             nullable = True
@@ -613,6 +617,7 @@ __all__ = [
     "NullableRecords",
     "NullableString",
     "Part",
+    "Records",
     "Sequence",
     "Since",
     "String",

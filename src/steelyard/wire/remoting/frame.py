@@ -19,6 +19,7 @@ from typing import Annotated
 import msgspec
 
 from steelyard.errors import ProtocolError
+from steelyard.types import Sendable
 from steelyard.wire.remoting import casts, values
 from steelyard.wire.remoting.command import Command, Serialize
 from steelyard.wire.remoting.dialect import loads
@@ -93,7 +94,7 @@ def encode(command: Command, serialize: Serialize = Serialize.JSON) -> bytes:
     return _PREFIX.pack(4 + len(header) + len(body), serialize << 24 | len(header)) + header + body
 
 
-def write(out: list[bytes], command: Command) -> int:
+def write(out: list[Sendable], command: Command) -> int:
     """Append a whole frame, with a JSON header; its bytes."""
     data = encode(command)
     out.append(data)

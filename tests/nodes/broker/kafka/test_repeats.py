@@ -14,6 +14,7 @@ from steelyard.nodes.broker.kafka.requests import repeats
 from steelyard.nodes.broker.kafka.requests.repeats import NAMING, without_repeats
 from steelyard.nodes.broker.kafka.topics.configs import BROKER
 from steelyard.nodes.broker.turns import Steps, finish
+from steelyard.types import joined
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from steelyard.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -128,7 +129,7 @@ def test_it_is_answered_once(make: Any, version: int, times: int, rig: KafkaRig)
         assert results[1].error_code == 0
         return
     once, again = (
-        b"".join(
+        joined(
             write(rig.ask(each, version, api.response), version, flexible=api.is_flexible(version))
         )
         for each in (make(1), request)

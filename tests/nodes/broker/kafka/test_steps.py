@@ -9,6 +9,7 @@ from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from steelyard.nodes.broker.kafka.topics import configs, metadata
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.seam import Closed
+from steelyard.types import joined
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from steelyard.wire.kafka.messages.describe_configs import (
@@ -213,8 +214,9 @@ def test_a_fetch_that_has_much_to_convert_waits_for_its_turn(rig: KafkaRig) -> N
         answer = rig.answer_to(correlation, FetchResponse)
         assert answer is not None
         for part in answer.responses[0].partitions:
-            for at, _header in read_headers(part.records or b""):
-                records = read_records(part.records or b"", at)
+            data = joined([part.records or b""])
+            for at, _header in read_headers(data):
+                records = read_records(data, at)
                 assert records[0].offset == offsets[part.partition_index]
                 assert len(records) < 500
                 offsets[part.partition_index] = records[-1].offset + 1

@@ -19,7 +19,7 @@ from steelyard.nodes.broker.kafka.requests import wide
 from steelyard.nodes.broker.kafka.requests.channel import TAKEN_PER_TURN
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.seam import Closed, Dial, Effect, Received
-from steelyard.types import TopicPartition
+from steelyard.types import TopicPartition, joined
 from steelyard.wire.kafka import frame, schema
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -275,7 +275,7 @@ def data_of(rig: KafkaRig, correlation: int, kind: type[Message], version: int) 
     message = rig.answer_to(correlation, kind)
     assert message is not None
     api = next(api for api in APIS.values() if api.response is kind)
-    return b"".join(schema.write(message, version, flexible=api.is_flexible(version)))
+    return joined(schema.write(message, version, flexible=api.is_flexible(version)))
 
 
 @pytest.fixture(params=["async", "sync"])

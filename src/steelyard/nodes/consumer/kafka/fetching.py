@@ -20,7 +20,7 @@ from steelyard.nodes.consumer.kafka.held import Held, Holdings
 from steelyard.nodes.consumer.kafka.lookups import Lookups
 from steelyard.nodes.consumer.kafka.metadata import Metadata
 from steelyard.nodes.seam import Address, Effect
-from steelyard.types import TopicPartition
+from steelyard.types import TopicPartition, joined
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.fetch import (
     FETCH,
@@ -196,7 +196,7 @@ class Fetching:
         aborted = (data.aborted_transactions or ()) if self._read_committed else None
         fetched = Fetched(
             held.partition,
-            data.records,
+            joined([data.records]),
             held.position,
             aborted,
             check_crcs=self._config.check_crcs,

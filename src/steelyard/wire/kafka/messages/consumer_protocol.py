@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from steelyard.errors import ProtocolError
+from steelyard.types import joined
 from steelyard.wire.kafka.schema import (
     Int32,
     Message,
@@ -66,11 +67,11 @@ def read_assignment(data: bytes) -> Assignment:
 
 
 def write_subscription(subscription: Subscription, version: int = SUBSCRIPTION_VERSION) -> bytes:
-    return b"".join([_INT16.pack(version), *write(subscription, version, flexible=False)])
+    return joined([_INT16.pack(version), *write(subscription, version, flexible=False)])
 
 
 def write_assignment(assignment: Assignment, version: int = ASSIGNMENT_VERSION) -> bytes:
-    return b"".join([_INT16.pack(version), *write(assignment, version, flexible=False)])
+    return joined([_INT16.pack(version), *write(assignment, version, flexible=False)])
 
 
 def _version(data: bytes) -> int:

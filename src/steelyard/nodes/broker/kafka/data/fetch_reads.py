@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
 
 import msgspec
 
@@ -32,6 +31,7 @@ from steelyard.wire.kafka.messages.fetch import (
     PartitionData,
     SnapshotId,
 )
+from steelyard.wire.kafka.schema import Records
 
 IDS_SINCE = 13
 """From this version of Fetch on topics go by their ids."""
@@ -161,7 +161,7 @@ class Reads:
             return _fault(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
         stable = high if log is None else self._producers.last_stable(log)
         end = stable if fetch.committed else high
-        records = b""
+        records: Records = b""
         next_offset = _UNKNOWN
         aborted: list[AbortedTransaction] | None = [] if fetch.committed else None
         bytes_max = min(asked.bytes_max, fetch.max_bytes - found)
@@ -195,11 +195,10 @@ class Reads:
         ]
 
 
-def _read(log: Log, offset: int, bytes_max: int, end: int, effort: Effort) -> tuple[bytes, int]:
+def _read(log: Log, offset: int, bytes_max: int, end: int, effort: Effort) -> tuple[Records, int]:
     """Batches from an offset on, and where they end; none where they would have to be converted and no effort is left.
 
-    Many are not read but lent: a `FileRange` stands for the bytes, of which nobody wants more than the length before
-    `frame.write` puts them into the response.
+    Many are not read but lent: the kernel sends them from the file.
     """
     while offset < end:
         extent = log.find_run(offset, max(bytes_max, 0), end)
@@ -208,7 +207,7 @@ def _read(log: Log, offset: int, bytes_max: int, end: int, effort: Effort) -> tu
         if extent.kind == BATCHES and extent.size and extent.is_verified():
             lent = extent.lend()
             large = extent.size >= APART_MIN
-            return cast("bytes", lent) if large else lent.read(), extent.next_offset
+            return lent if large else lent.read(), extent.next_offset
         run = extent.read()
         if run.data:
             if run.kind == BATCHES:

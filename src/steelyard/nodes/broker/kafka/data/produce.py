@@ -28,6 +28,7 @@ from steelyard.nodes.broker.kafka.requests.refusals import Refused
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.seam import Effect
 from steelyard.store.batch import COUNT_MAX
+from steelyard.types import joined
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.produce import (
@@ -134,7 +135,7 @@ class Produce:
                 leader = LeaderIdAndEpoch(partition.leader, LEADER_EPOCH)
             return PartitionProduceResponse(index, partition.fault, -1, current_leader=leader)
         try:
-            return self._stored(partition, part.records or b"", version, now, effects)
+            return self._stored(partition, joined([part.records or b""]), version, now, effects)
         except Refused as refused:
             return PartitionProduceResponse(index, refused.code, -1, error_message=refused.text)
         except StorageError as error:
