@@ -306,19 +306,12 @@ class Log:
         self._segments.configure(config)
 
     def retain(self, now: int) -> int:
-        """Delete the segments that are past retention_ms or retention_bytes; the number of messages gone.
+        """Delete the segments that are past their retention; the number of messages gone.
 
-        A log whose entries are all too old begins a new segment: offsets and positions go on. For retention_bytes
-        the last segment is never deleted. Raises StorageError; what was deleted by then stays so.
-        Source: storage/.../UnifiedLog.deleteOldSegments.
+        A log whose entries are all too old begins a new segment: offsets and positions go on.
+        Raises StorageError; what was deleted by then stays so.
         """
-        config = self.config
-        gone = 0
-        if config.retention_ms >= 0:
-            gone += self._drop(self._segments.older(now, config.retention_ms))
-        if config.retention_bytes >= 0:
-            gone += self._drop(self._segments.beyond(config.retention_bytes))
-        return gone
+        return self._drop(self._segments.past_retention(self.config, now))
 
     def oldest(self) -> tuple[int, int] | None:
         """(when its newest entry was stored, bytes) of the first segment, None where there is no other one."""

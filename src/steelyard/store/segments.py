@@ -143,7 +143,17 @@ class Segments:
 
     # -- shrinking -------------------------------------------------------------------------------
 
-    def older(self, now: int, retention_ms: int) -> int:
+    def past_retention(self, config: LogConfig, now: int) -> int:
+        """How many, from the first on, are to be deleted by one of the rules below.
+
+        Source: storage/.../UnifiedLog.deleteOldSegments.
+        """
+        return max(
+            self._older(now, config.retention_ms) if config.retention_ms >= 0 else 0,
+            self._beyond(config.retention_bytes) if config.retention_bytes >= 0 else 0,
+        )
+
+    def _older(self, now: int, retention_ms: int) -> int:
         """How many, from the first on, hold nothing that is not older than that.
 
         A segment whose entries are damaged, so that their age is not known, goes with the next one.
@@ -157,7 +167,7 @@ class Segments:
                 count = number + 1
         return count
 
-    def beyond(self, bytes_max: int) -> int:
+    def _beyond(self, bytes_max: int) -> int:
         """How many, from the first on and without the last, the others have `bytes_max` bytes without."""
         left = self.size()
         count = 0

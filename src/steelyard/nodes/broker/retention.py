@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from steelyard.config import StoreConfig
 from steelyard.errors import DiskFullError, StorageError
 from steelyard.nodes.broker.faults import Faults
@@ -44,11 +46,16 @@ def log_configs(topics: Topics, config: StoreConfig) -> Callable[[str], LogConfi
             return default
         settings = topic.attributes
         keeps = "delete" not in settings.get("cleanup.policy", "delete")
-        return LogConfig(
-            _number(settings.get("segment.bytes"), default.segment_bytes),
-            _number(settings.get("segment.ms"), default.segment_ms),
-            -1 if keeps else _number(settings.get("retention.ms"), default.retention_ms),
-            -1 if keeps else _number(settings.get("retention.bytes"), default.retention_bytes),
+        return replace(
+            default,
+            segment_bytes=_number(settings.get("segment.bytes"), default.segment_bytes),
+            segment_ms=_number(settings.get("segment.ms"), default.segment_ms),
+            retention_ms=-1
+            if keeps
+            else _number(settings.get("retention.ms"), default.retention_ms),
+            retention_bytes=-1
+            if keeps
+            else _number(settings.get("retention.bytes"), default.retention_bytes),
         )
 
     return of
