@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from steelyard.ledger.columns import Column, Kind
 
@@ -109,6 +110,18 @@ class Delivered(_Record, frozen=True, kw_only=True, tag="delivered"):
         ),
     ]
     backlog: Annotated[int, Column(Kind.COUNT, "Messages left waiting after the last delivery.")]
+
+
+def joined(first: Delivered, later: Delivered) -> Delivered:
+    """One record of two deliveries to one client, where `later` begins with the offset that ends `first`."""
+    return replace(
+        first,
+        until=later.until,
+        next=later.next,
+        count=first.count + later.count,
+        backlog_max=max(first.backlog_max, later.backlog_max),
+        backlog=later.backlog,
+    )
 
 
 class Committed(_Record, frozen=True, kw_only=True, tag="committed"):

@@ -15,7 +15,7 @@ import msgspec
 from steelyard.config import BrokerConfig
 from steelyard.groups.remoting.registry import Change, Registry
 from steelyard.ledger import events as records
-from steelyard.ledger.events import LEDGER_TOPIC, Record
+from steelyard.ledger.events import LEDGER_TOPIC, Delivered, Record, joined
 from steelyard.nodes.broker.requests import Peer
 
 PENDING_MAX = 10_000
@@ -25,39 +25,6 @@ RECORDS_PER_MESSAGE = 500
 
 Key = tuple[str, str, int]
 """Group, topic, queue id."""
-
-
-class Delivery(msgspec.Struct, frozen=True, gc=False):
-    """One pull that found messages.
-
-    `asked`: the offset in the request, less than `first` where the filter skipped some; `stored`: of the
-    first message; `backlog`: how many waited before it; `left`: how many after.
-    """
-
-    group: str
-    topic: str
-    queue_id: int
-    asked: int
-    first: int
-    next: int
-    count: int
-    stored: int
-    backlog: int
-    left: int
-
-
-class _Run(msgspec.Struct):
-    """Deliveries without a gap to one client."""
-
-    client: str
-    at: int
-    until: int
-    first: int
-    next: int
-    count: int
-    stored: int
-    backlog_max: int
-    backlog: int
 
 
 class _Commit(msgspec.Struct):
@@ -75,13 +42,14 @@ class Ledger:
         self.broker = config.name
         self._registry = registry
         self._closed: list[Record] = []
-        self._runs: dict[Key, _Run] = {}
+        self._runs: dict[Key, Delivered] = {}
+        """Deliveries without a gap to one client."""
         self._commits: dict[tuple[str, Key], _Commit] = {}
         """By the broker with the queue, and the queue."""
         self.urgent = False
         self.due_at: int | None = None
 
-    def _client(self, group: str, peer: Peer) -> str:
+    def client(self, group: str, peer: Peer) -> str:
         """The client id where a heartbeat told it, else the address."""
         member = self._registry.member(group, peer.link)
         return peer.address if member is None else member.client.client_id
@@ -97,7 +65,7 @@ class Ledger:
     def changed(self, change: Change, now: int) -> None:
         """A member joined or left."""
         if change.kind == "joined":
-            joined = records.MemberJoined(
+            came = records.MemberJoined(
                 at=now,
                 broker=self.broker,
                 group=change.group,
@@ -106,7 +74,7 @@ class Ledger:
                 members=change.members,
                 topics=change.topics,
             )
-            self.note(joined)
+            self.note(came)
         else:
             left = records.MemberLeft(
                 at=now,
@@ -124,40 +92,24 @@ class Ledger:
             self._closed.append(record)
             self.urgent = True
 
-    def delivered(self, delivery: Delivery, peer: Peer, now: int) -> None:
-        self.delivered_to(delivery, self._client(delivery.group, peer), now)
-
-    def delivered_to(self, delivery: Delivery, client: str, now: int) -> None:
+    def delivered(self, delivery: Delivered, asked: int, now: int) -> None:
+        """A pull or fetch found messages. `asked`: the offset that it named, less than `first` where its filter skipped some."""
         if not self._enabled or delivery.topic == LEDGER_TOPIC:
             return
-        key = (delivery.group, delivery.topic, delivery.queue_id)
+        key = (delivery.group, delivery.topic, delivery.queue)
         run = self._runs.get(key)
-        if run is not None and run.client == client and run.next == delivery.asked:
-            run.until = now
-            run.next = delivery.next
-            run.count += delivery.count
-            run.backlog_max = max(run.backlog_max, delivery.backlog)
-            run.backlog = delivery.left
+        if run is not None and run.client == delivery.client and run.next == asked:
+            self._runs[key] = joined(run, delivery)
             return
         if run is not None:
-            self._close(key, run)
-        self._runs[key] = _Run(
-            client,
-            now,
-            now,
-            delivery.first,
-            delivery.next,
-            delivery.count,
-            delivery.stored,
-            delivery.backlog,
-            delivery.left,
-        )
+            self._closed.append(run)
+        self._runs[key] = delivery
         self._gathered(now)
 
     def committed(
         self, group: str, topic: str, queue_id: int, offset: int, peer: Peer, now: int
     ) -> None:
-        self.committed_by(group, topic, queue_id, offset, self._client(group, peer), now)
+        self.committed_by(group, topic, queue_id, offset, self.client(group, peer), now)
 
     def committed_by(
         self,
@@ -185,30 +137,9 @@ class Ledger:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def _close(self, key: Key, run: _Run) -> None:
-        group, topic, queue_id = key
-        self._closed.append(
-            records.Delivered(
-                at=run.at,
-                broker=self.broker,
-                group=group,
-                client=run.client,
-                topic=topic,
-                queue=queue_id,
-                until=run.until,
-                first=run.first,
-                next=run.next,
-                count=run.count,
-                stored=run.stored,
-                backlog_max=run.backlog_max,
-                backlog=run.backlog,
-            )
-        )
-
     def take(self) -> list[bytes]:
         """All that was noted, as message bodies; nothing is pending afterwards."""
-        for key, run in self._runs.items():
-            self._close(key, run)
+        self._closed.extend(self._runs.values())
         for (broker, (group, topic, queue_id)), commit in self._commits.items():
             self._closed.append(
                 records.Committed(

@@ -23,7 +23,6 @@ from steelyard.ledger.events import (
 )
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.groups.notes import Notes
-from steelyard.nodes.broker.ledger import Delivery
 from steelyard.nodes.seam import Closed
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.apis import APIS
@@ -458,30 +457,18 @@ def test_what_a_group_does_is_written_down(members: Members) -> None:
     assert (first.trigger, second.trigger) == ("joined", "left (unregistered)")
 
 
-def delivery(asked: int) -> Delivery:
-    return Delivery("", TOPIC, 0, asked, asked, asked + 5, 5, START, 5, 0)
-
-
 def test_a_fetch_is_that_of_the_member_that_has_the_partition(members: Members) -> None:
     rig = members.rig
     member_id, _ = members.lead(partitions=(0,))
     notes = notes_of(rig)
-    for asker, partition in (
+    askers = (
         (Asker("client", "/10.0.0.1", 50), 0),
         (Asker("client", "/10.0.0.1", 50), 1),  # has no owner
         (Asker("other", "/10.0.0.1", 51), 0),
         (Asker("client", "/10.0.0.2", 52), 0),
-    ):
-        notes.delivered(asker, partition, delivery(0), rig.now)
-    rig.advance(2_000)
-    (noted,) = [record for record in ledger(rig) if isinstance(record, Delivered)]
-    assert (noted.group, noted.client, noted.queue, noted.first, noted.next) == (
-        GROUP,
-        member_id,
-        0,
-        0,
-        5,
     )
+    found = [notes.reader(asker, TopicPartition(TOPIC, number), 0) for asker, number in askers]
+    assert found == [(GROUP, member_id), None, None, None]
 
 
 def test_what_a_member_fetches_is_written_down(members: Members) -> None:

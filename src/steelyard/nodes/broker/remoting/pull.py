@@ -27,9 +27,9 @@ import msgspec
 from steelyard.errors import ProtocolError, StorageError
 from steelyard.groups.remoting.registry import BROADCASTING
 from steelyard.groups.remoting.subscriptions import Filter, is_tag, parse
+from steelyard.ledger.events import Delivered
 from steelyard.nodes.broker.conversion import Conversion
 from steelyard.nodes.broker.filters import not_filtering, read_matching
-from steelyard.nodes.broker.ledger import Delivery
 from steelyard.nodes.broker.parked import Parked, Queue
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
@@ -365,22 +365,22 @@ class Pulls:
         data = found.data
         v6 = _SYS_FLAG.unpack_from(data, 36)[0] & BORN_HOST_V6
         stored = _STORED.unpack_from(data, 68 if v6 else 56)[0]
-        self._ledger.delivered(
-            Delivery(
-                pull.group,
-                pull.topic,
-                pull.queue_id,
-                pull.asked,
-                found.first_offset,
-                found.next_offset,
-                found.count,
-                stored,
-                high - pull.offset,
-                high - found.next_offset,
-            ),
-            pull.peer,
-            now,
+        delivery = Delivered(
+            at=now,
+            broker=self._ledger.broker,
+            group=pull.group,
+            client=self._ledger.client(pull.group, pull.peer),
+            topic=pull.topic,
+            queue=pull.queue_id,
+            until=now,
+            first=found.first_offset,
+            next=found.next_offset,
+            count=found.count,
+            stored=stored,
+            backlog_max=high - pull.offset,
+            backlog=high - found.next_offset,
         )
+        self._ledger.delivered(delivery, pull.asked, now)
 
 
 def _outside(pull: Pull, low: int, high: int) -> Command:

@@ -26,6 +26,7 @@ from typing import TypeVar
 import msgspec
 
 from steelyard.errors import StorageError
+from steelyard.ledger.events import Delivered
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch, ParkedFetches
 from steelyard.nodes.broker.kafka.data.fetch_reads import IDS_SINCE, STEP_PARTITIONS, Answer, Reads
@@ -42,7 +43,6 @@ from steelyard.nodes.broker.kafka.data.partitions import Partitions
 from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
-from steelyard.nodes.broker.ledger import Delivery
 from steelyard.nodes.broker.parked import Queue
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Steps, finish
@@ -110,6 +110,7 @@ class Fetches:
         self._statistics = parts.statistics
         self._reads = Reads(partitions, producers, parts.durability, faults)
         self._notes = notes
+        self._broker = parts.config.name
         self._turns = parts.turns
         self._woken: deque[Fetch] = deque()
         """Those that waited, and are answered as soon as others have been served."""
@@ -355,27 +356,32 @@ class Fetches:
         asked, place = answer.asked, answer.asked.place
         if place is None or place.log is None:
             return
-        asker, partition = fetch.call.asker, TopicPartition(place.topic, place.index)
-        if self._notes.reader(asker, partition, asked.offset) is None:
+        partition = TopicPartition(place.topic, place.index)
+        reader = self._notes.reader(fetch.call.asker, partition, asked.offset)
+        if reader is None:
             return
         first, following, high = asked.offset, answer.next_offset, answer.data.high_watermark
         try:
             stored_at = place.log.stored_at(first)
         except StorageError:
             return  # it was readable just now; the ledger is not worth more
-        given = Delivery(
-            "",
-            place.topic,
-            place.queue_id,
-            first,
-            first,
-            following,
-            following - first,
-            stored_at,
-            high - first,
-            high - following,
+        group, member = reader
+        delivery = Delivered(
+            at=now,
+            broker=self._broker,
+            group=group,
+            client=member,
+            topic=place.topic,
+            queue=place.queue_id,
+            until=now,
+            first=first,
+            next=following,
+            count=following - first,
+            stored=stored_at,
+            backlog_max=high - first,
+            backlog=high - following,
         )
-        self._notes.delivered(asker, place.index, given, now)
+        self._notes.delivered(delivery, partition, now)
 
     def check(self) -> None:
         self._parked.check()

@@ -11,15 +11,19 @@ the coordinator, wherever the partition is.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from steelyard.groups.kafka import effects as news
 from steelyard.groups.kafka.groups import Asker, Groups
 from steelyard.groups.kafka.offsets import Offsets
-from steelyard.ledger.events import MemberJoined, MemberLeft, RebalanceBegan, RebalanceEnded
+from steelyard.ledger.events import (
+    Delivered,
+    MemberJoined,
+    MemberLeft,
+    RebalanceBegan,
+    RebalanceEnded,
+)
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.groups.readers import Readers
-from steelyard.nodes.broker.ledger import Delivery, Ledger
+from steelyard.nodes.broker.ledger import Ledger
 from steelyard.nodes.seam import Link
 from steelyard.types import TopicPartition
 
@@ -117,14 +121,10 @@ class Notes:
 
     # -- deliveries ------------------------------------------------------------------------------
 
-    def delivered(self, asker: Asker, partition: int, delivery: Delivery, now: int) -> None:
-        """A Fetch found messages of a partition. `delivery` has the queue, and no group: that is found out here."""
-        what = TopicPartition(delivery.topic, partition)
-        reader = self.reader(asker, what, delivery.asked)
-        if reader is not None:
-            group, member = reader
-            self._ledger.delivered_to(replace(delivery, group=group), member, now)
-            self._others.delivered(group, what, delivery.next)
+    def delivered(self, delivery: Delivered, partition: TopicPartition, now: int) -> None:
+        """A Fetch of the partition's reader found messages."""
+        self._ledger.delivered(delivery, delivery.first, now)
+        self._others.delivered(delivery.group, partition, delivery.next)
 
     def reader(self, asker: Asker, partition: TopicPartition, offset: int) -> Reader | None:
         """The member that fetches, at this offset; None for a client without a group."""
