@@ -24,33 +24,31 @@ from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.frame import ReplyDecoder, Request, read_reply
 from steelyard.wire.kafka.frame import encode as encode_kafka
-from steelyard.wire.kafka.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from steelyard.wire.kafka.messages.fetch import (
+from steelyard.wire.kafka.messages.cluster import MetadataRequest, MetadataRequestTopic
+from steelyard.wire.kafka.messages.data import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
-)
-from steelyard.wire.kafka.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from steelyard.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from steelyard.wire.kafka.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from steelyard.wire.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
+)
+from steelyard.wire.kafka.messages.logs import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from steelyard.wire.kafka.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from steelyard.wire.kafka.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
 )
 from steelyard.wire.kafka.records import Record, write_batch
 from steelyard.wire.kafka.schema import Message

@@ -38,36 +38,39 @@ from steelyard.types import MessageQueue
 from steelyard.wire.kafka import frame as kafka_frames
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.compression import Compression
-from steelyard.wire.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from steelyard.wire.kafka.messages.describe_configs import (
+from steelyard.wire.kafka.messages.cluster import MetadataRequest, MetadataRequestTopic
+from steelyard.wire.kafka.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from steelyard.wire.kafka.messages.describe_groups import DescribeGroupsRequest
-from steelyard.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from steelyard.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from steelyard.wire.kafka.messages.list_groups import ListGroupsRequest
-from steelyard.wire.kafka.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from steelyard.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from steelyard.wire.kafka.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from steelyard.wire.kafka.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from steelyard.wire.kafka.messages.produce import (
+from steelyard.wire.kafka.messages.data import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
+from steelyard.wire.kafka.messages.groups import (
+    DescribeGroupsRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    ListGroupsRequest,
+)
+from steelyard.wire.kafka.messages.logs import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from steelyard.wire.kafka.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
+from steelyard.wire.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 from steelyard.wire.kafka.records import Record, write_batch
 from steelyard.wire.kafka.schema import Message
 from steelyard.wire.remoting import fastjson
@@ -542,7 +545,7 @@ def _(broker: Broker) -> None:
 
 @case("OffsetFetch: 100,000 partitions that have none")
 def _(broker: Broker) -> None:
-    topics = [OffsetFetchRequestTopics("t", partition_indexes=range(100_000))]
+    topics = [OffsetFetchRequestTopic("t", partition_indexes=range(100_000))]
     broker.kafka(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)]), 8)
     broker.pass_time(2_000)
 

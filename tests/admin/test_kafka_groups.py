@@ -21,7 +21,7 @@ from steelyard.groups.doctor import Ailment
 from steelyard.groups.kafka.report import KafkaGroup
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.frame import ReplyDecoder, Request, encode, read_reply
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
+from steelyard.wire.kafka.messages.consumer_groups import (
     CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
 )
@@ -32,22 +32,21 @@ from steelyard.wire.kafka.messages.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
-from steelyard.wire.kafka.messages.join_group import (
+from steelyard.wire.kafka.messages.groups import (
     JOIN_GROUP,
+    LEAVE_GROUP,
+    SYNC_GROUP,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
 )
-from steelyard.wire.kafka.messages.leave_group import LEAVE_GROUP, LeaveGroupRequest
-from steelyard.wire.kafka.messages.offset_commit import (
+from steelyard.wire.kafka.messages.offsets import (
     OFFSET_COMMIT,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from steelyard.wire.kafka.messages.sync_group import (
-    SYNC_GROUP,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
 )
 from steelyard.wire.kafka.schema import Api, Message
 

@@ -51,11 +51,12 @@ from steelyard.ledger.events import LEDGER_TOPIC  # noqa: E402
 from steelyard.wire.kafka import schema as kafka  # noqa: E402
 from steelyard.wire.kafka.apis import APIS  # noqa: E402
 from steelyard.wire.kafka.frame import ReplyDecoder, Request, encode, read_reply  # noqa: E402
-from steelyard.wire.kafka.messages.find_coordinator import (  # noqa: E402
+from steelyard.wire.kafka.messages.cluster import (  # noqa: E402  # noqa: E402
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
 )
-from steelyard.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse  # noqa: E402
 
 STEELYARD = str(Path(sys.executable).with_name("steelyard"))
 NAMESERVER, A, B = "nameserver", "broker-a", "broker-b"

@@ -21,44 +21,42 @@ from tests.nodes.broker.kafka.requests import committing, joining, share, syncin
 
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-)
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
-from steelyard.wire.kafka.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from steelyard.wire.kafka.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopic,
-)
-from steelyard.wire.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
-from steelyard.wire.kafka.messages.find_coordinator import (
+from steelyard.wire.kafka.messages.cluster import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from steelyard.wire.kafka.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
+from steelyard.wire.kafka.messages.consumer_groups import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
 )
-from steelyard.wire.kafka.messages.join_group import JoinGroupResponse
-from steelyard.wire.kafka.messages.offset_commit import OffsetCommitResponse
-from steelyard.wire.kafka.messages.produce import (
+from steelyard.wire.kafka.messages.data import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
+from steelyard.wire.kafka.messages.groups import JoinGroupResponse, SyncGroupResponse
+from steelyard.wire.kafka.messages.logs import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from steelyard.wire.kafka.messages.offsets import OffsetCommitResponse
+from steelyard.wire.kafka.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from steelyard.wire.kafka.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from steelyard.wire.kafka.records import TRANSACTIONAL
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.codes import RequestCode

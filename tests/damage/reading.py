@@ -15,30 +15,31 @@ from tests.nodes.broker.conftest import pull_ext
 from steelyard.errors import ProtocolError
 from steelyard.types import joined
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.describe_groups import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from steelyard.wire.kafka.messages.fetch import (
+from steelyard.wire.kafka.messages.cluster import MetadataRequest, MetadataResponse
+from steelyard.wire.kafka.messages.data import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from steelyard.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from steelyard.wire.kafka.messages.list_offsets import (
+from steelyard.wire.kafka.messages.groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from steelyard.wire.kafka.messages.logs import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from steelyard.wire.kafka.messages.list_transactions import (
+from steelyard.wire.kafka.messages.offsets import OffsetFetchRequest, OffsetFetchResponse
+from steelyard.wire.kafka.messages.transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from steelyard.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from steelyard.wire.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from steelyard.wire.kafka.records import crc_ok, read_headers, read_records
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import TopicConfigTable

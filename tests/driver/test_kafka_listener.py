@@ -19,19 +19,18 @@ from steelyard.servers.server import serve_broker
 from steelyard.types import joined
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.frame import ReplyDecoder, Request, encode, read_reply
-from steelyard.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from steelyard.wire.kafka.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
-from steelyard.wire.kafka.messages.metadata import (
+from steelyard.wire.kafka.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
-from steelyard.wire.kafka.messages.produce import (
+from steelyard.wire.kafka.messages.data import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,

@@ -23,7 +23,7 @@ from steelyard.wire.kafka.frame import (
     encode,
     read_reply,
 )
-from steelyard.wire.kafka.messages.fetch import (
+from steelyard.wire.kafka.messages.data import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,

@@ -16,7 +16,7 @@ from steelyard.driver.loops import Background
 from steelyard.nodes.seam import Effect, Event
 from steelyard.servers.server import Server, serve_broker
 from steelyard.wire.kafka.compression import Compression
-from steelyard.wire.kafka.messages.produce import (
+from steelyard.wire.kafka.messages.data import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,

@@ -40,20 +40,20 @@ from steelyard.errors import ProtocolError  # noqa: E402
 from steelyard.wire.kafka.apis import APIS  # noqa: E402
 from steelyard.wire.kafka.compression import Compression  # noqa: E402
 from steelyard.wire.kafka.frame import Request, encode  # noqa: E402
-from steelyard.wire.kafka.messages.create_topics import (  # noqa: E402
-    CreatableTopic,
-    CreateTopicsRequest,
+from steelyard.wire.kafka.messages.cluster import (  # noqa: E402
+    MetadataRequest,
+    MetadataRequestTopic,
 )
-from steelyard.wire.kafka.messages.fetch import (  # noqa: E402
+from steelyard.wire.kafka.messages.data import (  # noqa: E402
     FetchPartition,
     FetchRequest,
     FetchTopic,
 )
-from steelyard.wire.kafka.messages.init_producer_id import InitProducerIdRequest  # noqa: E402
-from steelyard.wire.kafka.messages.metadata import (  # noqa: E402
-    MetadataRequest,
-    MetadataRequestTopic,
+from steelyard.wire.kafka.messages.topics import (  # noqa: E402
+    CreatableTopic,
+    CreateTopicsRequest,
 )
+from steelyard.wire.kafka.messages.transactions import InitProducerIdRequest  # noqa: E402
 from steelyard.wire.kafka.schema import Api, Message  # noqa: E402
 from steelyard.wire.remoting import bodies, fastjson, frame  # noqa: E402
 from steelyard.wire.remoting.command import Command  # noqa: E402

@@ -14,7 +14,7 @@ from tests.nodes.consumer.kafka.rig import T0, T1, Rig
 from steelyard.errors import KafkaError, SteelyardError
 from steelyard.nodes.consumer.kafka import contract
 from steelyard.nodes.seam import Call
-from steelyard.wire.kafka.messages.list_offsets import LATEST
+from steelyard.wire.kafka.messages.logs import LATEST
 
 SEEDS = range(int(os.environ.get("FUZZ_SEEDS", "4")))
 HUGE = (

@@ -29,7 +29,7 @@ from steelyard.sim.network import (
 )
 from steelyard.sim.world import Host, Process, World
 from steelyard.wire.kafka.frame import RawReply, Reply, Request, read_reply
-from steelyard.wire.kafka.messages.heartbeat import (
+from steelyard.wire.kafka.messages.groups import (
     HEARTBEAT,
     HeartbeatRequest,
     HeartbeatResponse,

@@ -97,7 +97,7 @@ async def _of_rocketmq(address: str) -> Server | None:
 
 async def _of_kafka(address: str) -> Server | None:
     from steelyard.wire.kafka.frame import Request, encode
-    from steelyard.wire.kafka.messages.api_versions import API_VERSIONS, ApiVersionsRequest
+    from steelyard.wire.kafka.messages.cluster import API_VERSIONS, ApiVersionsRequest
 
     host, _, port = address.rpartition(":")
     number = 1

@@ -26,8 +26,8 @@ from steelyard.sim.scenario import Scenario
 from steelyard.sim.world import Process, Violation
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.frame import Request
-from steelyard.wire.kafka.messages.offset_commit import OffsetCommitRequest
-from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest
+from steelyard.wire.kafka.messages.groups import SyncGroupRequest
+from steelyard.wire.kafka.messages.offsets import OffsetCommitRequest
 
 KAFKA_GROUP = "kafka-group"
 POLL_MS = 1_000

@@ -22,31 +22,25 @@ from steelyard.wire.kafka.messages.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest
-from steelyard.wire.kafka.messages.join_group import (
+from steelyard.wire.kafka.messages.groups import (
+    HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-)
-from steelyard.wire.kafka.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
-)
-from steelyard.wire.kafka.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from steelyard.wire.kafka.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from steelyard.wire.kafka.messages.sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,
+)
+from steelyard.wire.kafka.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
 )
 from steelyard.wire.kafka.schema import NO_ID, Message
 
@@ -274,7 +268,7 @@ class Rig:
     ) -> tuple[int, ErrorCode]:
         """OffsetFetch of one partition: its offset, and its error."""
         asked = OffsetFetchRequestGroup(
-            group, topics=(OffsetFetchRequestTopics(topic, NO_ID, (partition,)),)
+            group, topics=(OffsetFetchRequestTopic(topic, NO_ID, (partition,)),)
         )
         request = OffsetFetchRequest(groups=(asked,), require_stable=stable)
         answer = finish(self.coordinator.fetches.fetch(request, 9, {}))

@@ -10,17 +10,13 @@ from steelyard.groups.kafka import effects as news
 from steelyard.groups.kafka import offsets as offsets_module
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.offset_commit import (
+from steelyard.wire.kafka.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from steelyard.wire.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
-)
-from steelyard.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,

@@ -7,17 +7,14 @@ from tests.groups.kafka.conftest import GROUP, TOPIC, Rig
 
 from steelyard.nodes.broker.turns import finish
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.offset_fetch import (
+from steelyard.wire.kafka.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 
 
@@ -34,12 +31,12 @@ def asked(rig: Rig, request: OffsetFetchRequest, version: int) -> OffsetFetchRes
 
 
 def test_up_to_version_7_for_one_group(rig: Rig) -> None:
-    request = OffsetFetchRequest(GROUP, (OffsetFetchRequestTopic(TOPIC, (0, 1)),))
+    request = OffsetFetchRequest(GROUP, (OffsetFetchRequestTopic(TOPIC, partition_indexes=(0, 1)),))
     partitions = (
         OffsetFetchResponsePartition(0, 5, 3, "so far"),
         OffsetFetchResponsePartition(1, -1),
     )
-    expected = OffsetFetchResponse(topics=(OffsetFetchResponseTopic(TOPIC, partitions),))
+    expected = OffsetFetchResponse(topics=(OffsetFetchResponseTopic(TOPIC, partitions=partitions),))
     assert asked(rig, request, 7) == expected
 
 
@@ -54,7 +51,9 @@ def test_all_topics(rig: Rig) -> None:
 
 def test_a_group_that_is_not_there_is_no_error(rig: Rig) -> None:
     """kfake answers GROUP_ID_NOT_FOUND, on which librdkafka's committed() fails."""
-    request = OffsetFetchRequest("nobody", (OffsetFetchRequestTopic(TOPIC, (0,)),))
+    request = OffsetFetchRequest(
+        "nobody", (OffsetFetchRequestTopic(TOPIC, partition_indexes=(0,)),)
+    )
     answer = asked(rig, request, 5)
     assert answer.error_code == 0
     assert answer.topics[0].partitions == (OffsetFetchResponsePartition(0, -1),)
@@ -62,7 +61,7 @@ def test_a_group_that_is_not_there_is_no_error(rig: Rig) -> None:
 
 def test_from_version_8_for_many_groups(rig: Rig) -> None:
     rig.commit(8, group="other")
-    topics = (OffsetFetchRequestTopics(TOPIC, partition_indexes=(0,)),)
+    topics = (OffsetFetchRequestTopic(TOPIC, partition_indexes=(0,)),)
     groups = (
         OffsetFetchRequestGroup(GROUP, topics=topics),
         OffsetFetchRequestGroup("other", "me", 4, None),
@@ -74,18 +73,14 @@ def test_from_version_8_for_many_groups(rig: Rig) -> None:
         OffsetFetchResponseGroup(
             GROUP,
             (
-                OffsetFetchResponseTopics(
-                    TOPIC, partitions=(OffsetFetchResponsePartitions(0, 5, 3, "so far"),)
+                OffsetFetchResponseTopic(
+                    TOPIC, partitions=(OffsetFetchResponsePartition(0, 5, 3, "so far"),)
                 ),
             ),
         ),
         OffsetFetchResponseGroup(
             "other",
-            (
-                OffsetFetchResponseTopics(
-                    TOPIC, partitions=(OffsetFetchResponsePartitions(0, 8, 3),)
-                ),
-            ),
+            (OffsetFetchResponseTopic(TOPIC, partitions=(OffsetFetchResponsePartition(0, 8, 3),)),),
         ),
         OffsetFetchResponseGroup("elsewhere", (), ErrorCode.NOT_COORDINATOR),
     )
@@ -94,8 +89,8 @@ def test_from_version_8_for_many_groups(rig: Rig) -> None:
 def test_from_version_10_by_topic_ids(rig: Rig) -> None:
     topic_id = rig.topics.id_of(TOPIC)
     topics = (
-        OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=(0,)),
-        OffsetFetchRequestTopics(topic_id=b"?" * 16, partition_indexes=(0,)),
+        OffsetFetchRequestTopic(topic_id=topic_id, partition_indexes=(0,)),
+        OffsetFetchRequestTopic(topic_id=b"?" * 16, partition_indexes=(0,)),
     )
     request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(GROUP, topics=topics),))
     found, unknown = asked(rig, request, 10).groups[0].topics
@@ -108,7 +103,7 @@ def test_from_version_10_by_topic_ids(rig: Rig) -> None:
 
 
 def test_errors_of_the_first_versions_are_those_of_partitions(rig: Rig) -> None:
-    request = OffsetFetchRequest(GROUP, (OffsetFetchRequestTopic(TOPIC, (0,)),))
+    request = OffsetFetchRequest(GROUP, (OffsetFetchRequestTopic(TOPIC, partition_indexes=(0,)),))
     refused = {GROUP: ErrorCode.NOT_COORDINATOR}
     one = finish(rig.coordinator.fetches.fetch(request, 1, refused))
     assert one.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR

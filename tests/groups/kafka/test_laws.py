@@ -18,8 +18,7 @@ from tests.groups.kafka.conftest import GROUP, TOPIC, Rig, assignment
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import read_assignment
-from steelyard.wire.kafka.messages.join_group import JoinGroupResponse
-from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
+from steelyard.wire.kafka.messages.groups import JoinGroupResponse, SyncGroupResponse
 
 PARTITIONS = 4
 SESSION_MS = 6_000

@@ -6,7 +6,7 @@ from tests.groups.kafka.conftest import Rig
 
 from steelyard.groups.kafka import effects as news
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.leave_group import LeaveGroupResponse, MemberIdentity
+from steelyard.wire.kafka.messages.groups import LeaveGroupResponse, MemberIdentity
 
 
 def errors(answer: LeaveGroupResponse) -> list[ErrorCode]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from tests.groups.kafka.conftest import Rig, assignment, subscription
 
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from steelyard.wire.kafka.messages.list_groups import ListedGroup, ListGroupsRequest
+from steelyard.wire.kafka.messages.groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    ListedGroup,
+    ListGroupsRequest,
+)
 
 
 def test_a_stable_group_is_described_with_its_assignments() -> None:

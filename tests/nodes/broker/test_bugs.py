@@ -14,8 +14,8 @@ from steelyard.nodes.seam import Effect, Flush, HandlerError, Opened, Received, 
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Reply, Request, encode
-from steelyard.wire.kafka.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
-from steelyard.wire.kafka.messages.metadata import METADATA, MetadataRequest
+from steelyard.wire.kafka.messages.cluster import METADATA, MetadataRequest
+from steelyard.wire.kafka.messages.groups import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 from steelyard.wire.kafka.schema import has_field
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command

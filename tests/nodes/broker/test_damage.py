@@ -21,13 +21,13 @@ from steelyard.store.log import Log
 from steelyard.store.memory import MemoryDisk
 from steelyard.types import joined
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.fetch import (
+from steelyard.wire.kafka.messages.data import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ProduceResponse,
 )
-from steelyard.wire.kafka.messages.produce import ProduceResponse
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import KVTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode

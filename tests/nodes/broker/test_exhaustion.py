@@ -13,7 +13,7 @@ from steelyard.errors import DescriptorsError
 from steelyard.store.files import Files
 from steelyard.store.memory import MemoryDisk, MemoryFile
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.produce import (
+from steelyard.wire.kafka.messages.data import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,

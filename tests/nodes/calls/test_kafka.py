@@ -6,8 +6,8 @@ from steelyard.nodes.seam import KAFKA, Closed, Dial, Effect, Hang, Opened, Refu
 from steelyard.wire.kafka import frame
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import RawReply, Reply, Request
-from steelyard.wire.kafka.messages.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
-from steelyard.wire.kafka.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
+from steelyard.wire.kafka.messages.cluster import API_VERSIONS, ApiVersion, ApiVersionsResponse
+from steelyard.wire.kafka.messages.groups import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 from steelyard.wire.kafka.schema import Message
 
 DATA, GROUP = Lane("a:1", "data"), Lane("a:1", "group")

@@ -20,13 +20,13 @@ from steelyard.wire.kafka.frame import (
     encode,
     read_reply,
 )
-from steelyard.wire.kafka.messages.api_versions import (
+from steelyard.wire.kafka.messages.cluster import (
     API_VERSIONS,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from steelyard.wire.kafka.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
+from steelyard.wire.kafka.messages.groups import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 
 BEAT = HeartbeatRequest("group", 7, "member")
 

@@ -11,12 +11,10 @@ from steelyard.errors import ProtocolError
 from steelyard.types import Sendable, joined
 from steelyard.wire.kafka import frame, primitives, schema
 from steelyard.wire.kafka.apis import APIS
-from steelyard.wire.kafka.messages.offset_commit import (
+from steelyard.wire.kafka.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
-)
-from steelyard.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
@@ -82,7 +80,7 @@ def test_the_items_of_a_message_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(schema, "ITEMS_MAX", 100)
     for count, is_allowed in ((10, True), (11, False)):
         indexes = range(9)
-        topics = [OffsetFetchRequestTopic(f"t{n}", indexes) for n in range(count)]
+        topics = [OffsetFetchRequestTopic(f"t{n}", partition_indexes=indexes) for n in range(count)]
         message = OffsetFetchRequest("g", topics)
         data = joined(schema.write(message, 7, flexible=True))
         if is_allowed:

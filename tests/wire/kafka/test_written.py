@@ -7,14 +7,14 @@ import pytest
 from steelyard.errors import ProtocolError
 from steelyard.types import joined
 from steelyard.wire.kafka import schema
-from steelyard.wire.kafka.messages.metadata import (
+from steelyard.wire.kafka.messages.cluster import (
     METADATA,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from steelyard.wire.kafka.messages.produce import PRODUCE, ProduceResponse
+from steelyard.wire.kafka.messages.data import PRODUCE, ProduceResponse
 
 BROKERS = [MetadataResponseBroker(1, "a", 9092), MetadataResponseBroker(2, "b", 9092)]
 

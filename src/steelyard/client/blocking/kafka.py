@@ -51,7 +51,7 @@ from steelyard.nodes.consumer.kafka.contract import (
 )
 from steelyard.nodes.seam import Call
 from steelyard.types import TopicPartition
-from steelyard.wire.kafka.messages.list_offsets import EARLIEST, LATEST
+from steelyard.wire.kafka.messages.logs import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     import ssl

@@ -16,28 +16,22 @@ from steelyard.groups.kafka.offsets import CommittedOffset, Concerns, Offsets
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
-from steelyard.wire.kafka.messages.offset_commit import (
+from steelyard.wire.kafka.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from steelyard.wire.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
-    OffsetDeleteResponsePartition,
-    OffsetDeleteResponseTopic,
-)
-from steelyard.wire.kafka.messages.txn_offset_commit import (
+    OffsetResponsePartition,
+    OffsetResponseTopic,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
 )
+from steelyard.wire.kafka.schema import NO_ID
 
 NO_RETENTION = -1
 """The commit leaves it to the broker how long its offsets are kept."""
@@ -50,8 +44,7 @@ Offered = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 
 Stored = dict[TopicPartition, CommittedOffset]
 
-Result = tuple[int, ErrorCode]
-"""A partition, and what became of its offset."""
+OfferedTopic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
 
 
 class Committing:
@@ -82,19 +75,7 @@ class Committing:
         asked = [(self._name(topic, version), topic.partitions) for topic in request.topics]
         stored, results = self._check_offsets(asked, now, expires_at)
         error = self._store(request, version, stored, now, effects) if stored else ErrorCode.NONE
-        return OffsetCommitResponse(
-            topics=tuple(
-                OffsetCommitResponseTopic(
-                    topic.name,
-                    topic.topic_id,
-                    tuple(
-                        OffsetCommitResponsePartition(number, own or error)
-                        for number, own in checked
-                    ),
-                )
-                for topic, checked in zip(request.topics, results, strict=True)
-            )
-        )
+        return OffsetCommitResponse(topics=answered(request.topics, error, results))
 
     def _name(self, topic: OffsetCommitRequestTopic, version: int) -> str | None:
         """The topic's name, None for an id that nobody has."""
@@ -105,16 +86,16 @@ class Committing:
         asked: Iterable[tuple[str | None, Sequence[Offered]]],
         now: int,
         expires_at: int | None,
-    ) -> tuple[Stored, list[list[Result]]]:
+    ) -> tuple[Stored, list[list[ErrorCode]]]:
         """The offsets that can be stored, and what is wrong with the others, topic by topic."""
         stored: Stored = {}
-        results: list[list[Result]] = []
+        results: list[list[ErrorCode]] = []
         for name, partitions in asked:
             checked = []
             for partition in partitions:
                 place = None if name is None else TopicPartition(name, partition.partition_index)
                 error = self._check_offset(place, partition)
-                checked.append((partition.partition_index, error))
+                checked.append(error)
                 if place is not None and error is ErrorCode.NONE:
                     stored[place] = _committed(partition, now, expires_at)
             results.append(checked)
@@ -193,18 +174,7 @@ class Committing:
         asked = [(topic.name, topic.partitions) for topic in request.topics]
         stored, results = self._check_offsets(asked, now, None)
         error = self._txn_store(request, version, stored, now) if stored else ErrorCode.NONE
-        return TxnOffsetCommitResponse(
-            topics=tuple(
-                TxnOffsetCommitResponseTopic(
-                    topic.name,
-                    tuple(
-                        TxnOffsetCommitResponsePartition(number, own or error)
-                        for number, own in checked
-                    ),
-                )
-                for topic, checked in zip(request.topics, results, strict=True)
-            )
-        )
+        return TxnOffsetCommitResponse(topics=answered(request.topics, error, results))
 
     def _txn_store(
         self,
@@ -252,7 +222,7 @@ class Committing:
 
     def _delete_of(
         self, group: Group, topic: OffsetDeleteRequestTopic, gone: list[TopicPartition]
-    ) -> OffsetDeleteResponseTopic:
+    ) -> OffsetResponseTopic:
         read = group.subscribes_to(topic.name)
         results = []
         for one in topic.partitions:
@@ -263,8 +233,27 @@ class Committing:
                 error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 gone.append(TopicPartition(topic.name, one.partition_index))
-            results.append(OffsetDeleteResponsePartition(one.partition_index, error))
-        return OffsetDeleteResponseTopic(topic.name, tuple(results))
+            results.append(OffsetResponsePartition(one.partition_index, error))
+        return OffsetResponseTopic(topic.name, partitions=tuple(results))
+
+
+def answered(
+    topics: Sequence[OfferedTopic],
+    error: ErrorCode,
+    own: Iterable[Sequence[ErrorCode]] | None = None,
+) -> tuple[OffsetResponseTopic, ...]:
+    """What became of each offset that was to be committed: its `own` error where it has one, else `error`."""
+    own = own or [[ErrorCode.NONE] * len(topic.partitions) for topic in topics]
+    answers = []
+    for topic, errors in zip(topics, own, strict=True):
+        topic_id = topic.topic_id if isinstance(topic, OffsetCommitRequestTopic) else NO_ID
+        partitions: Sequence[Offered] = topic.partitions
+        results = [
+            OffsetResponsePartition(partition.partition_index, each or error)
+            for partition, each in zip(partitions, errors, strict=True)
+        ]
+        answers.append(OffsetResponseTopic(topic.name, topic_id, tuple(results)))
+    return tuple(answers)
 
 
 def _committed(partition: Offered, now: int, expires_at: int | None) -> CommittedOffset:

@@ -31,15 +31,16 @@ from steelyard.groups.kafka.timers import Timers
 from steelyard.store.tables import Table
 from steelyard.types import LogLine, Random
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest
-from steelyard.wire.kafka.messages.join_group import JoinGroupRequest
-from steelyard.wire.kafka.messages.leave_group import (
+from steelyard.wire.kafka.messages.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
-from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 EXPIRY = ("", "expiry", "")
 """The timer of `Expiry`; no timer of a group has this name."""

@@ -15,16 +15,13 @@ from steelyard.groups.kafka.groups import Groups, TopicsView
 from steelyard.groups.kafka.offsets import Offsets
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.offset_fetch import (
+from steelyard.wire.kafka.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
-    OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
-    OffsetFetchResponseTopics,
 )
 from steelyard.wire.kafka.schema import NO_ID
 
@@ -58,23 +55,9 @@ class Fetching:
                 one = yield from self._group(group, version, refused, stable=request.require_stable)
                 groups.append(one)
             return OffsetFetchResponse(groups=tuple(groups))
-        asked = OffsetFetchRequestGroup(
-            request.group_id,
-            topics=None
-            if request.topics is None
-            else tuple(
-                OffsetFetchRequestTopics(topic.name, NO_ID, topic.partition_indexes)
-                for topic in request.topics
-            ),
-        )
+        asked = OffsetFetchRequestGroup(request.group_id, topics=request.topics)
         found = yield from self._group(asked, version, refused, stable=request.require_stable)
-        return OffsetFetchResponse(
-            topics=tuple(
-                OffsetFetchResponseTopic(topic.name, tuple(map(_single, topic.partitions)))
-                for topic in found.topics
-            ),
-            error_code=found.error_code,
-        )
+        return OffsetFetchResponse(topics=found.topics, error_code=found.error_code)
 
     def _group(
         self,
@@ -133,44 +116,33 @@ class Fetching:
         ]
         return [topic for topic in topics if version < 10 or topic.topic_id != NO_ID]
 
-    def _topic(self, group_id: str, topic: _Topic, *, stable: bool) -> OffsetFetchResponseTopics:
+    def _topic(self, group_id: str, topic: _Topic, *, stable: bool) -> OffsetFetchResponseTopic:
         if topic.name is None:
             return _failed(topic, ErrorCode.UNKNOWN_TOPIC_ID)
         found = tuple(
             self._partition(group_id, TopicPartition(topic.name, number), stable=stable)
             for number in topic.partitions
         )
-        return OffsetFetchResponseTopics(topic.name, topic.topic_id, found)
+        return OffsetFetchResponseTopic(topic.name, topic.topic_id, found)
 
     def _partition(
         self, group_id: str, partition: TopicPartition, *, stable: bool
-    ) -> OffsetFetchResponsePartitions:
+    ) -> OffsetFetchResponsePartition:
         number = partition.partition
         if stable and self._offsets.is_unstable(group_id, partition):
             return _without(number, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         committed = self._offsets.get(group_id, partition)
         if committed is None:
             return _without(number, ErrorCode.NONE)
-        return OffsetFetchResponsePartitions(
+        return OffsetFetchResponsePartition(
             number, committed.offset, committed.leader_epoch, committed.metadata
         )
 
 
-def _without(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
-    return OffsetFetchResponsePartitions(partition, -1, error_code=error)
+def _without(partition: int, error: ErrorCode) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(partition, -1, error_code=error)
 
 
-def _failed(topic: _Topic, error: ErrorCode) -> OffsetFetchResponseTopics:
+def _failed(topic: _Topic, error: ErrorCode) -> OffsetFetchResponseTopic:
     failed = tuple(_without(number, error) for number in topic.partitions)
-    return OffsetFetchResponseTopics(topic.name or "", topic.topic_id, failed)
-
-
-def _single(found: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartition:
-    """As versions up to 7 have it."""
-    return OffsetFetchResponsePartition(
-        found.partition_index,
-        found.committed_offset,
-        found.committed_leader_epoch,
-        found.metadata,
-        found.error_code,
-    )
+    return OffsetFetchResponseTopic(topic.name or "", topic.topic_id, failed)

@@ -12,8 +12,12 @@ from steelyard.groups.kafka.classic.state import State
 from steelyard.groups.kafka.groups import Groups
 from steelyard.groups.kafka.offsets import Offsets
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from steelyard.wire.kafka.messages.list_groups import ListedGroup, ListGroupsRequest
+from steelyard.wire.kafka.messages.groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    ListedGroup,
+    ListGroupsRequest,
+)
 
 KNOWS_NO_GROUP = 6
 """The first version of DescribeGroups that has an error for a group that is not there (KIP-1043)."""

@@ -39,14 +39,13 @@ from steelyard.nodes.seam import (
 )
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import RawReply, Request, read_reply
-from steelyard.wire.kafka.messages.api_versions import (
+from steelyard.wire.kafka.messages.cluster import (
     API_VERSIONS,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from steelyard.wire.kafka.messages.fetch import FETCH
-from steelyard.wire.kafka.messages.offset_commit import OFFSET_COMMIT
-from steelyard.wire.kafka.messages.offset_fetch import OFFSET_FETCH
+from steelyard.wire.kafka.messages.data import FETCH
+from steelyard.wire.kafka.messages.offsets import OFFSET_COMMIT, OFFSET_FETCH
 from steelyard.wire.kafka.schema import Api, Message
 
 P = TypeVar("P")

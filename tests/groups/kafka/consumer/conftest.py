@@ -16,7 +16,7 @@ from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
+from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,

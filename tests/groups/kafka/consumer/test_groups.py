@@ -27,7 +27,7 @@ from steelyard.groups.kafka.effects import Began, Ended, Joined, Left
 from steelyard.groups.kafka.groups import Group
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
+from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )

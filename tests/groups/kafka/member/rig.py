@@ -16,14 +16,16 @@ from steelyard.wire.kafka.messages.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from steelyard.wire.kafka.messages.join_group import (
+from steelyard.wire.kafka.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
-from steelyard.wire.kafka.messages.leave_group import LeaveGroupRequest
-from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 E = TypeVar("E", bound=events.Effect)
 

@@ -9,14 +9,16 @@ from tests.groups.kafka.member.rig import Rig, assignment, metadata, parts
 from steelyard.groups.kafka.member import events
 from steelyard.groups.kafka.member.states import State
 from steelyard.types import TopicPartition
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from steelyard.wire.kafka.messages.join_group import (
+from steelyard.wire.kafka.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
-from steelyard.wire.kafka.messages.leave_group import LeaveGroupRequest
-from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 CODES = st.sampled_from([0, 0, 0, 0, 14, 15, 16, 22, 25, 27, 30, 79, 82])
 SHARES = st.lists(st.integers(0, 3), unique=True, max_size=4).map(sorted)

@@ -18,9 +18,12 @@ from steelyard.groups.kafka.member.states import JOIN_GRACE_MS, State
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import read_assignment, read_subscription
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from steelyard.wire.kafka.messages.join_group import JoinGroupResponse
-from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
+from steelyard.wire.kafka.messages.groups import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupResponse,
+    SyncGroupResponse,
+)
 
 COOPERATIVE = "cooperative-sticky"
 

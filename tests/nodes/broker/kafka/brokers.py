@@ -43,16 +43,16 @@ from steelyard.wire.kafka.frame import (
     RequestDecoder,
     encode,
 )
-from steelyard.wire.kafka.messages.create_topics import (
+from steelyard.wire.kafka.messages.cluster import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from steelyard.wire.kafka.messages.topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
-)
-from steelyard.wire.kafka.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
 )
 from steelyard.wire.kafka.schema import Message
 from steelyard.wire.remoting.codes import RequestCode

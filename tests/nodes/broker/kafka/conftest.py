@@ -23,7 +23,7 @@ from steelyard.wire.kafka.frame import (
     read_reply,
     server_decoder,
 )
-from steelyard.wire.kafka.messages.create_topics import (
+from steelyard.wire.kafka.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,

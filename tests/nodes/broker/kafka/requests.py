@@ -11,19 +11,25 @@ from steelyard.wire.kafka.messages.consumer_protocol import (
     write_assignment,
     write_subscription,
 )
-from steelyard.wire.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from steelyard.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from steelyard.wire.kafka.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from steelyard.wire.kafka.messages.produce import (
+from steelyard.wire.kafka.messages.data import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from steelyard.wire.kafka.messages.groups import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from steelyard.wire.kafka.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 
 
 def joining(

@@ -12,19 +12,15 @@ from steelyard.nodes.broker.kafka.requests.batches import RECORDS_MAX
 from steelyard.nodes.broker.kafka.requests.wide import PART_TOPICS
 from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages import alter_configs, incremental_alter_configs
-from steelyard.wire.kafka.messages.create_partitions import (
+from steelyard.wire.kafka.messages import configs as messages
+from steelyard.wire.kafka.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
-)
-from steelyard.wire.kafka.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
-)
-from steelyard.wire.kafka.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
@@ -52,17 +48,17 @@ def deleting_by_name(names: list[str]) -> DeleteTopicsRequest:
     return DeleteTopicsRequest(topic_names=names)
 
 
-def setting(names: list[str]) -> alter_configs.AlterConfigsRequest:
-    config = [alter_configs.AlterableConfig("retention.ms", "70000")]
-    return alter_configs.AlterConfigsRequest(
-        [alter_configs.AlterConfigsResource(2, name, config) for name in names]
+def setting(names: list[str]) -> messages.AlterConfigsRequest:
+    config = [messages.AlterableConfig("retention.ms", "70000")]
+    return messages.AlterConfigsRequest(
+        [messages.AlterConfigsResource(2, name, config) for name in names]
     )
 
 
-def changing(names: list[str]) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
-    config = [incremental_alter_configs.AlterableConfig("retention.ms", 0, "70000")]
-    return incremental_alter_configs.IncrementalAlterConfigsRequest(
-        [incremental_alter_configs.AlterConfigsResource(2, name, config) for name in names]
+def changing(names: list[str]) -> messages.IncrementalAlterConfigsRequest:
+    config = [messages.ConfigOperation("retention.ms", 0, "70000")]
+    return messages.IncrementalAlterConfigsRequest(
+        [messages.IncrementalAlterConfigsResource(2, name, config) for name in names]
     )
 
 
@@ -71,11 +67,11 @@ CASES = [
     (growing, 3, CreatePartitionsResponse, "results", "name"),
     (deleting, 6, DeleteTopicsResponse, "responses", "name"),
     (deleting_by_name, 5, DeleteTopicsResponse, "responses", "name"),
-    (setting, 2, alter_configs.AlterConfigsResponse, "responses", "resource_name"),
+    (setting, 2, messages.AlterConfigsResponse, "responses", "resource_name"),
     (
         changing,
         1,
-        incremental_alter_configs.IncrementalAlterConfigsResponse,
+        messages.IncrementalAlterConfigsResponse,
         "responses",
         "resource_name",
     ),

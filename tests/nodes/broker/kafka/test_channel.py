@@ -9,14 +9,14 @@ from steelyard.nodes.seam import Effect, Hang, Send
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Reply, Request
-from steelyard.wire.kafka.messages.api_versions import (
+from steelyard.wire.kafka.messages.cluster import (
     API_VERSIONS,
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from steelyard.wire.kafka.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
-from steelyard.wire.kafka.messages.produce import PRODUCE, ProduceRequest
+from steelyard.wire.kafka.messages.data import PRODUCE, ProduceRequest
+from steelyard.wire.kafka.messages.groups import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
 from steelyard.wire.kafka.schema import Message
 
 LINK = 7

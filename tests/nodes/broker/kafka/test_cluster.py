@@ -13,30 +13,26 @@ from steelyard.nodes.broker.kafka.cluster.cluster import coordinator_partition
 from steelyard.nodes.broker.peers.requests import FORWARD, NEWS, QUEUES_WANTED, SURVEY
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Reply
-from steelyard.wire.kafka.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
-from steelyard.wire.kafka.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from steelyard.wire.kafka.messages.delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
-from steelyard.wire.kafka.messages.find_coordinator import (
+from steelyard.wire.kafka.messages.cluster import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from steelyard.wire.kafka.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+from steelyard.wire.kafka.messages.configs import (
+    ConfigOperation,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
+)
+from steelyard.wire.kafka.messages.topics import (
+    CreatableTopic,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
 )
 from steelyard.wire.kafka.schema import NO_ID
 from steelyard.wire.remoting.codes import RequestCode
@@ -169,8 +165,8 @@ def test_auto_creation_is_the_controllers(brokers: Brokers) -> None:
 
 def test_settings_reach_every_broker(brokers: Brokers) -> None:
     brokers.create(A, "set", 3)
-    config = AlterableConfig("retention.ms", 0, "1234")
-    request = IncrementalAlterConfigsRequest([AlterConfigsResource(2, "set", [config])])
+    config = ConfigOperation("retention.ms", 0, "1234")
+    request = IncrementalAlterConfigsRequest([IncrementalAlterConfigsResource(2, "set", [config])])
     answer = brokers.ask(C, request, 1, IncrementalAlterConfigsResponse)
     assert answer.responses[0].error_code == 0
     for name in (A, B, C):

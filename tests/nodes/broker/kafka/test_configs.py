@@ -12,24 +12,24 @@ from steelyard.nodes.broker.kafka.cluster.topic_settings import TopicSettings
 from steelyard.nodes.broker.retention import log_configs
 from steelyard.store.log_config import LogConfig
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages import alter_configs, incremental_alter_configs
-from steelyard.wire.kafka.messages.describe_configs import (
+from steelyard.wire.kafka.messages import configs as messages
+from steelyard.wire.kafka.messages.cluster import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+from steelyard.wire.kafka.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
 )
-from steelyard.wire.kafka.messages.describe_log_dirs import (
+from steelyard.wire.kafka.messages.data import (
+    ProduceResponse,
+)
+from steelyard.wire.kafka.messages.logs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
-)
-from steelyard.wire.kafka.messages.list_partition_reassignments import (
-    ListPartitionReassignmentsRequest,
-    ListPartitionReassignmentsResponse,
-)
-from steelyard.wire.kafka.messages.produce import (
-    ProduceResponse,
 )
 
 E = ErrorCode
@@ -54,22 +54,20 @@ def value(rig: KafkaRig, name: str) -> str | None:
 def alter(
     rig: KafkaRig, *operations: tuple[str, int, str | None], kind: int = 2, topic: str = TOPIC
 ) -> int:
-    configs = [incremental_alter_configs.AlterableConfig(*each) for each in operations]
-    resource = incremental_alter_configs.AlterConfigsResource(kind, topic, configs)
-    request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
-    (result,) = rig.ask(
-        request, 1, incremental_alter_configs.IncrementalAlterConfigsResponse
-    ).responses
+    configs = [messages.ConfigOperation(*each) for each in operations]
+    resource = messages.IncrementalAlterConfigsResource(kind, topic, configs)
+    request = messages.IncrementalAlterConfigsRequest([resource])
+    (result,) = rig.ask(request, 1, messages.IncrementalAlterConfigsResponse).responses
     assert (result.resource_type, result.resource_name) == (kind, topic)
     assert bool(result.error_message) == bool(result.error_code)
     return result.error_code
 
 
 def replace_all(rig: KafkaRig, settings: dict[str, str], *, version: int = 2) -> int:
-    configs = [alter_configs.AlterableConfig(name, text) for name, text in settings.items()]
-    resource = alter_configs.AlterConfigsResource(TOPIC_KIND, TOPIC, configs)
-    request = alter_configs.AlterConfigsRequest([resource])
-    return rig.ask(request, version, alter_configs.AlterConfigsResponse).responses[0].error_code
+    configs = [messages.AlterableConfig(name, text) for name, text in settings.items()]
+    resource = messages.AlterConfigsResource(TOPIC_KIND, TOPIC, configs)
+    request = messages.AlterConfigsRequest([resource])
+    return rig.ask(request, version, messages.AlterConfigsResponse).responses[0].error_code
 
 
 @pytest.mark.parametrize("version", range(1, 5))
@@ -198,11 +196,11 @@ def test_what_cannot_be_altered_is_refused(rig: KafkaRig) -> None:
 
 def test_a_trial_changes_nothing_and_a_topic_twice_is_refused(rig: KafkaRig) -> None:
     rig.create_topic()
-    config = incremental_alter_configs.AlterableConfig("retention.ms", SET, "5")
-    resource = incremental_alter_configs.AlterConfigsResource(2, TOPIC, [config])
-    kind = incremental_alter_configs.IncrementalAlterConfigsResponse
+    config = messages.ConfigOperation("retention.ms", SET, "5")
+    resource = messages.IncrementalAlterConfigsResource(2, TOPIC, [config])
+    kind = messages.IncrementalAlterConfigsResponse
     for resources, trial, error in (([resource], True, 0), ([resource] * 2, False, 42)):
-        request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources, trial)
+        request = messages.IncrementalAlterConfigsRequest(resources, trial)
         assert {each.error_code for each in rig.ask(request, 0, kind).responses} == {error}
         assert value(rig, "retention.ms") != "5"
 

@@ -11,45 +11,37 @@ from tests.nodes.broker.kafka.requests import committing
 
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.consumer_group_describe import (
+from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    DescribedGroup,
-)
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
-    ResponseTopicPartitions,
+    DescribedGroup,
     TopicPartitions,
 )
-from steelyard.wire.kafka.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-)
-from steelyard.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from steelyard.wire.kafka.messages.describe_groups import (
+from steelyard.wire.kafka.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-)
-from steelyard.wire.kafka.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
-)
-from steelyard.wire.kafka.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from steelyard.wire.kafka.messages.offset_commit import (
+from steelyard.wire.kafka.messages.offsets import (
     OffsetCommitResponse,
-)
-from steelyard.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
+)
+from steelyard.wire.kafka.messages.topics import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
 )
 
 GROUP = "g"
@@ -104,7 +96,7 @@ def commit(
 
 def committed(rig: KafkaRig, member: str | None, epoch: int) -> tuple[int, list[int]]:
     """The group's code and the offsets."""
-    topic = OffsetFetchRequestTopics(TOPIC, partition_indexes=[0, 1])
+    topic = OffsetFetchRequestTopic(TOPIC, partition_indexes=[0, 1])
     group = OffsetFetchRequestGroup(GROUP, member, epoch, [topic])
     answer = rig.ask(OffsetFetchRequest(groups=[group]), 9, OffsetFetchResponse).groups[0]
     return answer.error_code, [p.committed_offset for t in answer.topics for p in t.partitions]
@@ -116,7 +108,7 @@ def test_a_member_gets_partitions_by_the_topics_id(rig: KafkaRig, version: int) 
     answer = rig.ask(join_request("m1"), version, ConsumerGroupHeartbeatResponse)
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "m1", 1)
     assert answer.assignment is not None
-    assert list(answer.assignment.topic_partitions) == [ResponseTopicPartitions(topic_id, [0, 1])]
+    assert list(answer.assignment.topic_partitions) == [TopicPartitions(topic_id, [0, 1])]
 
 
 def test_errors_have_a_text(rig: KafkaRig) -> None:
@@ -144,9 +136,7 @@ def test_partitions_that_are_added_are_read(rig: KafkaRig) -> None:
     assert rig.ask(more, 3, CreatePartitionsResponse).results[0].error_code == 0
     answer = beat(rig, 1)
     assert answer.assignment is not None
-    assert list(answer.assignment.topic_partitions) == [
-        ResponseTopicPartitions(topic_id, [0, 1, 2])
-    ]
+    assert list(answer.assignment.topic_partitions) == [TopicPartitions(topic_id, [0, 1, 2])]
 
 
 def test_members_go_on_after_a_kill(rig: KafkaRig) -> None:

@@ -20,16 +20,16 @@ from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Closed
 from steelyard.types import joined
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from steelyard.wire.kafka.messages.fetch import (
+from steelyard.wire.kafka.messages.data import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     ForgottenTopic,
     PartitionData,
+    ProduceResponse,
 )
-from steelyard.wire.kafka.messages.produce import ProduceResponse
+from steelyard.wire.kafka.messages.topics import DeleteTopicsRequest, DeleteTopicsResponse
 from steelyard.wire.kafka.records import read_headers, read_records
 from steelyard.wire.kafka.schema import Records
 from steelyard.wire.remoting.names import PERM_WRITE

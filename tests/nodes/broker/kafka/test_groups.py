@@ -27,49 +27,39 @@ from steelyard.nodes.seam import Closed
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from steelyard.wire.kafka.messages.describe_groups import (
+from steelyard.wire.kafka.messages.data import (
+    FetchResponse,
+    ProduceResponse,
+)
+from steelyard.wire.kafka.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-)
-from steelyard.wire.kafka.messages.fetch import (
-    FetchResponse,
-)
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from steelyard.wire.kafka.messages.join_group import (
+    HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupResponse,
-)
-from steelyard.wire.kafka.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
     MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
-from steelyard.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from steelyard.wire.kafka.messages.offset_commit import (
+from steelyard.wire.kafka.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-)
-from steelyard.wire.kafka.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
-)
-from steelyard.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
     OffsetFetchResponse,
-)
-from steelyard.wire.kafka.messages.produce import (
-    ProduceResponse,
-)
-from steelyard.wire.kafka.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupResponse,
 )
 from steelyard.wire.remoting.message import decode_records
 
@@ -143,13 +133,15 @@ class Members:
 
     def committed(self, version: int = 9) -> int:
         if version >= 8:
-            topics = (OffsetFetchRequestTopics(TOPIC, self.topic_id, (0,)),)
+            topics = (OffsetFetchRequestTopic(TOPIC, self.topic_id, (0,)),)
             request = OffsetFetchRequest(
                 groups=(OffsetFetchRequestGroup(self.group, topics=topics),)
             )
             answer = self.rig.ask(request, version, OffsetFetchResponse)
             return answer.groups[0].topics[0].partitions[0].committed_offset
-        request = OffsetFetchRequest(self.group, (OffsetFetchRequestTopic(TOPIC, (0,)),))
+        request = OffsetFetchRequest(
+            self.group, (OffsetFetchRequestTopic(TOPIC, partition_indexes=(0,)),)
+        )
         answer = self.rig.ask(request, version, OffsetFetchResponse)
         return answer.topics[0].partitions[0].committed_offset
 

@@ -6,18 +6,16 @@ from tests.nodes.broker.kafka.brokers import Brokers
 from tests.nodes.broker.kafka.requests import committing
 
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.find_coordinator import (
+from steelyard.wire.kafka.messages.cluster import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from steelyard.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from steelyard.wire.kafka.messages.offset_commit import (
+from steelyard.wire.kafka.messages.groups import ListGroupsRequest, ListGroupsResponse
+from steelyard.wire.kafka.messages.offsets import (
     OffsetCommitResponse,
-)
-from steelyard.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
 
@@ -61,7 +59,7 @@ def test_every_group_has_one_coordinator_that_keeps_its_offsets() -> None:
         brokers.start(name)
     brokers.advance(60_000)
     for number, one in enumerate(found):
-        topics = (OffsetFetchRequestTopics("orders", partition_indexes=(3,)),)
+        topics = (OffsetFetchRequestTopic("orders", partition_indexes=(3,)),)
         fetch = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(one.key, topics=topics),))
         (group,) = brokers.ask(of_id[one.node_id], fetch, 8, OffsetFetchResponse).groups
         assert group.topics[0].partitions[0].committed_offset == number

@@ -17,7 +17,7 @@ from tests.nodes.broker.kafka.test_transactions import TOPIC, Client
 
 from steelyard.nodes.broker.peers.requests import HANDOVER
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from steelyard.wire.kafka.messages.groups import ListGroupsRequest, ListGroupsResponse
 
 A, B = "broker-a", "broker-b"
 

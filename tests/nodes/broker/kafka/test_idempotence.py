@@ -21,17 +21,17 @@ from steelyard.nodes.broker.kafka.data.producer_states import (
 )
 from steelyard.store.memory import Killed, MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.describe_producers import (
+from steelyard.wire.kafka.messages.data import PartitionProduceResponse
+from steelyard.wire.kafka.messages.logs import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     ProducerState,
     TopicRequest,
 )
-from steelyard.wire.kafka.messages.init_producer_id import (
+from steelyard.wire.kafka.messages.transactions import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from steelyard.wire.kafka.messages.produce import PartitionProduceResponse
 from steelyard.wire.kafka.records import read_headers, read_records
 
 DAY_MS = 86_400_000

@@ -16,26 +16,24 @@ from steelyard.nodes.broker.peers.requests import NEWS, SURVEY
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
-from steelyard.wire.kafka.messages.find_coordinator import (
+from steelyard.wire.kafka.messages.cluster import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-)
-from steelyard.wire.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
-from steelyard.wire.kafka.messages.offset_commit import OffsetCommitResponse
-from steelyard.wire.kafka.messages.offset_fetch import (
+from steelyard.wire.kafka.messages.offsets import (
+    OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
+    OffsetFetchRequestTopic,
     OffsetFetchResponse,
+)
+from steelyard.wire.kafka.messages.topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
 )
 from steelyard.wire.remoting.codes import RequestCode
 
@@ -69,7 +67,7 @@ def commit(brokers: Brokers, name: str, group: str, offset: int) -> ErrorCode:
 
 def committed(brokers: Brokers, name: str, group: str) -> int | ErrorCode:
     """A group's committed offset as a broker tells it, -1 for none; or what it answers instead."""
-    topics = (OffsetFetchRequestTopics("orders", partition_indexes=(0,)),)
+    topics = (OffsetFetchRequestTopic("orders", partition_indexes=(0,)),)
     fetch = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group, topics=topics),))
     (answer,) = brokers.ask(name, fetch, 8, OffsetFetchResponse).groups
     if answer.error_code != ErrorCode.NONE:

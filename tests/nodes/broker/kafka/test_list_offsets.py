@@ -13,22 +13,18 @@ from tests.nodes.broker.kafka.test_produce import send
 from steelyard.config import BrokerConfig, KafkaConfig, StoreConfig
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.delete_records import (
+from steelyard.wire.kafka.messages.logs import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
-)
-from steelyard.wire.kafka.messages.list_offsets import (
+    EpochEndOffset,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
-)
-from steelyard.wire.kafka.messages.offset_for_leader_epoch import (
-    EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,

@@ -17,8 +17,8 @@ from steelyard.nodes.broker.kafka.service import KafkaService
 from steelyard.nodes.seam import Effect
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.fetch import AbortedTransaction, FetchResponse
-from steelyard.wire.kafka.messages.list_offsets import (
+from steelyard.wire.kafka.messages.data import AbortedTransaction, FetchResponse
+from steelyard.wire.kafka.messages.logs import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,

@@ -13,16 +13,12 @@ from steelyard.nodes.broker.kafka.topics.metadata import (
 )
 from steelyard.nodes.seam import Opened, Received
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.describe_cluster import (
+from steelyard.wire.kafka.messages.cluster import (
+    METADATA,
     DescribeClusterRequest,
     DescribeClusterResponse,
-)
-from steelyard.wire.kafka.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-)
-from steelyard.wire.kafka.messages.metadata import (
-    METADATA,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

@@ -23,7 +23,7 @@ from steelyard.errors import ProtocolError
 from steelyard.nodes.seam import Received
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.frame import Request, RequestDecoder, encode
-from steelyard.wire.kafka.messages.fetch import FetchPartition
+from steelyard.wire.kafka.messages.data import FetchPartition
 from steelyard.wire.kafka.records import CONTROL, TRANSACTIONAL
 from steelyard.wire.kafka.schema import Api, Fixed, Part, Sized
 

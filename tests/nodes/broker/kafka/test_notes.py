@@ -36,35 +36,30 @@ from steelyard.nodes.broker.peers.requests import (
 )
 from steelyard.store.store import Store
 from steelyard.types import TopicPartition
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
+from steelyard.wire.kafka.messages.cluster import FindCoordinatorRequest
+from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
+from steelyard.wire.kafka.messages.consumer_groups import (
     TopicPartitions as OwnedPartitions,
 )
-from steelyard.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from steelyard.wire.kafka.messages.fetch import (
+from steelyard.wire.kafka.messages.data import (
     FetchResponse,
+    ProduceResponse,
 )
-from steelyard.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
-from steelyard.wire.kafka.messages.join_group import (
+from steelyard.wire.kafka.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
     JoinGroupRequest,
     JoinGroupResponse,
-)
-from steelyard.wire.kafka.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
-)
-from steelyard.wire.kafka.messages.offset_commit import (
-    OffsetCommitResponse,
-)
-from steelyard.wire.kafka.messages.produce import (
-    ProduceResponse,
-)
-from steelyard.wire.kafka.messages.sync_group import (
     SyncGroupResponse,
+)
+from steelyard.wire.kafka.messages.offsets import (
+    OffsetCommitResponse,
 )
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command

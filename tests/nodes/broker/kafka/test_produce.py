@@ -14,7 +14,7 @@ from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.store.entry import BATCHES
 from steelyard.store.memory import MemoryDisk
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.produce import (
+from steelyard.wire.kafka.messages.data import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,

@@ -16,30 +16,32 @@ from steelyard.nodes.broker.kafka.topics.configs import BROKER
 from steelyard.nodes.broker.turns import Steps, finish
 from steelyard.types import joined
 from steelyard.wire.kafka.apis import APIS
-from steelyard.wire.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from steelyard.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from steelyard.wire.kafka.messages.describe_configs import (
+from steelyard.wire.kafka.messages.cluster import MetadataRequest, MetadataRequestTopic
+from steelyard.wire.kafka.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
 )
-from steelyard.wire.kafka.messages.describe_groups import DescribeGroupsRequest
-from steelyard.wire.kafka.messages.describe_producers import DescribeProducersRequest
-from steelyard.wire.kafka.messages.describe_producers import TopicRequest as DescribedTopic
-from steelyard.wire.kafka.messages.describe_transactions import DescribeTransactionsRequest
-from steelyard.wire.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
-from steelyard.wire.kafka.messages.offset_commit import OffsetCommitResponse
-from steelyard.wire.kafka.messages.offset_fetch import (
+from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupDescribeRequest
+from steelyard.wire.kafka.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+)
+from steelyard.wire.kafka.messages.logs import DescribeProducersRequest
+from steelyard.wire.kafka.messages.logs import TopicRequest as DescribedTopic
+from steelyard.wire.kafka.messages.offsets import (
+    OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from steelyard.wire.kafka.messages.transactions import DescribeTransactionsRequest
 from steelyard.wire.kafka.schema import Message, write
 
 FEW, MANY = 20, 20_000
 
-BY_NAME = OffsetFetchRequestTopics(TOPIC, partition_indexes=[0, 1])
+BY_NAME = OffsetFetchRequestTopic(TOPIC, partition_indexes=[0, 1])
 
 
 def all_offsets(times: int) -> Message:
@@ -60,7 +62,9 @@ def partitions_of_a_group(times: int) -> Message:
 
 
 def offsets_of_old_clients(times: int) -> Message:
-    return OffsetFetchRequest("g", [OffsetFetchRequestTopic(TOPIC, [0, 1] * times)])
+    return OffsetFetchRequest(
+        "g", [OffsetFetchRequestTopic(TOPIC, partition_indexes=[0, 1] * times)]
+    )
 
 
 def groups(times: int) -> Message:
@@ -139,7 +143,7 @@ def test_it_is_answered_once(make: Any, version: int, times: int, rig: KafkaRig)
 
 def test_what_is_new_in_something_named_again_is_answered(rig: KafkaRig) -> None:
     def group(*partitions: int) -> OffsetFetchRequestGroup:
-        topic = OffsetFetchRequestTopics(TOPIC, partition_indexes=partitions)
+        topic = OffsetFetchRequestTopic(TOPIC, partition_indexes=partitions)
         return OffsetFetchRequestGroup("g", topics=[topic])
 
     asked = [group(0), group(0, 2), group(1, 1), group(1), OffsetFetchRequestGroup("g", topics=[])]

@@ -12,11 +12,11 @@ from tests.nodes.broker.kafka.requests import committing
 
 from steelyard.groups.kafka.report import KafkaGroup, KafkaGroupReport, KafkaOffset
 from steelyard.nodes.broker.kafka.groups import reports
-from steelyard.wire.kafka.messages.find_coordinator import (
+from steelyard.wire.kafka.messages.cluster import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from steelyard.wire.kafka.messages.offset_commit import (
+from steelyard.wire.kafka.messages.offsets import (
     OffsetCommitResponse,
 )
 from steelyard.wire.remoting.codes import ResponseCode, SteelyardCode

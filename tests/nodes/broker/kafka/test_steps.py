@@ -11,26 +11,30 @@ from steelyard.nodes.broker.turns import TURNS_TIMER
 from steelyard.nodes.seam import Closed
 from steelyard.types import joined
 from steelyard.wire.kafka.compression import Compression
-from steelyard.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from steelyard.wire.kafka.messages.describe_configs import (
+from steelyard.wire.kafka.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from steelyard.wire.kafka.messages.configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from steelyard.wire.kafka.messages.fetch import (
+from steelyard.wire.kafka.messages.data import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
 )
-from steelyard.wire.kafka.messages.list_offsets import (
+from steelyard.wire.kafka.messages.logs import (
     MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from steelyard.wire.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from steelyard.wire.kafka.records import Record, read_headers, read_records, write_batch
 from steelyard.wire.kafka.schema import Message
 from steelyard.wire.remoting.message import encode_record

@@ -11,34 +11,30 @@ from tests.nodes.broker.kafka.requests import producing
 from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.create_partitions import (
+from steelyard.wire.kafka.messages.cluster import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from steelyard.wire.kafka.messages.data import (
+    ProduceResponse,
+)
+from steelyard.wire.kafka.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
-)
-from steelyard.wire.kafka.messages.create_topics import (
-    CreatableReplicaAssignment,
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
-)
-from steelyard.wire.kafka.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
-)
-from steelyard.wire.kafka.messages.metadata import (
-    MetadataRequest,
-    MetadataRequestTopic,
-    MetadataResponse,
-)
-from steelyard.wire.kafka.messages.produce import (
-    ProduceResponse,
 )
 from steelyard.wire.kafka.schema import NO_ID, Message
 

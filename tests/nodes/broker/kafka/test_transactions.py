@@ -9,54 +9,43 @@ from tests.nodes.broker.kafka.requests import producing
 
 from steelyard.nodes.broker.kafka.cluster.cluster import coordinator_partition
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.add_offsets_to_txn import (
-    AddOffsetsToTxnRequest,
-    AddOffsetsToTxnResponse,
+from steelyard.wire.kafka.messages.cluster import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
 )
-from steelyard.wire.kafka.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-)
-from steelyard.wire.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from steelyard.wire.kafka.messages.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-    TransactionState,
-)
-from steelyard.wire.kafka.messages.end_txn import EndTxnRequest, EndTxnResponse
-from steelyard.wire.kafka.messages.fetch import (
+from steelyard.wire.kafka.messages.data import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
+    ProduceResponse,
 )
-from steelyard.wire.kafka.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from steelyard.wire.kafka.messages.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
-from steelyard.wire.kafka.messages.list_transactions import (
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-)
-from steelyard.wire.kafka.messages.offset_fetch import (
+from steelyard.wire.kafka.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
-)
-from steelyard.wire.kafka.messages.produce import (
-    ProduceResponse,
-)
-from steelyard.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
+)
+from steelyard.wire.kafka.messages.topics import DeleteTopicsRequest, DeleteTopicsResponse
+from steelyard.wire.kafka.messages.transactions import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    DescribedTransaction,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
 )
 from steelyard.wire.kafka.records import TRANSACTIONAL
 
@@ -138,7 +127,7 @@ class Client:
     def stable(self, partition: int) -> int:
         return self.fetched(partition).last_stable_offset
 
-    def state(self) -> TransactionState:
+    def state(self) -> DescribedTransaction:
         request = DescribeTransactionsRequest([self.transactional_id])
         answer = self.brokers.ask(self.coordinator, request, 0, DescribeTransactionsResponse)
         return answer.transaction_states[0]
@@ -297,7 +286,9 @@ def add_offsets(client: Client, group: str) -> ErrorCode:
 def committed(client: Client, group: str) -> tuple[int, int]:
     """The group's committed offset, and the error of asking for a stable one."""
     request = OffsetFetchRequest(
-        group_id=group, topics=[OffsetFetchRequestTopic(TOPIC, [0])], require_stable=True
+        group_id=group,
+        topics=[OffsetFetchRequestTopic(TOPIC, partition_indexes=[0])],
+        require_stable=True,
     )
     broker = client.coordinator_of(group, 0)
     answer = client.brokers.ask(broker, request, 7, OffsetFetchResponse)

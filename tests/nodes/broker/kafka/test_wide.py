@@ -22,92 +22,76 @@ from steelyard.nodes.seam import Closed, Dial, Effect, Received
 from steelyard.types import TopicPartition, joined
 from steelyard.wire.kafka import frame, schema
 from steelyard.wire.kafka.apis import APIS
-from steelyard.wire.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from steelyard.wire.kafka.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
-from steelyard.wire.kafka.messages.create_topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
-from steelyard.wire.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from steelyard.wire.kafka.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopic,
-)
-from steelyard.wire.kafka.messages.delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-)
-from steelyard.wire.kafka.messages.describe_groups import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
-from steelyard.wire.kafka.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-)
-from steelyard.wire.kafka.messages.describe_producers import TopicRequest as DescribedTopic
-from steelyard.wire.kafka.messages.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
-)
-from steelyard.wire.kafka.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
-from steelyard.wire.kafka.messages.find_coordinator import (
+from steelyard.wire.kafka.messages.cluster import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-)
-from steelyard.wire.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
 )
-from steelyard.wire.kafka.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
+from steelyard.wire.kafka.messages.consumer_groups import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
 )
-from steelyard.wire.kafka.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetDeleteResponse,
-)
-from steelyard.wire.kafka.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-)
-from steelyard.wire.kafka.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
-from steelyard.wire.kafka.messages.produce import (
+from steelyard.wire.kafka.messages.data import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from steelyard.wire.kafka.messages.txn_offset_commit import (
+from steelyard.wire.kafka.messages.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from steelyard.wire.kafka.messages.logs import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from steelyard.wire.kafka.messages.logs import TopicRequest as DescribedTopic
+from steelyard.wire.kafka.messages.offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from steelyard.wire.kafka.messages.write_txn_markers import (
+from steelyard.wire.kafka.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from steelyard.wire.kafka.messages.transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
@@ -126,7 +110,7 @@ def commit(offset: int = 5, names: tuple[str, ...] = (TOPIC, "other", "none")) -
 
 def committed(*partitions: int) -> Message:
     topics = [
-        OffsetFetchRequestTopics(name, partition_indexes=partitions) for name in (TOPIC, "other")
+        OffsetFetchRequestTopic(name, partition_indexes=partitions) for name in (TOPIC, "other")
     ]
     groups = [OffsetFetchRequestGroup(name, topics=topics) for name in ("g", "h")]
     return OffsetFetchRequest(groups=[*groups, OffsetFetchRequestGroup("g", topics=None)])

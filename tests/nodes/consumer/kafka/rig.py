@@ -34,49 +34,52 @@ from steelyard.wire.kafka import frame
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import RawReply, Reply, Request
-from steelyard.wire.kafka.messages.api_versions import API_VERSIONS, ApiVersion, ApiVersionsResponse
-from steelyard.wire.kafka.messages.consumer_protocol import (
-    Assignment,
-    TopicPartitions,
-    write_assignment,
-)
-from steelyard.wire.kafka.messages.fetch import (
-    FetchableTopicResponse,
-    FetchRequest,
-    FetchResponse,
-    PartitionData,
-)
-from steelyard.wire.kafka.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatResponse
-from steelyard.wire.kafka.messages.join_group import JoinGroupResponse
-from steelyard.wire.kafka.messages.leave_group import LeaveGroupResponse
-from steelyard.wire.kafka.messages.list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-from steelyard.wire.kafka.messages.metadata import (
+from steelyard.wire.kafka.messages.cluster import (
+    API_VERSIONS,
+    ApiVersion,
+    ApiVersionsResponse,
+    Coordinator,
+    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from steelyard.wire.kafka.messages.offset_commit import (
+from steelyard.wire.kafka.messages.consumer_protocol import (
+    Assignment,
+    TopicPartitions,
+    write_assignment,
+)
+from steelyard.wire.kafka.messages.data import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from steelyard.wire.kafka.messages.groups import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroupResponse,
+    SyncGroupResponse,
+)
+from steelyard.wire.kafka.messages.logs import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from steelyard.wire.kafka.messages.offsets import (
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from steelyard.wire.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
-    OffsetFetchResponsePartitions,
-    OffsetFetchResponseTopics,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+    OffsetResponsePartition,
+    OffsetResponseTopic,
 )
-from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
 from steelyard.wire.kafka.records import Record, read_headers, write_batch
 from steelyard.wire.kafka.schema import Message
 
@@ -232,10 +235,10 @@ class Cluster:
         code = self.code("OffsetFetch")
         (group,) = request.message.groups
         topics = tuple(
-            OffsetFetchResponseTopics(
+            OffsetFetchResponseTopic(
                 topic.name,
                 partitions=tuple(
-                    OffsetFetchResponsePartitions(
+                    OffsetFetchResponsePartition(
                         number,
                         self.offsets.get(TopicPartition(topic.name, number), -1),
                         -1,
@@ -258,8 +261,8 @@ class Cluster:
                 if not code:
                     key = TopicPartition(topic.name, part.partition_index)
                     self.offsets[key] = part.committed_offset
-                answer = OffsetCommitResponsePartition(part.partition_index, code)
-                topics.append(OffsetCommitResponseTopic(topic.name, partitions=(answer,)))
+                answer = OffsetResponsePartition(part.partition_index, code)
+                topics.append(OffsetResponseTopic(topic.name, partitions=(answer,)))
         return OffsetCommitResponse(topics=topics)
 
 

@@ -8,7 +8,7 @@ from tests.nodes.consumer.kafka.rig import START, T0
 from steelyard.errors import ProtocolError
 from steelyard.nodes.consumer.kafka.contract import ConsumerRecord
 from steelyard.nodes.consumer.kafka.decoding import Fetched
-from steelyard.wire.kafka.messages.fetch import AbortedTransaction
+from steelyard.wire.kafka.messages.data import AbortedTransaction
 from steelyard.wire.kafka.records import (
     ABORT,
     COMMIT,

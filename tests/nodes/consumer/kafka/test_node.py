@@ -9,9 +9,9 @@ from steelyard.errors import CommitFailedError, ConfigError, KafkaError, NoOffse
 from steelyard.nodes.consumer.kafka import commits, contract
 from steelyard.nodes.consumer.kafka.contract import OffsetAndMetadata
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.fetch import FetchRequest
-from steelyard.wire.kafka.messages.list_offsets import LATEST
-from steelyard.wire.kafka.messages.offset_commit import OffsetCommitRequest
+from steelyard.wire.kafka.messages.data import FetchRequest
+from steelyard.wire.kafka.messages.logs import LATEST
+from steelyard.wire.kafka.messages.offsets import OffsetCommitRequest
 
 
 @pytest.fixture

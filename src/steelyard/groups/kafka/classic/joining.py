@@ -36,8 +36,11 @@ from steelyard.groups.kafka.groups import Asker, Groups, TopicsView
 from steelyard.groups.kafka.timers import SESSION, Timers
 from steelyard.types import LogLine, Random
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
+from steelyard.wire.kafka.messages.groups import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupResponse,
+)
 
 MEMBERS_MAX = 10_000
 """Most members of a group, and most ids that clients of a group have yet to join with."""

@@ -13,7 +13,7 @@ from steelyard.groups.kafka.classic.joining import REASON_CHARACTERS_MAX
 from steelyard.groups.kafka.classic.rebalances import Rebalances
 from steelyard.groups.kafka.effects import LEFT, Cause, Effects
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.leave_group import MemberIdentity, MemberResponse
+from steelyard.wire.kafka.messages.groups import MemberIdentity, MemberResponse
 
 
 class Leaving:

@@ -11,7 +11,7 @@ from steelyard.wire.kafka.messages.consumer_protocol import (
     Subscription,
     read_subscription,
 )
-from steelyard.wire.kafka.messages.join_group import JoinGroupRequest
+from steelyard.wire.kafka.messages.groups import JoinGroupRequest
 
 Protocols = dict[str, bytes]
 """Names of the protocols that a member has, the most wanted first, with its metadata for each."""

@@ -33,8 +33,11 @@ from steelyard.groups.kafka.groups import Groups
 from steelyard.groups.kafka.timers import JOIN, SESSION, SYNC, WAITING, Timers
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
+from steelyard.wire.kafka.messages.groups import (
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupResponse,
+)
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member may wait for its first generation (CLASSIC_GROUP_NEW_MEMBER_JOIN_TIMEOUT_MS)."""

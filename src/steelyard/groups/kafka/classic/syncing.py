@@ -15,8 +15,11 @@ from steelyard.groups.kafka.effects import STORAGE, Cause, Effects, Handle, Repl
 from steelyard.groups.kafka.timers import SYNC, WAITING, Timers
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest
-from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from steelyard.wire.kafka.messages.groups import (
+    HeartbeatRequest,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
 
 
 class Syncing:

@@ -14,7 +14,7 @@ from steelyard.groups.kafka.consumer.reconciliation import Partitions
 from steelyard.groups.kafka.consumer.requests import Refusal
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 
 
 class Admitted(msgspec.Struct, frozen=True):

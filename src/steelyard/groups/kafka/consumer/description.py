@@ -7,26 +7,26 @@ from collections.abc import Iterable
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.consumer.member import Member
 from steelyard.types import TopicPartition
-from steelyard.wire.kafka.messages.consumer_group_describe import (
+from steelyard.wire.kafka.messages.consumer_groups import (
     Assignment,
+    DescribedAssignment,
     DescribedGroup,
+    DescribedTopicPartitions,
     TopicPartitions,
 )
-from steelyard.wire.kafka.messages.consumer_group_describe import Member as DescribedMember
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import Assignment as MemberAssignment
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import ResponseTopicPartitions
+from steelyard.wire.kafka.messages.consumer_groups import Member as DescribedMember
 
 CONSUMER_MEMBER = 1
 """Member type; 0 is a member of a group under way from the classic protocol, which we do not have."""
 
 
-def assignment_of(group: ConsumerGroup, member: Member) -> MemberAssignment:
+def assignment_of(group: ConsumerGroup, member: Member) -> Assignment:
     """What a member may read now."""
     topics = [
-        ResponseTopicPartitions(group.id_of(topic), partitions)
+        TopicPartitions(group.id_of(topic), partitions)
         for topic, partitions in _by_topic(member.assigned)
     ]
-    return MemberAssignment(topics)
+    return Assignment(topics)
 
 
 def described(group: ConsumerGroup) -> DescribedGroup:
@@ -58,13 +58,13 @@ def _described_member(group: ConsumerGroup, member: Member) -> DescribedMember:
     )
 
 
-def _named(group: ConsumerGroup, partitions: Iterable[TopicPartition]) -> Assignment:
+def _named(group: ConsumerGroup, partitions: Iterable[TopicPartition]) -> DescribedAssignment:
     topics = [
-        TopicPartitions(group.id_of(topic), topic, numbers)
+        DescribedTopicPartitions(group.id_of(topic), topic, numbers)
         for topic, numbers in _by_topic(partitions)
         if group.is_there(topic)
     ]
-    return Assignment(topics)
+    return DescribedAssignment(topics)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:

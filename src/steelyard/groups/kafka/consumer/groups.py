@@ -41,10 +41,10 @@ from steelyard.groups.kafka.timers import Timers
 from steelyard.store.tables import Table
 from steelyard.types import LogLine, Random
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.consumer_group_describe import DescribedGroup
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
+from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    DescribedGroup,
 )
 
 TOPICS = "topics"

@@ -7,7 +7,7 @@ import msgspec
 from steelyard.groups.kafka.consumer.member import LEAVE, LEFT_FOR_NOW
 from steelyard.groups.kafka.consumer.target import ASSIGNORS
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
+from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 import msgspec
 
 from steelyard.types import LogLine, TopicPartition
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatResponse
-from steelyard.wire.kafka.messages.join_group import JoinGroupResponse
-from steelyard.wire.kafka.messages.sync_group import SyncGroupResponse
+from steelyard.wire.kafka.messages.groups import (
+    HeartbeatResponse,
+    JoinGroupResponse,
+    SyncGroupResponse,
+)
 from steelyard.wire.kafka.schema import Message
 
 Partitions = tuple[TopicPartition, ...]

@@ -15,8 +15,11 @@ from steelyard.wire.kafka.messages.consumer_protocol import (
     read_subscription,
     write_assignment,
 )
-from steelyard.wire.kafka.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
-from steelyard.wire.kafka.messages.sync_group import SyncGroupRequestAssignment
+from steelyard.wire.kafka.messages.groups import (
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    SyncGroupRequestAssignment,
+)
 
 
 class Lead:

@@ -46,9 +46,10 @@ from steelyard.groups.kafka.member.states import (
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatResponse
-from steelyard.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from steelyard.wire.kafka.messages.sync_group import (
+from steelyard.wire.kafka.messages.groups import (
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,

@@ -16,10 +16,15 @@ from steelyard.wire.kafka.messages.consumer_protocol import (
     TopicPartitions,
     write_subscription,
 )
-from steelyard.wire.kafka.messages.heartbeat import HeartbeatRequest
-from steelyard.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from steelyard.wire.kafka.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from steelyard.wire.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from steelyard.wire.kafka.messages.groups import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    LeaveGroupRequest,
+    MemberIdentity,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
 
 REASON_MAX = 255
 """Characters of a reason that are sent (JoinGroupRequest.maybeTruncateReason)."""

@@ -13,7 +13,7 @@ from steelyard.nodes.consumer.kafka.metadata import Metadata
 from steelyard.nodes.seam import Address, Effect
 from steelyard.types import Random
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.find_coordinator import (
+from steelyard.wire.kafka.messages.cluster import (
     FIND_COORDINATOR,
     Coordinator,
     FindCoordinatorRequest,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from steelyard.errors import ProtocolError
 from steelyard.nodes.consumer.kafka.contract import ConsumerRecord
 from steelyard.types import TopicPartition
-from steelyard.wire.kafka.messages.fetch import AbortedTransaction
+from steelyard.wire.kafka.messages.data import AbortedTransaction
 from steelyard.wire.kafka.records import (
     ABORT,
     BatchHeader,

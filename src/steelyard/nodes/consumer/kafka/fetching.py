@@ -22,7 +22,7 @@ from steelyard.nodes.consumer.kafka.metadata import Metadata
 from steelyard.nodes.seam import Address, Effect
 from steelyard.types import TopicPartition, joined
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.fetch import (
+from steelyard.wire.kafka.messages.data import (
     FETCH,
     FetchPartition,
     FetchRequest,

@@ -26,7 +26,7 @@ from steelyard.nodes.consumer.kafka.metadata import DATA, Metadata
 from steelyard.nodes.seam import Address, Answer, Effect
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.list_offsets import (
+from steelyard.wire.kafka.messages.logs import (
     EARLIEST,
     LATEST,
     LIST_OFFSETS,
@@ -35,12 +35,11 @@ from steelyard.wire.kafka.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from steelyard.wire.kafka.messages.offset_fetch import (
+from steelyard.wire.kafka.messages.offsets import (
     OFFSET_FETCH,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
 
@@ -226,23 +225,19 @@ class Lookups:
         now: int,
         out: list[Effect],
     ) -> None:
-        topics: dict[str, list[int]] = {}
+        named: dict[str, list[int]] = {}
         for topic, number in partitions:
-            topics.setdefault(topic, []).append(number)
+            named.setdefault(topic, []).append(number)
         lookup.asked.update(partitions)
         group = self._config.group_id
+        topics = tuple(
+            OffsetFetchRequestTopic(topic, partition_indexes=parts)
+            for topic, parts in named.items()
+        )
         request = OffsetFetchRequest(
             group,
-            tuple(OffsetFetchRequestTopic(topic, parts) for topic, parts in topics.items()),
-            (
-                OffsetFetchRequestGroup(
-                    group,
-                    topics=tuple(
-                        OffsetFetchRequestTopics(topic, partition_indexes=parts)
-                        for topic, parts in topics.items()
-                    ),
-                ),
-            ),
+            topics,
+            (OffsetFetchRequestGroup(group, topics=topics),),
             # KIP-447: an offset that a transaction may still change is not to be used.
             require_stable=self._config.isolation_level == "read_committed",
         )

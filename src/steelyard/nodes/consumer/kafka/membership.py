@@ -35,15 +35,16 @@ from steelyard.nodes.consumer.kafka.held import Holdings
 from steelyard.nodes.consumer.kafka.metadata import DATA, Metadata
 from steelyard.nodes.seam import Deliver, Effect
 from steelyard.types import LogLine
-from steelyard.wire.kafka.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
-from steelyard.wire.kafka.messages.join_group import (
+from steelyard.wire.kafka.messages.groups import (
+    HEARTBEAT,
     JOIN_GROUP,
+    LEAVE_GROUP,
+    SYNC_GROUP,
+    HeartbeatRequest,
+    HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
-)
-from steelyard.wire.kafka.messages.leave_group import LEAVE_GROUP, LeaveGroupRequest
-from steelyard.wire.kafka.messages.sync_group import (
-    SYNC_GROUP,
+    LeaveGroupRequest,
     SyncGroupRequest,
     SyncGroupResponse,
 )

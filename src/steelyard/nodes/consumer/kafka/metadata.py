@@ -19,7 +19,7 @@ from steelyard.nodes.consumer.kafka.backoff import Backoff
 from steelyard.nodes.seam import Address, Effect
 from steelyard.types import LogLine, Random, TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.metadata import (
+from steelyard.wire.kafka.messages.cluster import (
     METADATA,
     MetadataRequest,
     MetadataRequestTopic,

@@ -46,12 +46,10 @@ from steelyard.nodes.seam import (
 from steelyard.nodes.starting import START_TIMER, Begin, Starting
 from steelyard.types import Random
 from steelyard.wire.kafka.frame import RawReply
-from steelyard.wire.kafka.messages.fetch import FetchResponse
-from steelyard.wire.kafka.messages.find_coordinator import FindCoordinatorResponse
-from steelyard.wire.kafka.messages.list_offsets import ListOffsetsResponse
-from steelyard.wire.kafka.messages.metadata import MetadataResponse
-from steelyard.wire.kafka.messages.offset_commit import OffsetCommitResponse
-from steelyard.wire.kafka.messages.offset_fetch import OffsetFetchResponse
+from steelyard.wire.kafka.messages.cluster import FindCoordinatorResponse, MetadataResponse
+from steelyard.wire.kafka.messages.data import FetchResponse
+from steelyard.wire.kafka.messages.logs import ListOffsetsResponse
+from steelyard.wire.kafka.messages.offsets import OffsetCommitResponse, OffsetFetchResponse
 from steelyard.wire.kafka.schema import Message
 
 TURN_TIMER = "turn"

@@ -16,7 +16,7 @@ from steelyard.nodes.broker.kafka.data.partitions import Partitions
 from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.delete_records import (
+from steelyard.wire.kafka.messages.logs import (
     DELETE_RECORDS,
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,

@@ -13,7 +13,7 @@ from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.describe_producers import (
+from steelyard.wire.kafka.messages.logs import (
     DESCRIBE_PRODUCERS,
     DescribeProducersRequest,
     DescribeProducersResponse,

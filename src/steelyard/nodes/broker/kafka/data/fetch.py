@@ -49,7 +49,7 @@ from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Steps, finish
 from steelyard.nodes.seam import Effect, Hang, Link
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.fetch import (
+from steelyard.wire.kafka.messages.data import (
     FETCH,
     FetchableTopicResponse,
     FetchRequest,

@@ -24,7 +24,7 @@ from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import APART_MIN
-from steelyard.wire.kafka.messages.fetch import (
+from steelyard.wire.kafka.messages.data import (
     AbortedTransaction,
     EpochEndOffset,
     LeaderIdAndEpoch,

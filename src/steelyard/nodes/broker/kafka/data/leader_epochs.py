@@ -10,7 +10,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partitions, epoch_fault
 from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
-from steelyard.wire.kafka.messages.offset_for_leader_epoch import (
+from steelyard.wire.kafka.messages.logs import (
     OFFSET_FOR_LEADER_EPOCH,
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

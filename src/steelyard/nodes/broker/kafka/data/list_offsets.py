@@ -29,7 +29,7 @@ from steelyard.nodes.seam import Effect
 from steelyard.store.entry import BATCHES
 from steelyard.store.log import Log
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.list_offsets import (
+from steelyard.wire.kafka.messages.logs import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,

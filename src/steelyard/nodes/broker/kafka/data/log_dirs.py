@@ -10,17 +10,17 @@ from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.store.store import Store
-from steelyard.wire.kafka.messages.describe_log_dirs import (
+from steelyard.wire.kafka.messages.cluster import (
+    LIST_PARTITION_REASSIGNMENTS,
+    ListPartitionReassignmentsResponse,
+)
+from steelyard.wire.kafka.messages.logs import (
     DESCRIBE_LOG_DIRS,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
-)
-from steelyard.wire.kafka.messages.list_partition_reassignments import (
-    LIST_PARTITION_REASSIGNMENTS,
-    ListPartitionReassignmentsResponse,
 )
 from steelyard.wire.kafka.schema import Message
 

@@ -31,7 +31,7 @@ from steelyard.store.batch import COUNT_MAX
 from steelyard.types import joined
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.produce import (
+from steelyard.wire.kafka.messages.data import (
     PRODUCE,
     LeaderIdAndEpoch,
     NodeEndpoint,

@@ -20,16 +20,14 @@ from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.consumer_group_describe import (
+from steelyard.wire.kafka.messages.consumer_groups import (
     CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    DescribedGroup,
-)
-from steelyard.wire.kafka.messages.consumer_group_heartbeat import (
-    CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    DescribedGroup,
 )
 from steelyard.wire.kafka.schema import Message
 

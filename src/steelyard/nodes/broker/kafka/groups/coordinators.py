@@ -17,7 +17,7 @@ from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.find_coordinator import (
+from steelyard.wire.kafka.messages.cluster import (
     FIND_COORDINATOR,
     Coordinator,
     FindCoordinatorRequest,

@@ -20,31 +20,31 @@ from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.delete_groups import (
+from steelyard.wire.kafka.messages.groups import (
     DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    LIST_GROUPS,
+    SYNC_GROUP,
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
-)
-from steelyard.wire.kafka.messages.describe_groups import (
-    DESCRIBE_GROUPS,
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
-)
-from steelyard.wire.kafka.messages.heartbeat import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
-from steelyard.wire.kafka.messages.join_group import JOIN_GROUP, JoinGroupRequest, JoinGroupResponse
-from steelyard.wire.kafka.messages.leave_group import (
-    LEAVE_GROUP,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     LeaveGroupResponse,
-)
-from steelyard.wire.kafka.messages.list_groups import (
-    LIST_GROUPS,
     ListGroupsRequest,
     ListGroupsResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
 )
-from steelyard.wire.kafka.messages.sync_group import SYNC_GROUP, SyncGroupRequest, SyncGroupResponse
 from steelyard.wire.kafka.schema import Message
 
 

@@ -8,6 +8,7 @@ NOT_COORDINATOR for the groups of other brokers, and where the disk refuses a co
 from __future__ import annotations
 
 from steelyard.errors import StorageError
+from steelyard.groups.kafka.committing import answered
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Effects
 from steelyard.groups.kafka.groups import Asker
@@ -20,24 +21,17 @@ from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.offset_commit import (
+from steelyard.wire.kafka.messages.offsets import (
     OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
     OffsetCommitRequest,
     OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from steelyard.wire.kafka.messages.offset_delete import (
-    OFFSET_DELETE,
     OffsetDeleteRequest,
     OffsetDeleteResponse,
-)
-from steelyard.wire.kafka.messages.offset_fetch import OFFSET_FETCH, OffsetFetchRequest
-from steelyard.wire.kafka.messages.txn_offset_commit import (
+    OffsetFetchRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
 )
 from steelyard.wire.kafka.schema import Message
 
@@ -70,7 +64,7 @@ class GroupOffsets:
         assert isinstance(request, OffsetCommitRequest)
         error = self._requests.refusal(request.group_id)
         if error is not ErrorCode.NONE:
-            return _all_refused(request, error)
+            return OffsetCommitResponse(topics=answered(request.topics, error))
         happened: Effects = []
         try:
             answer = self._coordinator.commits.commit(request, call.version, now, happened)
@@ -78,7 +72,8 @@ class GroupOffsets:
             effects.append(
                 LogLine("ERROR", f"offsets of {request.group_id} were not stored: {fault}")
             )
-            return _all_refused(request, ErrorCode.NOT_COORDINATOR)
+            error = ErrorCode.NOT_COORDINATOR
+            return OffsetCommitResponse(topics=answered(request.topics, error))
         self._requests.settle(happened, now, effects)
         if not happened:
             return answer  # nothing was stored
@@ -118,18 +113,7 @@ class GroupOffsets:
         error = self._requests.refusal(request.group_id)
         if error is ErrorCode.NONE:
             return self._coordinator.commits.txn_commit(request, version, now)
-        return TxnOffsetCommitResponse(
-            topics=tuple(
-                TxnOffsetCommitResponseTopic(
-                    topic.name,
-                    tuple(
-                        TxnOffsetCommitResponsePartition(partition.partition_index, error)
-                        for partition in topic.partitions
-                    ),
-                )
-                for topic in request.topics
-            )
-        )
+        return TxnOffsetCommitResponse(topics=answered(request.topics, error))
 
     @property
     def is_loading(self) -> bool:
@@ -164,19 +148,3 @@ class GroupOffsets:
     def topic_deleted(self, topic: str) -> None:
         """The offsets of a topic go with it. Raises StorageError."""
         self._coordinator.topic_deleted(topic)
-
-
-def _all_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=tuple(
-            OffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                tuple(
-                    OffsetCommitResponsePartition(partition.partition_index, error)
-                    for partition in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        )
-    )

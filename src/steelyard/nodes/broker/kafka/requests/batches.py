@@ -14,18 +14,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages import alter_configs, incremental_alter_configs
-from steelyard.wire.kafka.messages.create_partitions import (
+from steelyard.wire.kafka.messages.configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from steelyard.wire.kafka.messages.topics import (
+    CreatableTopicResult,
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
-)
-from steelyard.wire.kafka.messages.create_topics import (
-    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
-)
-from steelyard.wire.kafka.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -37,8 +39,7 @@ RECORDS_MAX = 10_000
 """Topics, and settings and assignments of them, that one request may name."""
 TEXT = f"Unable to perform excessively large batch operation: at most {RECORDS_MAX:,} topics, settings and assignments a request."
 
-Alter = alter_configs.AlterConfigsRequest
-Increment = incremental_alter_configs.IncrementalAlterConfigsRequest
+Alter = AlterConfigsRequest | IncrementalAlterConfigsRequest
 
 
 def _array(message: Message) -> str | None:
@@ -47,7 +48,7 @@ def _array(message: Message) -> str | None:
         return "topics"
     if isinstance(message, DeleteTopicsRequest):
         return "topics" if message.topics else "topic_names"
-    return "resources" if isinstance(message, Alter | Increment) else None
+    return "resources" if isinstance(message, Alter) else None
 
 
 def _name(item: Any) -> Hashable:
@@ -109,14 +110,11 @@ def refused(message: Message) -> Message:
                 DeletableTopicResult(state.name, state.topic_id, code, TEXT) for state in states
             ]
         )
-    assert isinstance(message, Alter | Increment)
-    resources = [(code, TEXT, each.resource_type, each.resource_name) for each in message.resources]
-    if isinstance(message, Alter):
-        return alter_configs.AlterConfigsResponse(
-            responses=[alter_configs.AlterConfigsResourceResponse(*each) for each in resources]
-        )
-    return incremental_alter_configs.IncrementalAlterConfigsResponse(
-        responses=[
-            incremental_alter_configs.AlterConfigsResourceResponse(*each) for each in resources
-        ]
-    )
+    assert isinstance(message, Alter)
+    responses = [
+        AlterConfigsResourceResponse(code, TEXT, each.resource_type, each.resource_name)
+        for each in message.resources
+    ]
+    if isinstance(message, AlterConfigsRequest):
+        return AlterConfigsResponse(responses=responses)
+    return IncrementalAlterConfigsResponse(responses=responses)

@@ -13,14 +13,13 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from steelyard.nodes.broker.turns import Steps
-from steelyard.wire.kafka.messages.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
-from steelyard.wire.kafka.messages.delete_groups import DELETE_GROUPS
-from steelyard.wire.kafka.messages.describe_configs import DESCRIBE_CONFIGS
-from steelyard.wire.kafka.messages.describe_groups import DESCRIBE_GROUPS
-from steelyard.wire.kafka.messages.describe_producers import DESCRIBE_PRODUCERS
-from steelyard.wire.kafka.messages.describe_transactions import DESCRIBE_TRANSACTIONS
-from steelyard.wire.kafka.messages.metadata import METADATA, MetadataRequestTopic
-from steelyard.wire.kafka.messages.offset_fetch import OFFSET_FETCH, OffsetFetchRequestTopics
+from steelyard.wire.kafka.messages.cluster import METADATA, MetadataRequestTopic
+from steelyard.wire.kafka.messages.configs import DESCRIBE_CONFIGS
+from steelyard.wire.kafka.messages.consumer_groups import CONSUMER_GROUP_DESCRIBE
+from steelyard.wire.kafka.messages.groups import DELETE_GROUPS, DESCRIBE_GROUPS
+from steelyard.wire.kafka.messages.logs import DESCRIBE_PRODUCERS
+from steelyard.wire.kafka.messages.offsets import OFFSET_FETCH, OffsetFetchRequestTopic
+from steelyard.wire.kafka.messages.transactions import DESCRIBE_TRANSACTIONS
 from steelyard.wire.kafka.schema import NO_ID, Message, Part
 
 STEP_ITEMS = 10_000
@@ -41,7 +40,7 @@ def _itself(item: Hashable) -> Hashable:
     return item
 
 
-def _topic(item: MetadataRequestTopic | OffsetFetchRequestTopics) -> Hashable:
+def _topic(item: MetadataRequestTopic | OffsetFetchRequestTopic) -> Hashable:
     """By its id where it has one: clients may give any name with it."""
     return item.name if item.topic_id == NO_ID else item.topic_id
 

@@ -14,12 +14,12 @@ from collections.abc import Collection
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import Request
-from steelyard.wire.kafka.messages.api_versions import (
+from steelyard.wire.kafka.messages.cluster import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
-from steelyard.wire.kafka.messages.produce import PRODUCE
+from steelyard.wire.kafka.messages.data import PRODUCE
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -12,26 +12,24 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from steelyard.wire.kafka.messages.alter_configs import ALTER_CONFIGS
-from steelyard.wire.kafka.messages.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
-from steelyard.wire.kafka.messages.create_partitions import CREATE_PARTITIONS
-from steelyard.wire.kafka.messages.create_topics import CREATE_TOPICS
-from steelyard.wire.kafka.messages.delete_groups import DELETE_GROUPS
-from steelyard.wire.kafka.messages.delete_records import DELETE_RECORDS
-from steelyard.wire.kafka.messages.delete_topics import DELETE_TOPICS
-from steelyard.wire.kafka.messages.describe_groups import DESCRIBE_GROUPS
-from steelyard.wire.kafka.messages.describe_producers import DESCRIBE_PRODUCERS
-from steelyard.wire.kafka.messages.describe_transactions import DESCRIBE_TRANSACTIONS
-from steelyard.wire.kafka.messages.find_coordinator import FIND_COORDINATOR
-from steelyard.wire.kafka.messages.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
-from steelyard.wire.kafka.messages.metadata import METADATA
-from steelyard.wire.kafka.messages.offset_commit import OFFSET_COMMIT
-from steelyard.wire.kafka.messages.offset_delete import OFFSET_DELETE
-from steelyard.wire.kafka.messages.offset_fetch import OFFSET_FETCH
-from steelyard.wire.kafka.messages.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
-from steelyard.wire.kafka.messages.produce import PRODUCE
-from steelyard.wire.kafka.messages.txn_offset_commit import TXN_OFFSET_COMMIT
-from steelyard.wire.kafka.messages.write_txn_markers import WRITE_TXN_MARKERS
+from steelyard.wire.kafka.messages.cluster import FIND_COORDINATOR, METADATA
+from steelyard.wire.kafka.messages.configs import ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS
+from steelyard.wire.kafka.messages.consumer_groups import CONSUMER_GROUP_DESCRIBE
+from steelyard.wire.kafka.messages.data import PRODUCE
+from steelyard.wire.kafka.messages.groups import DELETE_GROUPS, DESCRIBE_GROUPS
+from steelyard.wire.kafka.messages.logs import (
+    DELETE_RECORDS,
+    DESCRIBE_PRODUCERS,
+    OFFSET_FOR_LEADER_EPOCH,
+)
+from steelyard.wire.kafka.messages.offsets import (
+    OFFSET_COMMIT,
+    OFFSET_DELETE,
+    OFFSET_FETCH,
+    TXN_OFFSET_COMMIT,
+)
+from steelyard.wire.kafka.messages.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from steelyard.wire.kafka.messages.transactions import DESCRIBE_TRANSACTIONS, WRITE_TXN_MARKERS
 from steelyard.wire.kafka.schema import Message, Part
 
 PART_ITEMS = 200

@@ -8,9 +8,8 @@ Source: metadata/controller/ConfigurationControlManager.java, core/kafka/server/
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-import msgspec
 from msgspec.structs import replace
 
 from steelyard.errors import ConfigError
@@ -24,45 +23,20 @@ from steelyard.nodes.broker.kafka.requests.refusals import Refused
 from steelyard.nodes.broker.kafka.topics.configs import BROKER, TOPIC
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.alter_configs import (
+from steelyard.wire.kafka.messages.configs import (
     ALTER_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
-)
-from steelyard.wire.kafka.messages.incremental_alter_configs import (
-    INCREMENTAL_ALTER_CONFIGS,
+    ConfigOperation,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
-)
-from steelyard.wire.kafka.messages.incremental_alter_configs import (
-    AlterConfigsResourceResponse as IncrementalResourceResponse,
 )
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """What to do with a setting. Source: AlterConfigOp.OpType."""
-
-
-class _Operation(msgspec.Struct, frozen=True):
-    name: str
-    kind: int
-    value: str | None
-
-
-class _Alteration(msgspec.Struct, frozen=True):
-    """What is asked of one resource. `keeps`: settings that are not named stay as they are."""
-
-    resource_type: int
-    name: str
-    operations: Sequence[_Operation]
-    keeps: bool
-
-
-class _Result(msgspec.Struct, frozen=True):
-    code: ErrorCode
-    text: str | None
-    resource_type: int
-    name: str
 
 
 class Altering:
@@ -83,122 +57,102 @@ class Altering:
     def alter_configs(self, call: Call, now: int, effects: list[Effect]) -> None:
         message = call.message
         assert isinstance(message, AlterConfigsRequest)
-        asked = []
-        for item in message.resources:
-            operations = [_Operation(config.name, SET, config.value) for config in item.configs]
-            asked.append(
-                _Alteration(item.resource_type, item.resource_name, operations, keeps=False)
+        asked = [
+            IncrementalAlterConfigsResource(
+                item.resource_type,
+                item.resource_name,
+                [ConfigOperation(config.name, SET, config.value) for config in item.configs],
             )
-
-        def answer(results: list[_Result], effects: list[Effect]) -> None:
-            responses = [
-                AlterConfigsResourceResponse(each.code, each.text, each.resource_type, each.name)
-                for each in results
-            ]
-            self._durability.answer(call, AlterConfigsResponse(responses=responses), effects)
-
-        self._alter(asked, answer, now, effects, is_trial=message.validate_only)
+            for item in message.resources
+        ]
+        self._alter(call, AlterConfigsResponse, asked, now, effects, keeps=False)
 
     def incremental_alter_configs(self, call: Call, now: int, effects: list[Effect]) -> None:
         message = call.message
         assert isinstance(message, IncrementalAlterConfigsRequest)
-        asked = []
-        for item in message.resources:
-            operations = [
-                _Operation(config.name, config.config_operation, config.value)
-                for config in item.configs
-            ]
-            asked.append(
-                _Alteration(item.resource_type, item.resource_name, operations, keeps=True)
-            )
-
-        def answer(results: list[_Result], effects: list[Effect]) -> None:
-            responses = [
-                IncrementalResourceResponse(each.code, each.text, each.resource_type, each.name)
-                for each in results
-            ]
-            self._durability.answer(
-                call, IncrementalAlterConfigsResponse(responses=responses), effects
-            )
-
-        self._alter(asked, answer, now, effects, is_trial=message.validate_only)
+        answer = IncrementalAlterConfigsResponse
+        self._alter(call, answer, message.resources, now, effects, keeps=True)
 
     def _alter(
         self,
-        asked: list[_Alteration],
-        answer: Callable[[list[_Result], list[Effect]], None],
+        call: Call,
+        answer: type[AlterConfigsResponse | IncrementalAlterConfigsResponse],
+        asked: Sequence[IncrementalAlterConfigsResource],
         now: int,
         effects: list[Effect],
         *,
-        is_trial: bool,
+        keeps: bool,
     ) -> None:
-        times = Counter((item.resource_type, item.name) for item in asked)
+        """Do what is asked of each resource. `keeps`: settings that are not named stay as they are."""
+        assert isinstance(call.message, AlterConfigsRequest | IncrementalAlterConfigsRequest)
+        times = Counter((item.resource_type, item.resource_name) for item in asked)
         planned: dict[str, KafkaTopic] = {}
-        results: list[_Result] = []
+        results: list[AlterConfigsResourceResponse] = []
         for item in asked:
+            kind, name = item.resource_type, item.resource_name
             try:
-                if times[item.resource_type, item.name] > 1:
+                if times[kind, name] > 1:
                     text = "Each resource must appear at most once."
                     raise Refused(ErrorCode.INVALID_REQUEST, text)
-                planned[item.name] = self._altered(item)
+                planned[name] = self._altered(item, keeps=keeps)
             except Refused as error:
-                results.append(_Result(error.code, error.text, item.resource_type, item.name))
+                results.append(AlterConfigsResourceResponse(error.code, error.text, kind, name))
 
         def then(faults: Faults, now: int, effects: list[Effect]) -> None:
             for name in planned:
                 code, text = faults.get(name, (ErrorCode.NONE, None))
-                results.append(_Result(code, text, TOPIC, name))
-            answer(results, effects)
+                results.append(AlterConfigsResourceResponse(code, text, TOPIC, name))
+            self._durability.answer(call, answer(responses=results), effects)
 
-        if is_trial or not planned:
+        if call.message.validate_only or not planned:
             then({}, now, effects)
         else:
             self._changes.put(list(planned.values()), then, now, effects)
 
-    def _altered(self, asked: _Alteration) -> KafkaTopic:
+    def _altered(self, asked: IncrementalAlterConfigsResource, *, keeps: bool) -> KafkaTopic:
         """The topic with its new settings. Raises Refused."""
         if asked.resource_type == BROKER:
-            names = ", ".join(operation.name[:100] for operation in asked.operations)
+            names = ", ".join(operation.name[:100] for operation in asked.configs)
             raise Refused(
                 ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {names}"
             )
         if asked.resource_type != TOPIC:
             text = f"Unexpected resource type {asked.resource_type}."
             raise Refused(ErrorCode.INVALID_REQUEST, text)
-        topic = self._cluster.topic(asked.name)
+        topic = self._cluster.topic(asked.resource_name)
         if topic is None:
-            text = f"The topic '{asked.name}' does not exist."
+            text = f"The topic '{asked.resource_name}' does not exist."
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-        if len({operation.name for operation in asked.operations}) < len(asked.operations):
+        if len({operation.name for operation in asked.configs}) < len(asked.configs):
             raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-        settings = dict(topic.settings) if asked.keeps else {}
-        for operation in asked.operations:
+        settings = dict(topic.settings) if keeps else {}
+        for operation in asked.configs:
             self._apply(operation, settings)
         return replace(topic, settings=settings)
 
-    def _apply(self, operation: _Operation, settings: dict[str, str]) -> None:
+    def _apply(self, operation: ConfigOperation, settings: dict[str, str]) -> None:
         name, value = operation.name, operation.value
         known = self._cluster.readers.known
-        if operation.kind == DELETE:
+        if operation.config_operation == DELETE:
             settings.pop(name, None)
             return
         if value is None:
             text = f"Null value not supported for : {name}"
             raise Refused(ErrorCode.INVALID_REQUEST, text)
-        if operation.kind in (APPEND, SUBTRACT):
+        if operation.config_operation in (APPEND, SUBTRACT):
             if name not in known or known[name].kind != LIST:
-                what = "APPEND" if operation.kind == APPEND else "SUBTRACT"
+                what = "APPEND" if operation.config_operation == APPEND else "SUBTRACT"
                 text = f"Can't {what} to key {name} because its type is not LIST."
                 raise Refused(ErrorCode.INVALID_CONFIG, text)
             old = [each for each in settings.get(name, known[name].default).split(",") if each]
             given = value.split(",")
-            if operation.kind == APPEND:
+            if operation.config_operation == APPEND:
                 new = old + [each for each in given if each not in old]
             else:
                 new = [each for each in old if each not in given]
             value = ",".join(new)
-        elif operation.kind != SET:
-            text = f"Unknown operations type {operation.kind}"
+        elif operation.config_operation != SET:
+            text = f"Unknown operations type {operation.config_operation}"
             raise Refused(ErrorCode.INVALID_REQUEST, text)
         try:
             self._cluster.readers.check(name, value)

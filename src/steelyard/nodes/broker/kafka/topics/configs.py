@@ -19,7 +19,7 @@ from steelyard.nodes.broker.kafka.requests.refusals import Refused
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.describe_configs import (
+from steelyard.wire.kafka.messages.configs import (
     DEFAULT_CONFIG,
     DESCRIBE_CONFIGS,
     STATIC_BROKER_CONFIG,

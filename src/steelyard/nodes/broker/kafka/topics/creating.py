@@ -29,22 +29,20 @@ from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.nodes.seam import Effect
 from steelyard.routes import layout as layouts
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.create_partitions import (
+from steelyard.wire.kafka.messages.configs import DEFAULT_CONFIG, TOPIC_CONFIG
+from steelyard.wire.kafka.messages.topics import (
     CREATE_PARTITIONS,
-    CreatePartitionsRequest,
-    CreatePartitionsResponse,
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-)
-from steelyard.wire.kafka.messages.create_topics import (
     CREATE_TOPICS,
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from steelyard.wire.kafka.messages.describe_configs import DEFAULT_CONFIG, TOPIC_CONFIG
 from steelyard.wire.kafka.schema import NO_ID, Message
 
 Asked = TypeVar("Asked", CreatableTopic, CreatePartitionsTopic)

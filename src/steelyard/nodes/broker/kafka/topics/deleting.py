@@ -16,7 +16,7 @@ from steelyard.nodes.broker.kafka.requests.channel import Call, Prompts
 from steelyard.nodes.broker.kafka.requests.refusals import Refused
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.delete_topics import (
+from steelyard.wire.kafka.messages.topics import (
     DELETE_TOPICS,
     DeletableTopicResult,
     DeleteTopicsRequest,

@@ -23,14 +23,12 @@ from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.broker.turns import Steps, finish
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.describe_cluster import (
+from steelyard.wire.kafka.messages.cluster import (
     DESCRIBE_CLUSTER,
+    METADATA,
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
-)
-from steelyard.wire.kafka.messages.metadata import (
-    METADATA,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

@@ -25,7 +25,7 @@ from steelyard.nodes.seam import Closed, Effect, Link, Opened, Refused
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import RawReply
-from steelyard.wire.kafka.messages.write_txn_markers import (
+from steelyard.wire.kafka.messages.transactions import (
     WRITE_TXN_MARKERS,
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,

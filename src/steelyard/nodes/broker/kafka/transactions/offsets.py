@@ -8,18 +8,17 @@ Source: core/kafka/server/KafkaApis.scala handleTxnOffsetCommitRequest, GroupCoo
 from __future__ import annotations
 
 from steelyard.errors import StorageError
+from steelyard.groups.kafka.committing import answered
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
 from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.txn_offset_commit import (
+from steelyard.wire.kafka.messages.offsets import (
     TXN_OFFSET_COMMIT,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
-    TxnOffsetCommitResponsePartition,
-    TxnOffsetCommitResponseTopic,
 )
 from steelyard.wire.kafka.schema import Message
 
@@ -44,12 +43,14 @@ class TxnOffsets:
         message = call.message
         assert isinstance(message, TxnOffsetCommitRequest)
         if not self._is_current(message.producer_id, message.producer_epoch):
-            return _refused(message, ErrorCode.INVALID_PRODUCER_EPOCH)
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+            return TxnOffsetCommitResponse(topics=answered(message.topics, error))
         try:
             answer = self._offsets.txn_commit(message, call.version, call.asker, now)
-        except StorageError as error:
-            self._faults.tell(f"offsets of a transaction were not written: {error}", now, effects)
-            return _refused(message, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        except StorageError as fault:
+            self._faults.tell(f"offsets of a transaction were not written: {fault}", now, effects)
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return TxnOffsetCommitResponse(topics=answered(message.topics, error))
         return self._durability.acknowledge_call(call, answer, effects)
 
     def end(
@@ -82,17 +83,3 @@ class TxnOffsets:
         if len(self._epochs) > PRODUCERS_MAX:
             del self._epochs[next(iter(self._epochs))]
         return epoch >= known
-
-
-def _refused(message: TxnOffsetCommitRequest, error: ErrorCode) -> TxnOffsetCommitResponse:
-    topics = [
-        TxnOffsetCommitResponseTopic(
-            topic.name,
-            [
-                TxnOffsetCommitResponsePartition(part.partition_index, error)
-                for part in topic.partitions
-            ],
-        )
-        for topic in message.topics
-    ]
-    return TxnOffsetCommitResponse(topics=topics)

@@ -15,7 +15,7 @@ from steelyard.nodes.broker.kafka.requests.channel import Call
 from steelyard.nodes.seam import Effect
 from steelyard.store.tables import Table
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.init_producer_id import InitProducerIdResponse
+from steelyard.wire.kafka.messages.transactions import InitProducerIdResponse
 from steelyard.wire.kafka.schema import Message
 
 BLOCK = 1_000

@@ -21,37 +21,31 @@ from steelyard.nodes.broker.kafka.transactions.producer_ids import ProducerIds
 from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.add_offsets_to_txn import (
+from steelyard.wire.kafka.messages.transactions import (
     ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    LIST_TRANSACTIONS,
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
-)
-from steelyard.wire.kafka.messages.add_partitions_to_txn import (
-    ADD_PARTITIONS_TO_TXN,
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
-)
-from steelyard.wire.kafka.messages.describe_transactions import (
-    DESCRIBE_TRANSACTIONS,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TopicData,
-)
-from steelyard.wire.kafka.messages.describe_transactions import TransactionState as Described
-from steelyard.wire.kafka.messages.end_txn import END_TXN, EndTxnRequest, EndTxnResponse
-from steelyard.wire.kafka.messages.init_producer_id import (
-    INIT_PRODUCER_ID,
+    EndTxnRequest,
+    EndTxnResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
-)
-from steelyard.wire.kafka.messages.list_transactions import (
-    LIST_TRANSACTIONS,
     ListTransactionsRequest,
     ListTransactionsResponse,
+    TopicData,
 )
-from steelyard.wire.kafka.messages.list_transactions import TransactionState as Listed
+from steelyard.wire.kafka.messages.transactions import DescribedTransaction as Described
+from steelyard.wire.kafka.messages.transactions import ListedTransaction as Listed
 from steelyard.wire.kafka.schema import Message
 
 FENCED_SINCE_INIT = 4

@@ -1,4 +1,4 @@
-"""1 Fetch."""
+"""What producers and consumers move: APIs 0 and 1."""
 
 from __future__ import annotations
 
@@ -22,6 +22,76 @@ from steelyard.wire.kafka.schema import (
     Uuid,
     Versions,
 )
+
+# -- 0 Produce -------------------------------------------------------------------------------------
+
+
+class PartitionProduceData(Part, frozen=True, gc=False):
+    index: Int32 = 0
+    records: NullableRecords = b""
+
+
+class TopicProduceData(Part, frozen=True, gc=False):
+    name: Annotated[String, Versions(3, 12)] = ""
+    topic_id: Annotated[Uuid, Since(13)] = NO_ID
+    partition_data: Sequence[PartitionProduceData] = ()
+
+
+class ProduceRequest(Message, frozen=True, gc=False):
+    """Produce request. Source: ProduceRequest.json."""
+
+    transactional_id: NullableString = None
+    acks: Int16 = 0
+    timeout_ms: Int32 = 0
+    topic_data: Sequence[TopicProduceData] = ()
+
+
+class BatchIndexAndErrorMessage(Part, frozen=True, gc=False):
+    batch_index: Annotated[Int32, Since(8)] = 0
+    batch_index_error_message: Annotated[NullableString, Since(8)] = None
+
+
+class LeaderIdAndEpoch(Part, frozen=True, gc=False):
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+class PartitionProduceResponse(Part, frozen=True, gc=False):
+    index: Int32 = 0
+    error_code: Int16 = 0
+    base_offset: Int64 = 0
+    log_append_time_ms: Int64 = -1
+    log_start_offset: Annotated[Int64, Since(5)] = -1
+    record_errors: Annotated[Sequence[BatchIndexAndErrorMessage], Since(8)] = ()
+    error_message: Annotated[NullableString, Since(8)] = None
+    current_leader: Annotated[LeaderIdAndEpoch, Since(10), Tag(0)] = LeaderIdAndEpoch()
+
+
+class TopicProduceResponse(Part, frozen=True, gc=False):
+    name: Annotated[String, Versions(3, 12)] = ""
+    topic_id: Annotated[Uuid, Since(13)] = NO_ID
+    partition_responses: Sequence[PartitionProduceResponse] = ()
+
+
+class NodeEndpoint(Part, frozen=True, gc=False):
+    node_id: Int32 = 0
+    host: String = ""
+    port: Int32 = 0
+    rack: NullableString = None
+
+
+class ProduceResponse(Message, frozen=True, gc=False):
+    """Produce response. Source: ProduceResponse.json."""
+
+    responses: Sequence[TopicProduceResponse] = ()
+    throttle_time_ms: Int32 = 0
+    node_endpoints: Annotated[Sequence[NodeEndpoint], Since(10), Tag(0)] = ()
+
+
+PRODUCE = Api(0, ProduceRequest, ProduceResponse, versions=(3, 13), flexible=9)
+
+
+# -- 1 Fetch ---------------------------------------------------------------------------------------
 
 
 class ReplicaState(Part, frozen=True, gc=False):
@@ -74,11 +144,6 @@ class EpochEndOffset(Part, frozen=True, gc=False):
     end_offset: Annotated[Int64, Since(12)] = -1
 
 
-class LeaderIdAndEpoch(Part, frozen=True, gc=False):
-    leader_id: Annotated[Int32, Since(12)] = -1
-    leader_epoch: Annotated[Int32, Since(12)] = -1
-
-
 class SnapshotId(Part, frozen=True, gc=False):
     end_offset: Int64 = -1
     epoch: Int32 = -1
@@ -107,13 +172,6 @@ class FetchableTopicResponse(Part, frozen=True, gc=False):
     topic: Annotated[String, Versions(4, 12)] = ""
     topic_id: Annotated[Uuid, Since(13)] = NO_ID
     partitions: Sequence[PartitionData] = ()
-
-
-class NodeEndpoint(Part, frozen=True, gc=False):
-    node_id: Annotated[Int32, Since(16)] = 0
-    host: Annotated[String, Since(16)] = ""
-    port: Annotated[Int32, Since(16)] = 0
-    rack: Annotated[NullableString, Since(16)] = None
 
 
 class FetchResponse(Message, frozen=True, gc=False):

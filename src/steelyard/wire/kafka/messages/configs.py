@@ -1,0 +1,149 @@
+"""The settings of topics and brokers: APIs 32, 33 and 44."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from steelyard.wire.kafka.schema import (
+    Api,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    Part,
+    Since,
+    String,
+)
+
+# -- 32 DescribeConfigs ----------------------------------------------------------------------------
+
+TOPIC_CONFIG = 1
+STATIC_BROKER_CONFIG = 4
+DEFAULT_CONFIG = 5
+"""Where a setting comes from. Source: DescribeConfigsResponse.ConfigSource."""
+
+
+class DescribeConfigsResource(Part, frozen=True, gc=False):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configuration_keys: Sequence[String] | None = ()
+
+
+class DescribeConfigsRequest(Message, frozen=True, gc=False):
+    """DescribeConfigs request. Source: DescribeConfigsRequest.json."""
+
+    resources: Sequence[DescribeConfigsResource] = ()
+    include_synonyms: Bool = False
+    include_documentation: Annotated[Bool, Since(3)] = False
+
+
+class DescribeConfigsSynonym(Part, frozen=True, gc=False):
+    name: String = ""
+    value: NullableString = ""
+    source: Int8 = 0
+
+
+class DescribeConfigsResourceResult(Part, frozen=True, gc=False):
+    name: String = ""
+    value: NullableString = ""
+    read_only: Bool = False
+    config_source: Int8 = -1
+    is_sensitive: Bool = False
+    synonyms: Sequence[DescribeConfigsSynonym] = ()
+    config_type: Annotated[Int8, Since(3)] = 0
+    documentation: Annotated[NullableString, Since(3)] = ""
+
+
+class DescribeConfigsResult(Part, frozen=True, gc=False):
+    error_code: Int16 = 0
+    error_message: NullableString = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: Sequence[DescribeConfigsResourceResult] = ()
+
+
+class DescribeConfigsResponse(Message, frozen=True, gc=False):
+    """DescribeConfigs response. Source: DescribeConfigsResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    results: Sequence[DescribeConfigsResult] = ()
+
+
+DESCRIBE_CONFIGS = Api(
+    32, DescribeConfigsRequest, DescribeConfigsResponse, versions=(1, 4), flexible=4
+)
+
+
+# -- 33 AlterConfigs -------------------------------------------------------------------------------
+
+
+class AlterableConfig(Part, frozen=True, gc=False):
+    name: String = ""
+    value: NullableString = ""
+
+
+class AlterConfigsResource(Part, frozen=True, gc=False):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: Sequence[AlterableConfig] = ()
+
+
+class AlterConfigsRequest(Message, frozen=True, gc=False):
+    """AlterConfigs request. Source: AlterConfigsRequest.json."""
+
+    resources: Sequence[AlterConfigsResource] = ()
+    validate_only: Bool = False
+
+
+class AlterConfigsResourceResponse(Part, frozen=True, gc=False):
+    error_code: Int16 = 0
+    error_message: NullableString = ""
+    resource_type: Int8 = 0
+    resource_name: String = ""
+
+
+class AlterConfigsResponse(Message, frozen=True, gc=False):
+    """AlterConfigs response. Source: AlterConfigsResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    responses: Sequence[AlterConfigsResourceResponse] = ()
+
+
+ALTER_CONFIGS = Api(33, AlterConfigsRequest, AlterConfigsResponse, versions=(0, 2), flexible=2)
+
+
+# -- 44 IncrementalAlterConfigs --------------------------------------------------------------------
+
+
+class ConfigOperation(Part, frozen=True, gc=False):
+    name: String = ""
+    config_operation: Int8 = 0
+    value: NullableString = ""
+
+
+class IncrementalAlterConfigsResource(Part, frozen=True, gc=False):
+    resource_type: Int8 = 0
+    resource_name: String = ""
+    configs: Sequence[ConfigOperation] = ()
+
+
+class IncrementalAlterConfigsRequest(Message, frozen=True, gc=False):
+    """IncrementalAlterConfigs request. Source: IncrementalAlterConfigsRequest.json."""
+
+    resources: Sequence[IncrementalAlterConfigsResource] = ()
+    validate_only: Bool = False
+
+
+class IncrementalAlterConfigsResponse(Message, frozen=True, gc=False):
+    """IncrementalAlterConfigs response. Source: IncrementalAlterConfigsResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    responses: Sequence[AlterConfigsResourceResponse] = ()
+
+
+INCREMENTAL_ALTER_CONFIGS = Api(
+    44, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse, versions=(0, 1), flexible=1
+)

@@ -1,0 +1,247 @@
+"""Classic groups: APIs 11 to 16 and 42."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from steelyard.wire.kafka.schema import (
+    Api,
+    Bool,
+    Bytes,
+    Int16,
+    Int32,
+    Message,
+    NullableString,
+    Part,
+    Since,
+    String,
+    Versions,
+)
+
+# -- 11 JoinGroup ----------------------------------------------------------------------------------
+
+
+class JoinGroupRequestProtocol(Part, frozen=True, gc=False):
+    name: String = ""
+    metadata: Bytes = b""
+
+
+class JoinGroupRequest(Message, frozen=True, gc=False):
+    """JoinGroup request. Source: JoinGroupRequest.json."""
+
+    group_id: String = ""
+    session_timeout_ms: Int32 = 0
+    rebalance_timeout_ms: Annotated[Int32, Since(1)] = -1
+    member_id: String = ""
+    group_instance_id: Annotated[NullableString, Since(5)] = None
+    protocol_type: String = ""
+    protocols: Sequence[JoinGroupRequestProtocol] = ()
+    reason: Annotated[NullableString, Since(8)] = None
+
+
+class JoinGroupResponseMember(Part, frozen=True, gc=False):
+    member_id: String = ""
+    group_instance_id: Annotated[NullableString, Since(5)] = None
+    metadata: Bytes = b""
+
+
+class JoinGroupResponse(Message, frozen=True, gc=False):
+    """JoinGroup response. Source: JoinGroupResponse.json."""
+
+    throttle_time_ms: Annotated[Int32, Since(2)] = 0
+    error_code: Int16 = 0
+    generation_id: Int32 = -1
+    protocol_type: Annotated[NullableString, Since(7)] = None
+    protocol_name: NullableString = ""
+    leader: String = ""
+    skip_assignment: Annotated[Bool, Since(9)] = False
+    member_id: String = ""
+    members: Sequence[JoinGroupResponseMember] = ()
+
+
+JOIN_GROUP = Api(11, JoinGroupRequest, JoinGroupResponse, versions=(0, 9), flexible=6)
+
+
+# -- 12 Heartbeat ----------------------------------------------------------------------------------
+
+
+class HeartbeatRequest(Message, frozen=True, gc=False):
+    """Heartbeat request. Source: HeartbeatRequest.json."""
+
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: Annotated[NullableString, Since(3)] = None
+
+
+class HeartbeatResponse(Message, frozen=True, gc=False):
+    """Heartbeat response. Source: HeartbeatResponse.json."""
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    error_code: Int16 = 0
+
+
+HEARTBEAT = Api(12, HeartbeatRequest, HeartbeatResponse, versions=(0, 4), flexible=4)
+
+
+# -- 13 LeaveGroup ---------------------------------------------------------------------------------
+
+
+class MemberIdentity(Part, frozen=True, gc=False):
+    member_id: Annotated[String, Since(3)] = ""
+    group_instance_id: Annotated[NullableString, Since(3)] = None
+    reason: Annotated[NullableString, Since(5)] = None
+
+
+class LeaveGroupRequest(Message, frozen=True, gc=False):
+    """LeaveGroup request. Source: LeaveGroupRequest.json."""
+
+    group_id: String = ""
+    member_id: Annotated[String, Versions(0, 2)] = ""
+    members: Annotated[Sequence[MemberIdentity], Since(3)] = ()
+
+
+class MemberResponse(Part, frozen=True, gc=False):
+    member_id: Annotated[String, Since(3)] = ""
+    group_instance_id: Annotated[NullableString, Since(3)] = ""
+    error_code: Annotated[Int16, Since(3)] = 0
+
+
+class LeaveGroupResponse(Message, frozen=True, gc=False):
+    """LeaveGroup response. Source: LeaveGroupResponse.json."""
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    error_code: Int16 = 0
+    members: Annotated[Sequence[MemberResponse], Since(3)] = ()
+
+
+LEAVE_GROUP = Api(13, LeaveGroupRequest, LeaveGroupResponse, versions=(0, 5), flexible=4)
+
+
+# -- 14 SyncGroup ----------------------------------------------------------------------------------
+
+
+class SyncGroupRequestAssignment(Part, frozen=True, gc=False):
+    member_id: String = ""
+    assignment: Bytes = b""
+
+
+class SyncGroupRequest(Message, frozen=True, gc=False):
+    """SyncGroup request. Source: SyncGroupRequest.json."""
+
+    group_id: String = ""
+    generation_id: Int32 = 0
+    member_id: String = ""
+    group_instance_id: Annotated[NullableString, Since(3)] = None
+    protocol_type: Annotated[NullableString, Since(5)] = None
+    protocol_name: Annotated[NullableString, Since(5)] = None
+    assignments: Sequence[SyncGroupRequestAssignment] = ()
+
+
+class SyncGroupResponse(Message, frozen=True, gc=False):
+    """SyncGroup response. Source: SyncGroupResponse.json."""
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    error_code: Int16 = 0
+    protocol_type: Annotated[NullableString, Since(5)] = None
+    protocol_name: Annotated[NullableString, Since(5)] = None
+    assignment: Bytes = b""
+
+
+SYNC_GROUP = Api(14, SyncGroupRequest, SyncGroupResponse, versions=(0, 5), flexible=4)
+
+
+# -- 15 DescribeGroups -----------------------------------------------------------------------------
+
+
+class DescribeGroupsRequest(Message, frozen=True, gc=False):
+    """DescribeGroups request. Source: DescribeGroupsRequest.json."""
+
+    groups: Sequence[String] = ()
+    include_authorized_operations: Annotated[Bool, Since(3)] = False
+
+
+class DescribedGroupMember(Part, frozen=True, gc=False):
+    member_id: String = ""
+    group_instance_id: Annotated[NullableString, Since(4)] = None
+    client_id: String = ""
+    client_host: String = ""
+    member_metadata: Bytes = b""
+    member_assignment: Bytes = b""
+
+
+class DescribedGroup(Part, frozen=True, gc=False):
+    error_code: Int16 = 0
+    error_message: Annotated[NullableString, Since(6)] = None
+    group_id: String = ""
+    group_state: String = ""
+    protocol_type: String = ""
+    protocol_data: String = ""
+    members: Sequence[DescribedGroupMember] = ()
+    authorized_operations: Annotated[Int32, Since(3)] = -2147483648
+
+
+class DescribeGroupsResponse(Message, frozen=True, gc=False):
+    """DescribeGroups response. Source: DescribeGroupsResponse.json."""
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    groups: Sequence[DescribedGroup] = ()
+
+
+DESCRIBE_GROUPS = Api(
+    15, DescribeGroupsRequest, DescribeGroupsResponse, versions=(0, 6), flexible=5
+)
+
+
+# -- 16 ListGroups ---------------------------------------------------------------------------------
+
+
+class ListGroupsRequest(Message, frozen=True, gc=False):
+    """ListGroups request. Source: ListGroupsRequest.json."""
+
+    states_filter: Annotated[Sequence[String], Since(4)] = ()
+    types_filter: Annotated[Sequence[String], Since(5)] = ()
+
+
+class ListedGroup(Part, frozen=True, gc=False):
+    group_id: String = ""
+    protocol_type: String = ""
+    group_state: Annotated[String, Since(4)] = ""
+    group_type: Annotated[String, Since(5)] = ""
+
+
+class ListGroupsResponse(Message, frozen=True, gc=False):
+    """ListGroups response. Source: ListGroupsResponse.json."""
+
+    throttle_time_ms: Annotated[Int32, Since(1)] = 0
+    error_code: Int16 = 0
+    groups: Sequence[ListedGroup] = ()
+
+
+LIST_GROUPS = Api(16, ListGroupsRequest, ListGroupsResponse, versions=(0, 5), flexible=3)
+
+
+# -- 42 DeleteGroups -------------------------------------------------------------------------------
+
+
+class DeleteGroupsRequest(Message, frozen=True, gc=False):
+    """DeleteGroups request. Source: DeleteGroupsRequest.json."""
+
+    groups_names: Sequence[String] = ()
+
+
+class DeletableGroupResult(Part, frozen=True, gc=False):
+    group_id: String = ""
+    error_code: Int16 = 0
+    error_message: Annotated[NullableString, Since(3)] = None
+
+
+class DeleteGroupsResponse(Message, frozen=True, gc=False):
+    """DeleteGroups response. Source: DeleteGroupsResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    results: Sequence[DeletableGroupResult] = ()
+
+
+DELETE_GROUPS = Api(42, DeleteGroupsRequest, DeleteGroupsResponse, versions=(0, 3), flexible=2)

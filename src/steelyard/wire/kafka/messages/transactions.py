@@ -1,0 +1,248 @@
+"""Producer ids and transactions: APIs 22, 24 to 27, 65 and 66."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from steelyard.wire.kafka.schema import (
+    Api,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    NullableString,
+    Part,
+    Since,
+    String,
+)
+
+# -- 22 InitProducerId -----------------------------------------------------------------------------
+
+
+class InitProducerIdRequest(Message, frozen=True, gc=False):
+    """InitProducerId request. Source: InitProducerIdRequest.json."""
+
+    transactional_id: NullableString = ""
+    transaction_timeout_ms: Int32 = 0
+    producer_id: Annotated[Int64, Since(3)] = -1
+    producer_epoch: Annotated[Int16, Since(3)] = -1
+
+
+class InitProducerIdResponse(Message, frozen=True, gc=False):
+    """InitProducerId response. Source: InitProducerIdResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = 0
+
+
+INIT_PRODUCER_ID = Api(
+    22, InitProducerIdRequest, InitProducerIdResponse, versions=(0, 5), flexible=2
+)
+
+
+# -- 24 AddPartitionsToTxn -------------------------------------------------------------------------
+
+
+class AddPartitionsToTxnTopic(Part, frozen=True, gc=False):
+    name: String = ""
+    partitions: Sequence[Int32] = ()
+
+
+class AddPartitionsToTxnRequest(Message, frozen=True, gc=False):
+    """AddPartitionsToTxn request. Source: AddPartitionsToTxnRequest.json."""
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    topics: Sequence[AddPartitionsToTxnTopic] = ()
+
+
+class AddPartitionsToTxnPartitionResult(Part, frozen=True, gc=False):
+    partition_index: Int32 = 0
+    partition_error_code: Int16 = 0
+
+
+class AddPartitionsToTxnTopicResult(Part, frozen=True, gc=False):
+    name: String = ""
+    results_by_partition: Sequence[AddPartitionsToTxnPartitionResult] = ()
+
+
+class AddPartitionsToTxnResponse(Message, frozen=True, gc=False):
+    """AddPartitionsToTxn response. Source: AddPartitionsToTxnResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    results_by_topic: Sequence[AddPartitionsToTxnTopicResult] = ()
+
+
+ADD_PARTITIONS_TO_TXN = Api(
+    24, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, versions=(0, 3), flexible=3
+)
+
+
+# -- 25 AddOffsetsToTxn ----------------------------------------------------------------------------
+
+
+class AddOffsetsToTxnRequest(Message, frozen=True, gc=False):
+    """AddOffsetsToTxn request. Source: AddOffsetsToTxnRequest.json."""
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    group_id: String = ""
+
+
+class AddOffsetsToTxnResponse(Message, frozen=True, gc=False):
+    """AddOffsetsToTxn response. Source: AddOffsetsToTxnResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+
+
+ADD_OFFSETS_TO_TXN = Api(
+    25, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse, versions=(0, 4), flexible=3
+)
+
+
+# -- 26 EndTxn -------------------------------------------------------------------------------------
+
+
+class EndTxnRequest(Message, frozen=True, gc=False):
+    """EndTxn request. Source: EndTxnRequest.json."""
+
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    committed: Bool = False
+
+
+class EndTxnResponse(Message, frozen=True, gc=False):
+    """EndTxn response. Source: EndTxnResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+
+
+END_TXN = Api(26, EndTxnRequest, EndTxnResponse, versions=(0, 4), flexible=3)
+
+
+# -- 27 WriteTxnMarkers ----------------------------------------------------------------------------
+
+
+class WritableTxnMarkerTopic(Part, frozen=True, gc=False):
+    name: String = ""
+    partition_indexes: Sequence[Int32] = ()
+
+
+class WritableTxnMarker(Part, frozen=True, gc=False):
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    transaction_result: Bool = False
+    topics: Sequence[WritableTxnMarkerTopic] = ()
+    coordinator_epoch: Int32 = 0
+    transaction_version: Annotated[Int8, Since(2)] = 0
+
+
+class WriteTxnMarkersRequest(Message, frozen=True, gc=False):
+    """WriteTxnMarkers request. Source: WriteTxnMarkersRequest.json."""
+
+    markers: Sequence[WritableTxnMarker] = ()
+
+
+class WritableTxnMarkerPartitionResult(Part, frozen=True, gc=False):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class WritableTxnMarkerTopicResult(Part, frozen=True, gc=False):
+    name: String = ""
+    partitions: Sequence[WritableTxnMarkerPartitionResult] = ()
+
+
+class WritableTxnMarkerResult(Part, frozen=True, gc=False):
+    producer_id: Int64 = 0
+    topics: Sequence[WritableTxnMarkerTopicResult] = ()
+
+
+class WriteTxnMarkersResponse(Message, frozen=True, gc=False):
+    """WriteTxnMarkers response. Source: WriteTxnMarkersResponse.json."""
+
+    markers: Sequence[WritableTxnMarkerResult] = ()
+
+
+WRITE_TXN_MARKERS = Api(
+    27, WriteTxnMarkersRequest, WriteTxnMarkersResponse, versions=(1, 2), flexible=1
+)
+
+
+# -- 65 DescribeTransactions -----------------------------------------------------------------------
+
+
+class DescribeTransactionsRequest(Message, frozen=True, gc=False):
+    """DescribeTransactions request. Source: DescribeTransactionsRequest.json."""
+
+    transactional_ids: Sequence[String] = ()
+
+
+class TopicData(Part, frozen=True, gc=False):
+    topic: String = ""
+    partitions: Sequence[Int32] = ()
+
+
+class DescribedTransaction(Part, frozen=True, gc=False):
+    error_code: Int16 = 0
+    transactional_id: String = ""
+    transaction_state: String = ""
+    transaction_timeout_ms: Int32 = 0
+    transaction_start_time_ms: Int64 = 0
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    topics: Sequence[TopicData] = ()
+
+
+class DescribeTransactionsResponse(Message, frozen=True, gc=False):
+    """DescribeTransactions response. Source: DescribeTransactionsResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    transaction_states: Sequence[DescribedTransaction] = ()
+
+
+DESCRIBE_TRANSACTIONS = Api(
+    65, DescribeTransactionsRequest, DescribeTransactionsResponse, versions=(0, 0), flexible=0
+)
+
+
+# -- 66 ListTransactions ---------------------------------------------------------------------------
+
+
+class ListTransactionsRequest(Message, frozen=True, gc=False):
+    """ListTransactions request. Source: ListTransactionsRequest.json."""
+
+    state_filters: Sequence[String] = ()
+    producer_id_filters: Sequence[Int64] = ()
+    duration_filter: Annotated[Int64, Since(1)] = -1
+    transactional_id_pattern: Annotated[NullableString, Since(2)] = None
+
+
+class ListedTransaction(Part, frozen=True, gc=False):
+    transactional_id: String = ""
+    producer_id: Int64 = 0
+    transaction_state: String = ""
+
+
+class ListTransactionsResponse(Message, frozen=True, gc=False):
+    """ListTransactions response. Source: ListTransactionsResponse.json."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    unknown_state_filters: Sequence[String] = ()
+    transaction_states: Sequence[ListedTransaction] = ()
+
+
+LIST_TRANSACTIONS = Api(
+    66, ListTransactionsRequest, ListTransactionsResponse, versions=(0, 2), flexible=0
+)
