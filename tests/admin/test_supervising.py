@@ -327,7 +327,7 @@ def test_up_ends_when_its_nameserver_is_given_up(tmp_path: Path) -> None:
 
 @contextmanager
 def taken(host: str, port: int) -> Iterator[None]:
-    """Another program listens there, from the moment on when it can."""
+    """Another program listens there as soon as the port is free."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
@@ -344,12 +344,15 @@ def taken(host: str, port: int) -> Iterator[None]:
 
 
 def test_a_port_that_is_taken_meanwhile_is_waited_for(tmp_path: Path) -> None:
-    """1. broker-a is killed, and another program listens on its port, as it may with SO_REUSEADDR. 2. The broker cannot
-    start and is tried again. 3. The port is free, and the broker is back at it."""
+    """1. broker-a is killed, and another program listens on its port, as it may with SO_REUSEADDR, before the supervisor, which
+    is suspended, starts the broker again. 2. The broker cannot start and is tried again. 3. The port is free, and the broker
+    is back at it."""
     with up(tmp_path) as servers:
         host, _, port = servers.ready["brokers"]["broker-a"].rpartition(":")
+        servers.process.send_signal(signal.SIGSTOP)
         os.kill(servers.pid("broker-a"), signal.SIGKILL)
         with taken(host, int(port)):
+            servers.process.send_signal(signal.SIGCONT)
             until(
                 lambda: servers.said("broker-a ended before it was ready", "the port is in use"),
                 "the port is missed",

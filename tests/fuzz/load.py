@@ -236,8 +236,22 @@ class PushGroup:
 # -- Kafka -----------------------------------------------------------------------------------------
 
 
+def wait_until_met(cluster: Cluster, address: str) -> None:
+    """Wait until the broker at this address tells clients of all brokers."""
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+
+    def has_met() -> bool:
+        with suppress(KafkaException):
+            return len(admin.list_topics(timeout=5).brokers) == len(cluster.brokers)
+        return False
+
+    wait_until(has_met, lambda: f"the broker at {address} does not know all brokers")
+
+
 def make_topics(cluster: Cluster, topics: Sequence[str]) -> None:
-    """Topics with a partition on each broker."""
+    """Topics with a partition on each broker, which a broker that has met nobody would keep to itself."""
+    for address in cluster.bootstrap.split(","):
+        wait_until_met(cluster, address)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for made in admin.create_topics([NewTopic(topic, PARTITIONS) for topic in topics]).values():
         made.result(60)
