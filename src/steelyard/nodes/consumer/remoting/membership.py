@@ -1,6 +1,8 @@
 """Which brokers know this member of the group: heartbeats to all of them, and unregistering (35) at the end.
 
-A broker forgets a member when its link closes, so the first thing said on a new link is a heartbeat.
+A broker forgets a member when its link closes, so the first thing said on a new link is a heartbeat. Nobody unregisters while a
+heartbeat is under way: Apache's brokers take each from a queue of its own, and one that is taken last leaves a member that
+nobody is any more in the group, with a share of the queues, for two minutes (BrokerController.registerProcessor).
 Source: client/impl/factory/MQClientInstance.java `sendHeartbeatToAllBroker`, `unregisterClient`.
 """
 
@@ -122,6 +124,11 @@ class Membership:
     ) -> tuple[bool, list[Effect]]:
         """The outcome of a heartbeat. True: the broker did not know this member before."""
         self._pending.pop(address, None)
+        if address in self._leaving:
+            if not isinstance(reply, RemotingError):
+                return False, self._unregister(address, now)
+            self.left(address)
+            return False, []
         if isinstance(reply, RemotingError):
             self._known.pop(address, None)
             return False, [*self._troubles.ill(address, f"broker {address}: {reply}", now)]
@@ -156,21 +163,25 @@ class Membership:
         return any(address in self._known for address in addresses)
 
     def leave(self, now: int) -> list[Effect]:
-        """Unregister from every broker that knows this member, or may."""
+        """Unregister from every broker that knows this member, or is about to."""
+        self._leaving = self._known | self._pending
+        self._known = {}
+        effects: list[Effect] = []
+        for address in self._leaving:
+            if address not in self._pending:
+                effects += self._unregister(address, now)
+        return effects
+
+    def _unregister(self, address: Address, now: int) -> list[Effect]:
         config = self._peers.config
         header = headers.UnregisterClientRequestHeader(
             client_id=config.client_id, consumer_group=config.group
         )
-        effects: list[Effect] = []
-        for address in list(self._known | self._pending):
-            self._leaving[address] = None
-            purpose = Unregistered(address)
-            effects += self._peers.ask(address, RequestCode.UNREGISTER_CLIENT, header, purpose, now)
-        self._known.clear()
-        return effects
+        purpose = Unregistered(address)
+        return self._peers.ask(address, RequestCode.UNREGISTER_CLIENT, header, purpose, now)
 
     def left(self, address: Address) -> None:
-        """The broker answered that the client unregistered, or never will."""
+        """The broker has forgotten this member, or will never say so."""
         self._leaving.pop(address, None)
 
     @property

@@ -240,7 +240,7 @@ class ConsumerNode:
                 if fresh and retry_topic and self._peers.routes.route(retry_topic) is None:
                     # A broker makes the retry topic of a new group at its first heartbeat.
                     effects += self._poll_soon(now)
-                return effects + self._ready(now, fresh)
+                return effects + self._ready(now, fresh) + self._finish()
             case ConditionAsked():
                 error = self._membership.condition_answered(purpose, reply)
                 told: list[Effect] = [] if error is None else [LogLine("ERROR", str(error))]

@@ -149,7 +149,7 @@ class PullerNode:
             case HeartbeatSent(address=address):
                 fresh, effects = self._membership.registered(address, reply, now)
                 effects += self._contact.registered(reply, now)
-                return effects + self._ready(now, fresh)
+                return effects + self._ready(now, fresh) + self._finish()
             case MembersAsked():
                 self._balance.answered(purpose, reply)
                 return self._rebalance(now)
