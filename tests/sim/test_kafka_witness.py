@@ -32,6 +32,7 @@ class Rig:
     def has(self, who: str, generation: int, *partitions: TopicPartition) -> None:
         self.witness.synchronized(who, generation)
         self.witness.assigned(who, partitions)
+        self.witness.asked(who, partitions)
 
     def reads(self, who: str, partition: TopicPartition, *offsets: int, ahead: int = 0) -> None:
         seen = [Seen(partition, offset, body(offset + ahead)) for offset in offsets]
@@ -192,6 +193,36 @@ def test_what_the_coordinator_acknowledged_is_where_the_next_owner_begins() -> N
     rig.has("b", 2, P0)
     with pytest.raises(Violation, match=r"begins at 0 of .*: offset 1 is lost"):
         rig.reads("b", P0, 0)
+
+
+def test_a_member_that_asked_before_anything_was_committed_may_begin_at_the_first_offset() -> None:
+    rig = Rig()
+    rig.has("a", 1, P0)  # and is cut off
+    rig.has("b", 2, P0)
+    rig.reads("b", P0, 0, 1, 2)
+    rig.witness.committed(P0, 3, "b")
+    rig.witness.answered("b", well=True)
+    with pytest.raises(Violation, match=r"a begins at 1 of .*: offset 3 is lost"):
+        rig.reads("a", P0, 1)
+    rig.reads("a", P0, 0, 1)
+    assert rig.witness.duplicates == 2
+
+
+def test_a_member_that_asks_again_after_a_commit_must_not_begin_at_the_first_offset() -> None:
+    rig = Rig()
+    rig.has("a", 1, P0, P1)
+    rig.has("b", 2, P0, P1)
+    for partition in (P0, P1):
+        rig.reads("b", partition, 0, 1, 2)
+        rig.witness.committed(partition, 3, "b")
+    rig.witness.answered("b", well=True)
+    rig.witness.asked("a", [P0])
+    with pytest.raises(Violation, match=r"a begins at 0 of .*: offset 3 is lost"):
+        rig.reads("a", P0, 0)
+    rig.witness.taken("a", [P1])
+    rig.witness.assigned("a", [P1])  # what it asked before that does not count any more
+    with pytest.raises(Violation, match=r"a begins at 0 of .*: offset 3 is lost"):
+        rig.reads("a", P1, 0)
 
 
 def test_where_a_repair_lost_an_offset_the_next_owner_may_begin_anew() -> None:

@@ -27,7 +27,7 @@ from steelyard.sim.world import Process, Violation
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.frame import Request
 from steelyard.wire.kafka.messages.groups import SyncGroupRequest
-from steelyard.wire.kafka.messages.offsets import OffsetCommitRequest
+from steelyard.wire.kafka.messages.offsets import OffsetCommitRequest, OffsetFetchRequest
 
 KAFKA_GROUP = "kafka-group"
 POLL_MS = 1_000
@@ -166,6 +166,12 @@ class KafkaApplication:
         match message:
             case Request(message=SyncGroupRequest() as sync):
                 self._witness.synchronized(self._who, sync.generation_id)
+            case Request(message=OffsetFetchRequest() as fetch):
+                for group in fetch.groups:
+                    for wanted in group.topics or ():
+                        numbers = wanted.partition_indexes
+                        partitions = (TopicPartition(wanted.name, number) for number in numbers)
+                        self._witness.asked(self._who, partitions)
             case Request(message=OffsetCommitRequest() as commit):
                 for topic in commit.topics:
                     for part in topic.partitions:

@@ -10,9 +10,10 @@ Safety, at every moment, `who` being one run of a member:
 - an offset that is committed is not above what applications have finished;
 - offsets are passed over only where an operator gave up a damaged entry (of whichever queue of the topic: which one a
   partition is turns out at the end);
-- what the coordinator has acknowledged of a partition is not forgotten: whoever owns it next begins at an offset that was
-  committed. (Not at the latest one in any case: a commit that was under way on a link that is gone may come last.) Or at
-  the first one, where a bit flipped in the coordinator's table and a repair lost the partition's offset.
+- what the coordinator has acknowledged of a partition is not forgotten: whoever asks it after that where to begin, begins
+  at an offset that was committed. (Not at the latest one in any case: a commit that was under way on a link that is gone
+  may come last.) Or at the first one, where a bit flipped in the coordinator's table and a repair lost the partition's
+  offset. A member that asked before, and was cut off until the group had gone on without it, may begin at the first one.
 
 Liveness: `unfinished`, asked after the faults; a partition is one RocketMQ queue: `compare`.
 """
@@ -44,6 +45,8 @@ class _Run:
         """In which it synchronized last."""
         self.next: dict[TopicPartition, int | None] = {}
         """What it was told is its own: the offset that comes next, None before the first record."""
+        self.anew: set[TopicPartition] = set()
+        """Of these nothing was acknowledged yet when it asked where to begin."""
 
 
 class KafkaWitness:
@@ -95,6 +98,16 @@ class KafkaWitness:
                         f"{other} has it in {run.generation}"
                     )
             mine.next[partition] = None
+            mine.anew.discard(partition)
+
+    def asked(self, who: str, partitions: Iterable[TopicPartition]) -> None:
+        """It asks the coordinator what the group has committed of these, to begin there."""
+        anew = self._runs[who].anew
+        for partition in partitions:
+            if partition in self._kept:
+                anew.discard(partition)
+            else:
+                anew.add(partition)
 
     def taken(self, who: str, partitions: Iterable[TopicPartition]) -> None:
         """Its application is told that these are revoked, or lost."""
@@ -132,16 +145,16 @@ class KafkaWitness:
             floor = self.past_damage(partition, self.reached(partition))
             if offset > floor:
                 raise Violation(f"{who} begins at {offset} of {partition}, {floor} is not finished")
-            if partition in self._kept and not self._was_offered(partition, offset):
+            if partition in self._kept and not self._may_begin(who, partition, offset):
                 kept = self._kept[partition]
                 raise Violation(f"{who} begins at {offset} of {partition}: offset {kept} is lost")
         elif not expected <= offset <= self.past_damage(partition, expected):
             raise Violation(f"{who} gets {offset} of {partition}, {expected} is next")
         held[partition] = offset + 1
 
-    def _was_offered(self, partition: TopicPartition, offset: int) -> bool:
+    def _may_begin(self, who: str, partition: TopicPartition, offset: int) -> bool:
         offered = set(self._offered[partition])
-        if partition in self._witness.damage.kafka_offsets_lost:
+        if partition in self._runs[who].anew | self._witness.damage.kafka_offsets_lost:
             offered.add(0)
         return any(each <= offset <= self.past_damage(partition, each) for each in offered)
 
