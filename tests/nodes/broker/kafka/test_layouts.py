@@ -10,9 +10,13 @@ from tests.nodes.broker.kafka.brokers import Brokers
 from tests.nodes.broker.kafka.requests import committing
 
 from steelyard.config import StoreConfig
+from steelyard.nodes.broker.kafka.cluster import claims
 from steelyard.nodes.broker.kafka.cluster.catalogue import Catalogue
+from steelyard.nodes.broker.kafka.cluster.claims import Claims
 from steelyard.nodes.broker.kafka.cluster.membership import SETTLE_MS
+from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, attributes_of
 from steelyard.nodes.broker.peers.requests import NEWS, SURVEY
+from steelyard.routes.layout import Extent, Layout
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
 from steelyard.wire.kafka.errors import ErrorCode
@@ -236,6 +240,58 @@ def test_a_topic_that_too_few_have_kept_is_not_made() -> None:
     topic = brokers.metadata(A, "t", create=True).topics[0]
     assert topic.error_code == 0
     assert brokers.metadata(C, "t").topics[0] == topic
+
+
+def test_of_two_controllers_the_one_that_asked_last_numbers_a_topic() -> None:
+    """1. Broker-a has asked the others about a topic and tells them what it is to be; they do not hear it yet. 2. Broker-b takes
+    itself for the controller, and asks. 3. What broker-a told arrives, and is refused; what broker-b tells holds."""
+    brokers = Brokers(A, B, C)
+    brokers.late = lambda command: command.code == NEWS and b"steelyard.layout" in command.body
+    number = brokers.post(A, _wish("t"), 12)
+    brokers.advance(100)
+    for name in (A, B, C):  # broker-b promises it to itself, too
+        answer = brokers.command(name, SURVEY, {}, _claiming(topics={"t": ""}, claim=7))
+        assert json.loads(answer.body).get("known", {}) == {}
+    brokers.release()
+    brokers.advance(1_000)
+    assert brokers.answer(number, MetadataResponse).topics[0].error_code != 0
+    assert [brokers.leaders(name, "t") for name in (A, B, C)] == [[], [], []]
+
+    topic = KafkaTopic("t", bytes(range(16)), Layout((Extent(B, 2),)), {})
+    changed = {"t": attributes_of(topic)}
+    assert brokers.command(C, NEWS, {}, _claiming(changed=changed, claimed=["t"], claim=6)).code
+    brokers.late = lambda command: False
+    for name in (A, B, C):
+        brokers.command(name, SURVEY, {}, _claiming(topics={"t": ""}, claim=8))
+        news = _claiming(changed=changed, claimed=["t"], claim=8)
+        assert brokers.command(name, NEWS, {}, news).code == 0
+    assert [brokers.leaders(name, "t") for name in (A, B, C)] == [[2, 2]] * 3
+    assert not errors(brokers)
+
+
+def test_who_promised_nothing_refuses_the_numbers_of_a_topic() -> None:
+    """As a broker does that was started between the question and the news."""
+    brokers = Brokers(A, B, C)
+    topic = KafkaTopic("t", bytes(range(16)), Layout((Extent(B, 2),)), {})
+    news = _claiming(changed={"t": attributes_of(topic)}, claimed=["t"], claim=7)
+    assert brokers.command(C, NEWS, {}, news).code
+    assert brokers.leaders(C, "t") == []
+
+
+def test_the_oldest_promises_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "PROMISES_MAX", 2)
+    subject = Claims()
+    first = subject.new(A, ["t", "u"], 5)
+    second = subject.new(A, ["u", "v"], 5)
+    assert first != second
+    held = [name for name in "tuv" if subject.holds(name, second)]
+    assert (subject.holds("t", first), held) == (False, ["u", "v"])
+
+
+def _claiming(**fields: object) -> bytes:
+    """A survey's or news' body as broker-b sends it."""
+    entry = {"name": B, "node_id": 2, "address": f"{B}:9092", "remoting": f"{B}:10911"}
+    return json.dumps({"broker": entry, **fields}).encode()
 
 
 def test_a_topic_that_was_deleted_while_a_broker_was_away_stays_deleted() -> None:

@@ -63,12 +63,17 @@ class QueuesWanted(msgspec.Struct, frozen=True):
 
 
 class News(msgspec.Struct, frozen=True):
-    """Body of 9003. `changed`: the attributes of each topic, by name. `deleted_ids`: of those in `deleted`, by name."""
+    """Body of 9003. `changed`: the attributes of each topic, by name. `deleted_ids`: of those in `deleted`, by name.
+
+    `claimed`: which of `changed` are not made yet: the broker numbers their partitions, by its claim of this number.
+    """
 
     broker: BrokerEntry
     changed: dict[str, dict[str, str]] = {}
     deleted: tuple[str, ...] = ()
     deleted_ids: dict[str, str] = {}
+    claimed: tuple[str, ...] = ()
+    claim: int = 0
 
 
 NAME_MAX = 1_000
@@ -108,10 +113,14 @@ class ReaderNews(msgspec.Struct, frozen=True):
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """Body of 9005. `topics`: by name, the id that the asking broker knows; empty for one that it does not know."""
+    """Body of 9005. `topics`: by name, the id that the asking broker knows; empty for one that it does not know.
+
+    `claim`: the number of its claim, where it asks in order to number their partitions; else 0.
+    """
 
     broker: BrokerEntry
     topics: dict[str, str]
+    claim: int = 0
 
 
 class SurveyAnswer(msgspec.Struct, frozen=True):

@@ -5,8 +5,9 @@ brokers, and when all have answered (or took too long) the `Then` of the change 
 not be told finds out by itself (`name_service`).
 
 Partitions are given out once: the controller asks the others what they know of the topic (`surveys`), has them keep what it
-is to be, and only then keeps it itself and tells the nameservers. Both times enough of them must be there (`membership`);
-if not, nothing comes of it, and clients ask again. Meanwhile other changes of the topic wait.
+is to be, and only then keeps it itself and tells the nameservers. Both times enough of them must be there (`membership`),
+and no other broker must have asked meanwhile (`claims`); if not, nothing comes of it, and clients ask again. Meanwhile
+other changes of the topic wait.
 
 Other brokers tell the controller of queues that came through their RocketMQ listeners (9002), and everybody tells everybody
 what is new (9003).
@@ -22,6 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from steelyard.errors import DiskFullError, ProtocolError, StorageError
+from steelyard.nodes.broker.kafka.cluster.claims import Claim
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.merging import contradiction, merged
 from steelyard.nodes.broker.kafka.cluster.plans import Plans
@@ -183,10 +185,15 @@ class Changes:
             for topic in self._surveys.topics(answers):
                 self.take(topic, now, effects)
             self._judge(asked, {self._cluster.me.name, *answers}, faults, now)
-            left = self._current(topics, faults)
-            news = News(self._cluster.entry, {topic.name: attributes_of(topic) for topic in left})
+            left = {topic.name: topic for topic in self._current(topics, faults)}
+            news = News(
+                self._cluster.entry,
+                {name: attributes_of(topic) for name, topic in left.items()},
+                claimed=tuple(name for name in asked if name in left),
+                claim=claim.number,
+            )
             stages: list[_Stage] = [self._ask_brokers, self._make, self._ask_nameservers]
-            change = _Change(news, faults, self._released(topics, then), stages, left)
+            change = _Change(news, faults, self._released(topics, then), stages, [*left.values()])
             self._start(change, now, effects)
 
         if len(asked) > TOPICS_MAX:
@@ -194,7 +201,8 @@ class Changes:
             faults.update((name, (ErrorCode.POLICY_VIOLATION, text)) for name in asked)
             self._released(topics, then)(faults, now, effects)
             return
-        self._surveys.ask(others, asked, answered, now, effects)
+        claim = self._surveys.claims.new(self._cluster.me.name, asked, now)
+        self._surveys.ask(others, asked, answered, now, effects, claim=claim)
 
     def _is_numbered(self, topic: KafkaTopic) -> bool:
         """To make it so means to give out partitions."""
@@ -381,10 +389,18 @@ class Changes:
         """The others have kept the topics: keep them here, too, where they are enough."""
         there = {self._cluster.me.name, *change.kept}
         self._judge(change.news.changed, there, change.faults, now)
+        for name in self._overtaken(change.news):
+            text = f"Topic '{name}': another broker gives out its partitions"
+            change.faults[name] = ErrorCode.NOT_CONTROLLER, text
         left = self._current(change.topics, change.faults)
         done = {topic.name for topic in self._put_local(left, change.faults, now, effects)}
         changed = {name: each for name, each in change.news.changed.items() if name in done}
         change.news = replace(change.news, changed=changed)
+
+    def _overtaken(self, news: News) -> list[str]:
+        """Topics that another broker claimed after the one that brings this."""
+        claim = Claim(news.broker.name, news.claim)
+        return [name for name in news.claimed if not self._surveys.claims.holds(name, claim)]
 
     def tell_nameservers(
         self, name: str, pending: PendingCall, now: int, effects: list[Effect]
@@ -508,10 +524,10 @@ class Changes:
         self._cluster.meet(news.broker)
         if not (news.changed or news.deleted):
             self._cluster.registered(news.broker.name)
-        refused: list[str] = []
+        refused = self._overtaken(news)
         for name, attributes in news.changed.items():
             topic = topic_of(name, attributes, self._cluster.readers)
-            if topic is None or not self._cluster.is_visible(name):
+            if topic is None or name in refused or not self._cluster.is_visible(name):
                 continue
             if not self.take(topic, now, effects):
                 refused.append(name)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from steelyard.errors import ProtocolError
+from steelyard.nodes.broker.kafka.cluster.claims import Claim, Claims
 from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, attributes_of, topic_of
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
@@ -61,6 +62,7 @@ class Surveys:
     def __init__(self, cluster: Cluster, peer_requests: PeerRequests) -> None:
         self._cluster = cluster
         self._peer_requests = peer_requests
+        self.claims = Claims()
         self._serial = 0
         self._rounds: dict[int, _Round] = {}
 
@@ -75,12 +77,18 @@ class Surveys:
         then: Then,
         now: int,
         effects: list[Effect],
+        *,
+        claim: Claim | None = None,
     ) -> None:
-        """Ask brokers what they know of topics, TOPICS_MAX at most; `then` gets what they answered, at once where nobody is asked."""
+        """Ask brokers what they know of topics, TOPICS_MAX at most; `then` gets what they answered, at once where nobody is asked.
+
+        `claim`: by which this broker means to number their partitions.
+        """
         assert len(topics) <= TOPICS_MAX
         self._serial += 1
         ids = {name: encode_id(self._cluster.id_of(name)) for name in topics}
-        body = msgspec.json.encode(Survey(self._cluster.entry, ids))
+        survey = Survey(self._cluster.entry, ids, claim.number if claim else 0)
+        body = msgspec.json.encode(survey)
         pending = 0
         for broker in brokers:
             asked = _Asked(self._serial, broker.name)
@@ -113,6 +121,8 @@ class Surveys:
         if len(asked.topics) > TOPICS_MAX:
             raise ProtocolError(f"{len(asked.topics)} topics in one request; at most {TOPICS_MAX}")
         self._cluster.meet(asked.broker)
+        if asked.claim:
+            self.claims.promise(asked.topics, Claim(asked.broker.name, asked.claim))
         known: dict[str, dict[str, str]] = {}
         deleted: dict[str, bool] = {}
         for name, text in asked.topics.items():
