@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.effects import effects_of
+
 from steelyard.errors import ConfigError, ConnectError
 from steelyard.nodes.seam import Answer, Effect, SetTimer
 from steelyard.nodes.starting import (
@@ -33,38 +35,45 @@ def timer(effects: list[Effect]) -> int:
 
 def test_the_first_news_is_enough_without_a_time() -> None:
     starting = Starting("nameserver n:9876")
-    assert starting.asked(1, Begin(), NOW) == [SetTimer(START_TIMER, NOW + SILENCE_MS)]
-    assert starting.failed(REFUSED) == [Answer(1, None)]
+    assert effects_of(starting.asked, 1, Begin(), NOW) == [SetTimer(START_TIMER, NOW + SILENCE_MS)]
+    assert effects_of(starting.failed, REFUSED) == [Answer(1, None)]
     assert starting.open
-    assert starting.failed(REFUSED) == []
-    assert starting.reached() == []
+    assert effects_of(starting.failed, REFUSED) == []
+    assert (
+        effects_of(
+            starting.reached,
+        )
+        == []
+    )
     assert not starting.open
 
 
 def test_silence_is_told_within_a_second_and_every_half_minute() -> None:
     starting = Starting("nameserver n:9876")
-    now = timer(starting.asked(1, Begin(), NOW))
+    now = timer(effects_of(starting.asked, 1, Begin(), NOW))
     assert now - NOW < 1_000
-    effects = starting.due(now)
+    effects = effects_of(starting.due, now)
     assert results(effects) == [None]
     told = [now] if warnings(effects) else []
     for _ in range(3):
         now = timer(effects)
-        effects = starting.due(now)
+        effects = effects_of(starting.due, now)
         told += [now] if warnings(effects) else []
     assert told == [NOW + SILENCE_MS + turn * COMPLAINT_MS for turn in range(4)]
     assert warnings(effects) == ["no answer from nameserver n:9876 yet; trying again"]
-    starting.reached()
-    assert starting.due(timer(effects)) == []
+    effects_of(
+        starting.reached,
+    )
+    assert effects_of(starting.due, timer(effects)) == []
 
 
 def test_a_time_is_waited_out() -> None:
     starting = Starting("nameserver n:9876")
-    effects = starting.asked(1, Begin(2_000), NOW)
-    assert starting.failed(REFUSED) == []
+    effects = effects_of(starting.asked, 1, Begin(2_000), NOW)
+    assert effects_of(starting.failed, REFUSED) == []
     while not results(effects):
         now = timer(effects)
-        effects = starting.due(now)
+        effects = effects_of(starting.due, now)
     assert now == NOW + 2_000
     (error,) = results(effects)
     assert isinstance(error, ConnectError)
@@ -76,16 +85,18 @@ def test_a_time_is_waited_out() -> None:
 
 def test_a_late_server_ends_the_wait() -> None:
     starting = Starting("nameserver n:9876")
-    starting.asked(1, Begin(2_000), NOW)
-    starting.failed(REFUSED)
-    assert starting.reached() == [Answer(1, None)]
+    effects_of(starting.asked, 1, Begin(2_000), NOW)
+    effects_of(starting.failed, REFUSED)
+    assert effects_of(
+        starting.reached,
+    ) == [Answer(1, None)]
 
 
 def test_a_rejection_is_final() -> None:
     starting = Starting("nameserver n:9876")
-    starting.asked(1, Begin(2_000), NOW)
+    effects_of(starting.asked, 1, Begin(2_000), NOW)
     error = ConfigError("cannot filter")
-    assert starting.rejected(error) == [Answer(1, error)]
+    assert effects_of(starting.rejected, error) == [Answer(1, error)]
     assert not starting.open
 
 

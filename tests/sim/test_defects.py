@@ -225,11 +225,12 @@ def test_members_that_hand_over_as_rocketmq_does() -> None:
     assert duplicates(replace(PLANNED, clean_handover=False))
 
 
-def hasty(self: Handover, held: Held, now: int) -> list[Effect]:
+def hasty(self: Handover, held: Held, now: int, effects: list[Effect]) -> None:
     """In place of `_release`."""
     self._draining.pop(held.epoch, None)
     self._holdings.move(held, Move.RELEASED, now)
-    return self._holdings.commits.commit_last(held, now)[1] + self._let_go(held, now)
+    self._holdings.commits.commit_last(held, now, effects)
+    self._let_go(held, now, effects)
 
 
 def test_members_that_unlock_before_their_last_commit_is_answered(
@@ -272,7 +273,7 @@ def test_orderly_members_that_start_without_a_lock(monkeypatch: pytest.MonkeyPat
         def _waits(self, queue: MessageQueue, claim: object) -> bool:
             return False
 
-    def free(self: Locks, now: int) -> LockNews:
+    def free(self: Locks, now: int, effects: list[Effect]) -> LockNews:
         news = LockNews()
         news.free += [h for h in self._holdings.all() if h.state is State.LOCKING]
         return news
@@ -312,9 +313,8 @@ def test_orderly_members_that_unlock_before_their_last_commit(
 
 
 def test_orderly_members_that_go_on_behind_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def finish(self: OrderedDelivery, turn: Turn, now: int) -> list[Effect]:
+    def finish(self: OrderedDelivery, turn: Turn, now: int, effects: list[Effect]) -> None:
         self._finish(turn, now)
-        return []
 
     monkeypatch.setattr(OrderedDelivery, "_again", finish)
     assert broken("was suspended", ORDERED, range(3))

@@ -44,35 +44,39 @@ class AdminNode:
         return []
 
     def handle(self, event: Event, now: int) -> list[Effect]:
+        effects: list[Effect] = []
         match event:
             case Asked(call_id=call_id, call=Invoke() as invoke):
-                return self._invoke(call_id, invoke, now)
+                self._invoke(call_id, invoke, now, effects)
             case Asked(call_id=call_id):
-                return [Answer(call_id, ClosedError("an admin node takes only Invoke"))]
+                effects.append(Answer(call_id, ClosedError("an admin node takes only Invoke")))
             case Received(message=Command() as command) if is_response(command):
                 outcome = self._calls.replied(command)
-                return [] if outcome is None else _answers([outcome])
+                if outcome is not None:
+                    _answers([outcome], effects)
             case Opened(dialed=True):
-                return self._calls.opened(event)
+                self._calls.opened(event, effects)
             case Refused():
-                return _answers(self._calls.refused(event))
+                _answers(self._calls.refused(event), effects)
             case Closed():
-                return _answers(self._calls.closed(event))
+                _answers(self._calls.closed(event), effects)
             case Due(key=key) if key == CALLS_TIMER:
-                outcomes, effects = self._calls.expire(now)
-                return _answers(outcomes) + effects
+                _answers(self._calls.expire(now, effects), effects)
             case _:
-                return []
+                pass
+        return effects
 
-    def _invoke(self, call_id: int, invoke: Invoke, now: int) -> list[Effect]:
+    def _invoke(self, call_id: int, invoke: Invoke, now: int, effects: list[Effect]) -> None:
         try:
-            return self._calls.call(invoke.address, invoke.command, call_id, now, invoke.timeout_ms)
+            self._calls.call(
+                invoke.address, invoke.command, call_id, now, invoke.timeout_ms, effects
+            )
         except RemotingError as error:
-            return [Answer(call_id, error)]
+            effects.append(Answer(call_id, error))
 
     def check(self) -> None:
         self._calls.check()
 
 
-def _answers(outcomes: list[Outcome[int]]) -> list[Effect]:
-    return [Answer(outcome.purpose, outcome.reply) for outcome in outcomes]
+def _answers(outcomes: list[Outcome[int]], effects: list[Effect]) -> None:
+    effects += [Answer(outcome.purpose, outcome.reply) for outcome in outcomes]

@@ -90,31 +90,31 @@ class NameserverNode:
         return [SetTimer(SCAN_TIMER, now + self._config.scan_interval_ms)]
 
     def handle(self, event: Event, now: int) -> list[Effect]:
+        effects: list[Effect] = []
         match event:
             case Received(link, message):
                 assert isinstance(message, Command)
-                return self._received(link, message, now)
+                self._received(link, message, now, effects)
             case Opened(link, address):
                 self._links[link] = address
-                return []
             case Closed(link, _):
                 self._links.pop(link, None)
-                return [
+                effects += [
                     LogLine("INFO", f"broker {address} closed its connection and left the routes")
                     for address in self._table.link_closed(link)
                 ]
             case Due():
-                return self._scan(now)
+                self._scan(now, effects)
             case _:
-                return []
+                pass
+        return effects
 
     def check(self) -> None:
         self._table.check()
 
-    def _received(self, link: Link, request: Command, now: int) -> list[Effect]:
+    def _received(self, link: Link, request: Command, now: int, effects: list[Effect]) -> None:
         if is_response(request):
-            return []
-        effects: list[Effect] = []
+            return
         handler = self._handlers.get(request.code)
         if handler is None:
             remark = f" request type {request.code} not supported"
@@ -130,20 +130,21 @@ class NameserverNode:
                 reply = _reply(ResponseCode.SYSTEM_ERROR, str(error))
             except Exception as error:
                 reply = _reply(ResponseCode.SYSTEM_ERROR, "an internal error; the log has it")
-                raise HandlerError(self._answer(link, request, reply)) from error
-        return effects + self._answer(link, request, reply)
+                self._answer(link, request, reply, effects)
+                raise HandlerError(effects) from error
+        self._answer(link, request, reply, effects)
 
     @staticmethod
-    def _answer(link: Link, request: Command, reply: Command) -> list[Effect]:
-        return [] if is_oneway(request) else [Send(link, replace(reply, opaque=request.opaque))]
+    def _answer(link: Link, request: Command, reply: Command, effects: list[Effect]) -> None:
+        if not is_oneway(request):
+            effects.append(Send(link, replace(reply, opaque=request.opaque)))
 
-    def _scan(self, now: int) -> list[Effect]:
-        effects: list[Effect] = [SetTimer(SCAN_TIMER, now + self._config.scan_interval_ms)]
+    def _scan(self, now: int, effects: list[Effect]) -> None:
+        effects.append(SetTimer(SCAN_TIMER, now + self._config.scan_interval_ms))
         for address, link in self._table.expire(now):
             effects.append(LogLine("WARNING", f"broker {address} fell silent and left the routes"))
             if link in self._links:
                 effects.append(Hang(link, "no registration for too long"))
-        return effects
 
     # -- brokers ---------------------------------------------------------------------------------
 

@@ -48,13 +48,13 @@ class Starting:
         self._trouble: SteelyardError | None = None
         self._tell_at = 0
 
-    def asked(self, call_id: int, call: Begin, now: int) -> list[Effect]:
+    def asked(self, call_id: int, call: Begin, now: int, effects: list[Effect]) -> None:
         self.open = True
         self._call = call_id
         self._timed = call.timeout_ms is not None
         self._until = now + (SILENCE_MS if call.timeout_ms is None else call.timeout_ms)
         self._tell_at = now + SILENCE_MS
-        return [self._timer(now, SILENCE_MS)]
+        effects.append(self._timer(now, SILENCE_MS))
 
     def _timer(self, now: int, wait_ms: int) -> SetTimer:
         at = now + wait_ms
@@ -62,36 +62,36 @@ class Starting:
             at = min(at, self._until)
         return SetTimer(START_TIMER, max(at, now + 1))
 
-    def failed(self, error: SteelyardError) -> list[Effect]:
+    def failed(self, error: SteelyardError, effects: list[Effect]) -> None:
         """Something is in the way; it was told already."""
         self._trouble = error
-        return [] if self._timed else self._answer(None)
+        if not self._timed:
+            self._answer(None, effects)
 
-    def doubted(self, error: SteelyardError, now: int) -> list[Effect]:
+    def doubted(self, error: SteelyardError, now: int, effects: list[Effect]) -> None:
         """The servers do not take what the client wants, but may be about to: they are asked again soon."""
         self._trouble = error
-        return [self._timer(now, AGAIN_MS)]
+        effects.append(self._timer(now, AGAIN_MS))
 
-    def reached(self) -> list[Effect]:
+    def reached(self, effects: list[Effect]) -> None:
         self.open = False
-        return self._answer(None)
+        self._answer(None, effects)
 
-    def rejected(self, error: SteelyardError) -> list[Effect]:
-        """The servers do not take what the client wants."""
+    def rejected(self, error: SteelyardError, effects: list[Effect]) -> bool:
+        """The servers do not take what the client wants. False: the call was answered before, so nobody was told."""
         self.open = False
-        return self._answer(error)
+        return self._answer(error, effects)
 
-    def due(self, now: int) -> list[Effect]:
+    def due(self, now: int, effects: list[Effect]) -> None:
         """The timer: ask the servers again where this is still `open`."""
         if not self.open:
-            return []
-        effects: list[Effect] = []
+            return
         if self._trouble is None and now >= self._tell_at:
             self._tell_at = now + COMPLAINT_MS
             effects.append(LogLine("WARNING", f"no answer from {self._servers} yet; trying again"))
         if now >= self._until:
-            effects += self._answer(self._late() if self._timed else None)
-        return [*effects, self._timer(now, COMPLAINT_MS if self._call is None else SILENCE_MS)]
+            self._answer(self._late() if self._timed else None, effects)
+        effects.append(self._timer(now, COMPLAINT_MS if self._call is None else SILENCE_MS))
 
     def _late(self) -> ConnectError:
         why = self._trouble or "no answer"
@@ -99,9 +99,11 @@ class Starting:
         error.__cause__ = self._trouble
         return error
 
-    def _answer(self, result: object) -> list[Effect]:
+    def _answer(self, result: object, effects: list[Effect]) -> bool:
         call, self._call = self._call, None
-        return [] if call is None else [Answer(call, result)]
+        if call is not None:
+            effects.append(Answer(call, result))
+        return call is not None
 
 
 class _Trouble(msgspec.Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.effects import effects_of
 
 from steelyard.errors import CallTimeoutError, ConnectError, RemotingError
 from steelyard.nodes.calls.remoting import CALLS_TIMER, Calls, Outcome
@@ -23,22 +24,23 @@ def calls() -> Calls[str]:
 
 
 def test_a_call_waits_for_its_link(calls: Calls[str]) -> None:
-    assert calls.call(HERE, Command(105), "route", 1000, 500) == [
+    assert effects_of(calls.call, HERE, Command(105), "route", 1000, 500) == [
         Dial(HERE),
         SetTimer(CALLS_TIMER, 1500),
     ]
-    assert calls.call(HERE, Command(106), "cluster", 1001, 500) == []
+    assert effects_of(calls.call, HERE, Command(106), "cluster", 1001, 500) == []
     calls.check()
-    effects = calls.opened(Opened(7, HERE, dialed=True))
+    effects = effects_of(calls.opened, Opened(7, HERE, dialed=True))
     assert [command.code for command in sent(effects)] == [105, 106]
     assert calls.linked() == [HERE]
     calls.check()
 
 
 def test_replies_are_matched_in_any_order(calls: Calls[str]) -> None:
-    calls.opened(Opened(7, HERE, dialed=True))
+    effects_of(calls.opened, Opened(7, HERE, dialed=True))
     first, second = (
-        sent(calls.call(HERE, Command(105), purpose, 0, 500))[0] for purpose in ("first", "second")
+        sent(effects_of(calls.call, HERE, Command(105), purpose, 0, 500))[0]
+        for purpose in ("first", "second")
     )
     for request, purpose in ((second, "second"), (first, "first")):
         response = Command(0, request.opaque, RESPONSE_FLAG)
@@ -48,21 +50,21 @@ def test_replies_are_matched_in_any_order(calls: Calls[str]) -> None:
 
 
 def test_nobody_there(calls: Calls[str]) -> None:
-    calls.call(HERE, Command(105), "route", 0, 500)
-    calls.tell(HERE, Command(15))
+    effects_of(calls.call, HERE, Command(105), "route", 0, 500)
+    effects_of(calls.tell, HERE, Command(15))
     (outcome,) = calls.refused(Refused(HERE, "connection refused"))
     assert outcome.purpose == "route"
     assert isinstance(outcome.reply, ConnectError)
     assert "connection refused" in str(outcome.reply)
     calls.check()
-    assert calls.call(HERE, Command(105), "again", 0, 500)[0] == Dial(HERE)
+    assert effects_of(calls.call, HERE, Command(105), "again", 0, 500)[0] == Dial(HERE)
 
 
 def test_a_link_that_dies_fails_its_own_calls_only(calls: Calls[str]) -> None:
-    calls.opened(Opened(7, HERE, dialed=True))
-    calls.opened(Opened(8, THERE, dialed=True))
-    calls.call(HERE, Command(105), "here", 0, 500)
-    calls.call(THERE, Command(105), "there", 0, 500)
+    effects_of(calls.opened, Opened(7, HERE, dialed=True))
+    effects_of(calls.opened, Opened(8, THERE, dialed=True))
+    effects_of(calls.call, HERE, Command(105), "here", 0, 500)
+    effects_of(calls.call, THERE, Command(105), "there", 0, 500)
     (outcome,) = calls.closed(Closed(7, "reset"))
     assert (outcome.purpose, outcome.address) == ("here", HERE)
     assert isinstance(outcome.reply, RemotingError)
@@ -73,31 +75,36 @@ def test_a_link_that_dies_fails_its_own_calls_only(calls: Calls[str]) -> None:
 
 
 def test_time_is_up_for_late_calls_only(calls: Calls[str]) -> None:
-    calls.opened(Opened(7, HERE, dialed=True))
-    calls.call(HERE, Command(105), "early", 0, 500)
-    calls.call(HERE, Command(105), "late", 0, 900)
-    outcomes, effects = calls.expire(500)
+    effects_of(calls.opened, Opened(7, HERE, dialed=True))
+    effects_of(calls.call, HERE, Command(105), "early", 0, 500)
+    effects_of(calls.call, HERE, Command(105), "late", 0, 900)
+    effects: list[Effect] = []
+    outcomes = calls.expire(500, effects)
     assert [outcome.purpose for outcome in outcomes] == ["early"]
     assert isinstance(outcomes[0].reply, CallTimeoutError)
     assert effects == [SetTimer(CALLS_TIMER, 900)]
-    outcomes, effects = calls.expire(900)
+    outcomes = calls.expire(900, effects)
     assert [outcome.purpose for outcome in outcomes] == ["late"]
-    assert effects == []
+    assert effects == [SetTimer(CALLS_TIMER, 900)], "no timer without calls"
     calls.check()
 
 
 def test_a_shorter_deadline_moves_the_timer(calls: Calls[str]) -> None:
-    calls.opened(Opened(7, HERE, dialed=True))
-    calls.call(HERE, Command(105), "long", 0, 30_000)
-    assert calls.call(HERE, Command(105), "short", 10, 100)[-1] == SetTimer(CALLS_TIMER, 110)
-    assert SetTimer(CALLS_TIMER, 200) not in calls.call(HERE, Command(105), "longer", 20, 180)
+    effects_of(calls.opened, Opened(7, HERE, dialed=True))
+    effects_of(calls.call, HERE, Command(105), "long", 0, 30_000)
+    assert effects_of(calls.call, HERE, Command(105), "short", 10, 100)[-1] == SetTimer(
+        CALLS_TIMER, 110
+    )
+    assert SetTimer(CALLS_TIMER, 200) not in effects_of(
+        calls.call, HERE, Command(105), "longer", 20, 180
+    )
 
 
 def test_what_timed_out_before_the_link_was_made_is_not_sent(calls: Calls[str]) -> None:
-    calls.call(HERE, Command(105), "route", 0, 500)
-    calls.tell(HERE, Command(15))
-    calls.expire(500)
-    commands = sent(calls.opened(Opened(7, HERE, dialed=True)))
+    effects_of(calls.call, HERE, Command(105), "route", 0, 500)
+    effects_of(calls.tell, HERE, Command(15))
+    calls.expire(500, [])
+    commands = sent(effects_of(calls.opened, Opened(7, HERE, dialed=True)))
     assert [command.code for command in commands] == [15]
     assert commands[0].flag & ONEWAY_FLAG
 
@@ -105,16 +112,16 @@ def test_what_timed_out_before_the_link_was_made_is_not_sent(calls: Calls[str]) 
 def test_too_many_at_once() -> None:
     calls: Calls[int] = Calls(in_flight_max=2)
     for number in range(2):
-        calls.call(HERE, Command(105), number, 0, 500)
+        effects_of(calls.call, HERE, Command(105), number, 0, 500)
     with pytest.raises(RemotingError, match="more than 2"):
-        calls.call(HERE, Command(105), 3, 0, 500)
+        effects_of(calls.call, HERE, Command(105), 3, 0, 500)
     calls.check()
 
 
 def test_hanging_up(calls: Calls[str]) -> None:
-    assert calls.hang_up(HERE, "idle") == []
-    calls.opened(Opened(7, HERE, dialed=True))
-    assert calls.hang_up(HERE, "idle") == [Hang(7, "idle")]
+    assert effects_of(calls.hang_up, HERE, "idle") == []
+    effects_of(calls.opened, Opened(7, HERE, dialed=True))
+    assert effects_of(calls.hang_up, HERE, "idle") == [Hang(7, "idle")]
     assert calls.address_of(7) == HERE
 
 
@@ -123,10 +130,10 @@ def test_whatever_goes_out_is_signed() -> None:
         return Command(request.code, request.opaque, request.flag, {"Signature": "s"}, request.body)
 
     calls: Calls[str] = Calls(signer=sign)
-    calls.call(HERE, Command(105, ext={"topic": "T"}), "before the link", 0, 500)
-    early = sent(calls.opened(Opened(7, HERE, dialed=True)))
-    late = sent(calls.call(HERE, Command(106, body=b"x"), "after", 0, 500))
-    oneway = sent(calls.tell(HERE, Command(15)))
+    effects_of(calls.call, HERE, Command(105, ext={"topic": "T"}), "before the link", 0, 500)
+    early = sent(effects_of(calls.opened, Opened(7, HERE, dialed=True)))
+    late = sent(effects_of(calls.call, HERE, Command(106, body=b"x"), "after", 0, 500))
+    oneway = sent(effects_of(calls.tell, HERE, Command(15)))
     assert early + late + oneway == [
         Command(105, 1, 0, {"Signature": "s"}),
         Command(106, 2, 0, {"Signature": "s"}, b"x"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from tests.effects import effects_of
 from tests.nodes.consumer.remoting.conftest import (
     START,
     Broker,
@@ -454,6 +455,6 @@ def test_a_peer_that_is_no_broker_does_not_break_it() -> None:
 def test_one_way_sends_do_not_pile_up_while_a_link_is_made() -> None:
     """Beyond the limit they are lost, as one-way sends may be."""
     calls: Calls[int] = Calls(in_flight_max=3)
-    assert calls.tell("a:1", Command(code=1)) == [Dial("a:1")]
-    assert [calls.tell("a:1", Command(code=1)) for _ in range(9)] == [[]] * 9
-    assert len(calls.opened(Opened(1, "a:1", dialed=True))) == 3
+    assert effects_of(calls.tell, "a:1", Command(code=1)) == [Dial("a:1")]
+    assert [effects_of(calls.tell, "a:1", Command(code=1)) for _ in range(9)] == [[]] * 9
+    assert len(effects_of(calls.opened, Opened(1, "a:1", dialed=True))) == 3

@@ -53,8 +53,8 @@ class Durability:
         self._syncing: dict[int, tuple[Log, int]] = {}
         """The same, of the flush that is under way."""
 
-    def start(self, now: int) -> list[Effect]:
-        return [SetTimer(FLUSH_TIMER, now + FLUSH_INTERVAL_MS)]
+    def start(self, now: int, effects: list[Effect]) -> None:
+        effects.append(SetTimer(FLUSH_TIMER, now + FLUSH_INTERVAL_MS))
 
     def acknowledge(
         self, request: Command, answer: Command, peer: Peer, effects: list[Effect]

@@ -110,7 +110,8 @@ class BrokerNode:
         visible = None if self._kafka is None else self._kafka.producers
         remoting = self._remoting = RemotingService(parts, visible, handlers, now)
         self._pulls = remoting.pulls
-        effects: list[Effect] = self._durability.start(now)
+        effects: list[Effect] = []
+        self._durability.start(now, effects)
         effects.append(SetTimer(CLIENTS_TIMER, now + config.client_scan_interval_ms))
         parts.retention.start(now, effects)
         parts.scrubbing.start(now, effects)
@@ -199,7 +200,7 @@ class BrokerNode:
                     else:
                         self._kafka.opened(Peer(link, address, host_of(address)))
                 elif dialed:
-                    effects += self._parts.calls.opened(event)
+                    self._parts.calls.opened(event, effects)
                 else:
                     self._remoting.opened(Peer(link, address, host_of(address)))
             case Closed(link, _):
@@ -253,9 +254,7 @@ class BrokerNode:
         elif key == REGISTER_TIMER:
             self._parts.registration.begin(now, effects)
         elif key == CALLS_TIMER:
-            outcomes, timers = self._parts.calls.expire(now)
-            effects += timers
-            self._ended(outcomes, now, effects)
+            self._ended(self._parts.calls.expire(now, effects), now, effects)
         elif key == KAFKA_TIMER:
             assert self._kafka is not None
             self._kafka.due(now, effects)

@@ -126,7 +126,7 @@ class KafkaCalls(Generic[P]):
         purpose: P,
         now: int,
         timeout_ms: int,
-        out: list[Effect],
+        effects: list[Effect],
     ) -> None:
         """Send a request; its `Outcome` comes later, from one of the methods below."""
         pending: _Pending[P] = _Pending(purpose, api, message, now + timeout_ms)
@@ -137,11 +137,11 @@ class KafkaCalls(Generic[P]):
         lanes = self._dialing.get(lane.address)
         if lanes is None:
             self._dialing[lane.address] = deque([lane])
-            out.append(Dial(lane.address, KAFKA))
+            effects.append(Dial(lane.address, KAFKA))
         elif lane not in lanes:
             lanes.append(lane)
 
-    def pump(self, out: list[Effect]) -> list[Outcome[P]]:
+    def pump(self, effects: list[Effect]) -> list[Outcome[P]]:
         """Send what waits on links that are ready; what their brokers do not know fails at once."""
         outcomes: list[Outcome[P]] = []
         for lane, line in self._lines.items():
@@ -155,10 +155,10 @@ class KafkaCalls(Generic[P]):
                     outcomes.append(Outcome(pending.purpose, lane, error))
                     continue
                 pending.version = version
-                self._send(line, pending, out)
+                self._send(line, pending, effects)
         return outcomes
 
-    def _send(self, line: _Line[P], pending: _Pending[P], out: list[Effect]) -> None:
+    def _send(self, line: _Line[P], pending: _Pending[P], effects: list[Effect]) -> None:
         assert line.link is not None
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         pending.correlation_id = self._correlation_id
@@ -170,34 +170,34 @@ class KafkaCalls(Generic[P]):
             self._client_id,
             pending.message,
         )
-        out.append(Send(line.link, request))
+        effects.append(Send(line.link, request))
 
-    def _shake_hands(self, line: _Line[P], version: int, now: int, out: list[Effect]) -> None:
+    def _shake_hands(self, line: _Line[P], version: int, now: int, effects: list[Effect]) -> None:
         message = ApiVersionsRequest(SOFTWARE_NAME, self._software_version)
         deadline = now + self._handshake_timeout_ms
-        self._send(line, _Pending(None, API_VERSIONS, message, deadline, version), out)
+        self._send(line, _Pending(None, API_VERSIONS, message, deadline, version), effects)
 
     # -- what the driver tells ---------------------------------------------------------------------
 
-    def opened(self, event: Opened, now: int, out: list[Effect]) -> None:
+    def opened(self, event: Opened, now: int, effects: list[Effect]) -> None:
         """A dialed link is there."""
-        lane = self._dialed(event.address, out)
+        lane = self._dialed(event.address, effects)
         line = self._lines[lane]
         line.link = event.link
         self._lanes[event.link] = lane
-        self._shake_hands(line, API_VERSIONS.versions[1], now, out)
+        self._shake_hands(line, API_VERSIONS.versions[1], now, effects)
 
-    def refused(self, event: Refused, out: list[Effect]) -> list[Outcome[P]]:
+    def refused(self, event: Refused, effects: list[Effect]) -> list[Outcome[P]]:
         """Nobody at the address: all that waited for the link has failed."""
-        lane = self._dialed(event.address, out)
+        lane = self._dialed(event.address, effects)
         error = ConnectError(f"cannot connect to {event.address}: {event.reason}")
         return self._drop(lane, error)
 
-    def _dialed(self, address: Address, out: list[Effect]) -> Lane:
+    def _dialed(self, address: Address, effects: list[Effect]) -> Lane:
         lanes = self._dialing[address]
         lane = lanes.popleft()
         if lanes:
-            out.append(Dial(address, KAFKA))
+            effects.append(Dial(address, KAFKA))
         else:
             del self._dialing[address]
         return lane
@@ -211,7 +211,7 @@ class KafkaCalls(Generic[P]):
         return self._drop(lane, error)
 
     def received(
-        self, link: Link, reply: RawReply, now: int, out: list[Effect]
+        self, link: Link, reply: RawReply, now: int, effects: list[Effect]
     ) -> list[Outcome[P]]:
         """Match a response."""
         lane = self._lanes.get(link)
@@ -223,17 +223,17 @@ class KafkaCalls(Generic[P]):
             if pending is None or pending.correlation_id != reply.correlation_id:
                 raise ProtocolError(f"response {reply.correlation_id} answers nothing")
             if pending.purpose is None:
-                self._agree(line, pending, reply, now, out)
+                self._agree(line, pending, reply, now, effects)
                 return []
             message = read_reply(pending.api, pending.version, reply)
         except ProtocolError as error:
             if pending is not None:
                 line.in_flight.appendleft(pending)
-            return self._hang_up(lane, error, out)
+            return self._hang_up(lane, error, effects)
         return [Outcome(pending.purpose, lane, message)]
 
     def _agree(
-        self, line: _Line[P], pending: _Pending[P], reply: RawReply, now: int, out: list[Effect]
+        self, line: _Line[P], pending: _Pending[P], reply: RawReply, now: int, effects: list[Effect]
     ) -> None:
         """Take what the broker says that it knows. Raises ProtocolError."""
         unsupported = int.from_bytes(reply.data[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
@@ -241,19 +241,19 @@ class KafkaCalls(Generic[P]):
         assert isinstance(message, ApiVersionsResponse)
         theirs = {key.api_key: (key.min_version, key.max_version) for key in message.api_keys}
         if unsupported and pending.version > 0:
-            self._shake_hands(line, _version(API_VERSIONS, theirs) or 0, now, out)
+            self._shake_hands(line, _version(API_VERSIONS, theirs) or 0, now, effects)
         elif message.error_code:
             raise ProtocolError(f"ApiVersions was answered with error {message.error_code}")
         else:
             line.versions = theirs
 
-    def expire(self, now: int, out: list[Effect]) -> list[Outcome[P]]:
+    def expire(self, now: int, effects: list[Effect]) -> list[Outcome[P]]:
         """Time is `due`: what is past its time has failed."""
         outcomes: list[Outcome[P]] = []
         for lane, line in list(self._lines.items()):
             if any(pending.deadline <= now for pending in line.in_flight):
                 error = CallTimeoutError(f"no reply from {lane.address} within the time-out")
-                outcomes += self._hang_up(lane, error, out)
+                outcomes += self._hang_up(lane, error, effects)
                 continue
             late = [pending for pending in line.waiting if pending.deadline <= now]
             for pending in late:
@@ -274,16 +274,18 @@ class KafkaCalls(Generic[P]):
         line = self._lines.get(lane)
         return line is None or not (line.waiting or line.in_flight)
 
-    def hang_up_all(self, out: list[Effect]) -> None:
+    def hang_up_all(self, effects: list[Effect]) -> None:
         """Close every link; nothing has an outcome any more."""
-        out += [Hang(link, "the consumer closes") for link in self._lanes]
+        effects += [Hang(link, "the consumer closes") for link in self._lanes]
         self._lanes.clear()
         self._lines.clear()
 
-    def _hang_up(self, lane: Lane, error: SteelyardError, out: list[Effect]) -> list[Outcome[P]]:
+    def _hang_up(
+        self, lane: Lane, error: SteelyardError, effects: list[Effect]
+    ) -> list[Outcome[P]]:
         link = self._lines[lane].link
         assert link is not None
-        out.append(Hang(link, str(error)))
+        effects.append(Hang(link, str(error)))
         return self._drop(lane, error)
 
     def _drop(self, lane: Lane, error: SteelyardError) -> list[Outcome[P]]:

@@ -72,8 +72,14 @@ class Calls(Generic[P]):
     # -- asking ----------------------------------------------------------------------------------
 
     def call(
-        self, address: Address, request: Command, purpose: P, now: int, timeout_ms: int
-    ) -> list[Effect]:
+        self,
+        address: Address,
+        request: Command,
+        purpose: P,
+        now: int,
+        timeout_ms: int,
+        effects: list[Effect],
+    ) -> None:
         """Send `request` (its opaque is replaced); the `Outcome` comes later, from one of the methods below.
 
         Raises RemotingError when too many calls are under way: the caller's limit was larger than ours.
@@ -83,41 +89,41 @@ class Calls(Generic[P]):
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         request = msgspec.structs.replace(request, opaque=self._opaque)
         deadline = now + timeout_ms
-        effects = self._ship(address, request)
+        self._ship(address, request, effects)
         self._pending[self._opaque] = _Pending(purpose, address, deadline, self._links.get(address))
         if self._timer_at is None or deadline < self._timer_at:
             self._timer_at = deadline
             effects.append(SetTimer(CALLS_TIMER, deadline))
-        return effects
 
-    def tell(self, address: Address, request: Command) -> list[Effect]:
+    def tell(self, address: Address, request: Command, effects: list[Effect]) -> None:
         """Send `request` one-way: no outcome, no retry; lost where too much waits for the link already."""
         if len(self._waiting.get(address, ())) >= self._in_flight_max:
-            return []
+            return
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         flag = request.flag | ONEWAY_FLAG
-        return self._ship(address, msgspec.structs.replace(request, opaque=self._opaque, flag=flag))
+        request = msgspec.structs.replace(request, opaque=self._opaque, flag=flag)
+        self._ship(address, request, effects)
 
-    def _ship(self, address: Address, request: Command) -> list[Effect]:
+    def _ship(self, address: Address, request: Command, effects: list[Effect]) -> None:
         if self._signer is not None:
             request = self._signer(request)
         link = self._links.get(address)
         if link is not None:
-            return [Send(link, request)]
+            effects.append(Send(link, request))
+            return
         waiting = self._waiting.get(address)
         if waiting is not None:
             waiting.append(request)
-            return []
-        self._waiting[address] = deque([request])
-        return [Dial(address)]
+        else:
+            self._waiting[address] = deque([request])
+            effects.append(Dial(address))
 
     # -- what the driver tells -------------------------------------------------------------------
 
-    def opened(self, event: Opened) -> list[Effect]:
+    def opened(self, event: Opened, effects: list[Effect]) -> None:
         """A dialed link is there: everything that waited goes out on it."""
         self._links[event.address] = event.link
         self._addresses[event.link] = event.address
-        effects: list[Effect] = []
         for request in self._waiting.pop(event.address, ()):
             pending = self._pending.get(request.opaque)
             if pending is not None:
@@ -125,7 +131,6 @@ class Calls(Generic[P]):
             elif not request.flag & ONEWAY_FLAG:
                 continue  # timed out while the link was being made
             effects.append(Send(event.link, request))
-        return effects
 
     def refused(self, event: Refused) -> list[Outcome[P]]:
         """Nobody at the address: all that waited for it has failed."""
@@ -154,7 +159,7 @@ class Calls(Generic[P]):
             return None
         return Outcome(pending.purpose, pending.address, response)
 
-    def expire(self, now: int) -> tuple[list[Outcome[P]], list[Effect]]:
+    def expire(self, now: int, effects: list[Effect]) -> list[Outcome[P]]:
         """The timer was due: calls past their deadline have failed; the timer is set anew."""
         late = [opaque for opaque, pending in self._pending.items() if pending.deadline <= now]
         outcomes = []
@@ -163,9 +168,9 @@ class Calls(Generic[P]):
             error = CallTimeoutError(f"no reply from {pending.address} within the time-out")
             outcomes.append(Outcome(pending.purpose, pending.address, error))
         self._timer_at = min((p.deadline for p in self._pending.values()), default=None)
-        if self._timer_at is None:
-            return outcomes, []
-        return outcomes, [SetTimer(CALLS_TIMER, self._timer_at)]
+        if self._timer_at is not None:
+            effects.append(SetTimer(CALLS_TIMER, self._timer_at))
+        return outcomes
 
     # -- links -----------------------------------------------------------------------------------
 
@@ -177,10 +182,11 @@ class Calls(Generic[P]):
         """Addresses with a live link, in the order they were made."""
         return list(self._links)
 
-    def hang_up(self, address: Address, reason: str) -> list[Effect]:
+    def hang_up(self, address: Address, reason: str, effects: list[Effect]) -> None:
         """Close the link to `address`, if there is one; its calls fail when `Closed` comes."""
         link = self._links.get(address)
-        return [] if link is None else [Hang(link, reason)]
+        if link is not None:
+            effects.append(Hang(link, reason))
 
     def check(self) -> None:
         """Assert that links are known both ways and that every pending call has a link or waits for one."""

@@ -28,20 +28,20 @@ class Detector:
         self._faults = faults if peers.config.detect else None
         self._queues: dict[str, MessageQueue] = {}
 
-    def start(self, now: int) -> list[Effect]:
+    def start(self, now: int, effects: list[Effect]) -> None:
         if self._faults is None:
-            return []
-        return [SetTimer(DETECT_TIMER, now + self._peers.config.detect_interval_ms)]
+            return
+        effects.append(SetTimer(DETECT_TIMER, now + self._peers.config.detect_interval_ms))
 
     def remember(self, queue: MessageQueue) -> None:
         """A send to this queue failed: its broker can be asked for it."""
         if self._faults is not None:
             self._queues[queue.broker_name] = queue
 
-    def due(self, now: int) -> list[Effect]:
+    def due(self, now: int, effects: list[Effect]) -> None:
         assert self._faults is not None
         config = self._peers.config
-        effects: list[Effect] = [SetTimer(DETECT_TIMER, now + config.detect_interval_ms)]
+        effects.append(SetTimer(DETECT_TIMER, now + config.detect_interval_ms))
         for broker in self._faults.unreachable():
             queue = self._queues[broker]
             route = self._peers.routes.route(queue.topic)
@@ -55,12 +55,13 @@ class Detector:
             )
             question = Command(code=RequestCode.GET_MAX_OFFSET, ext=headers.write(header))
             timeout_ms = config.detect_timeout_ms
-            effects += self._peers.calls.call(address, question, Detected(broker), now, timeout_ms)
-        return effects
+            self._peers.calls.call(address, question, Detected(broker), now, timeout_ms, effects)
 
-    def answered(self, asked: Detected, reply: Command | RemotingError) -> list[Effect]:
+    def answered(
+        self, asked: Detected, reply: Command | RemotingError, effects: list[Effect]
+    ) -> None:
         assert self._faults is not None
         if isinstance(reply, RemotingError) or self._faults.reachable(asked.broker_name):
-            return []
+            return
         self._faults.returned(asked.broker_name)
-        return [LogLine("INFO", f"broker {asked.broker_name} can be reached again")]
+        effects.append(LogLine("INFO", f"broker {asked.broker_name} can be reached again"))

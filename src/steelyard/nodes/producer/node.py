@@ -82,135 +82,158 @@ class ProducerNode:
         self._stopped = False
 
     def start(self, now: int) -> list[Effect]:
-        return self._peers.start(now) + self._sending.detector.start(now)
+        effects: list[Effect] = []
+        self._peers.start(now, effects)
+        self._sending.detector.start(now, effects)
+        return effects
 
     def handle(self, event: Event, now: int) -> list[Effect]:
-        effects = self._take(event, now)
-        return effects if self._stop is None else effects + self._go(now)
+        effects: list[Effect] = []
+        self._take(event, now, effects)
+        if self._stop is not None:
+            self._go(now, effects)
+        return effects
 
-    def _take(self, event: Event, now: int) -> list[Effect]:
+    def _take(self, event: Event, now: int, effects: list[Effect]) -> None:
         match event:
             case Received(link=link, message=Command() as command):
                 if is_response(command):
                     outcome = self._peers.calls.replied(command)
-                    return [] if outcome is None else self._settle(outcome, now)
-                return self._asked_by_broker(link, command, now)
+                    if outcome is not None:
+                        self._settle(outcome, now, effects)
+                else:
+                    self._asked_by_broker(link, command, now, effects)
             case Asked():
-                return self._asked(event, now)
+                self._asked(event, now, effects)
             case Opened(dialed=True):
-                return self._peers.opened(event, now)
+                self._peers.opened(event, now, effects)
             case Refused():
-                outcomes, effects = self._peers.refused(event, now)
-                return self._settle_all(outcomes, now) + effects
+                self._settle_all(self._peers.calls.refused(event), now, effects)
+                self._peers.doubt(event.address, now, effects)
             case Closed():
-                outcomes, effects = self._peers.closed(event, now)
-                return self._settle_all(outcomes, now) + effects
+                self._closed(event, now, effects)
             case Due(key=key):
-                return self._due(key, now)
+                self._due(key, now, effects)
             case Handled():
-                return self._transactions.handled(event)
+                self._transactions.handled(event, effects)
             case Opened() | Received() | Flushed():
-                return []
+                pass
             case _:
                 assert_never(event)
 
     # -- calls of the program ----------------------------------------------------------------------
 
-    def _asked(self, event: Asked, now: int) -> list[Effect]:
+    def _asked(self, event: Asked, now: int, effects: list[Effect]) -> None:
         if self._stop is not None:
-            return [Answer(event.call_id, ClosedError("the producer was closed"))]
+            effects.append(Answer(event.call_id, ClosedError("the producer was closed")))
+            return
         match event.call:
             case SendMessages() | SendOneway() | SendHalf() | SendRequest() | SendReply() as call:
-                return self._sending.send(event.call_id, call, now)
+                self._sending.send(event.call_id, call, now, effects)
             case EndTransaction() as call:
-                return self._transactions.end(event.call_id, call)
+                self._transactions.end(event.call_id, call, effects)
             case Begin() as call:
-                return self._starting.asked(event.call_id, call, now) + self._probe(now)
+                self._starting.asked(event.call_id, call, now, effects)
+                self._probe(now, effects)
             case FetchQueues() as call:
-                return self._fetch(event.call_id, call, now)
+                self._fetch(event.call_id, call, now, effects)
             case Stop():
                 self._stop = event.call_id
                 self._peers.leave()
-                return []
             case call:
                 raise AssertionError(f"a producer does not know the call {call!r}")
 
-    def _probe(self, now: int) -> list[Effect]:
+    def _probe(self, now: int, effects: list[Effect]) -> None:
         """Ask the nameservers something, to see whether they are there."""
-        return self._peers.ask_routes(self._peers.routes.probe(self._config.default_topic), now)
+        self._peers.ask_routes(self._peers.routes.probe(self._config.default_topic), now, effects)
 
-    def _fetch(self, call_id: int, call: FetchQueues, now: int) -> list[Effect]:
+    def _fetch(self, call_id: int, call: FetchQueues, now: int, effects: list[Effect]) -> None:
         topic = call.topic
         try:
             check_topic(topic)
         except MessageError as error:
-            return [Answer(call_id, error)]
+            effects.append(Answer(call_id, error))
+            return
         route = self._peers.routes.route(topic)
         if route is not None:
-            return [Answer(call_id, route.publish)]
+            effects.append(Answer(call_id, route.publish))
+            return
         if not self._config.nameservers:
-            return [Answer(call_id, RouteError("no nameserver is configured"))]
+            effects.append(Answer(call_id, RouteError("no nameserver is configured")))
+            return
         self._fetching[call_id] = topic
         timeout_ms = self._config.send_timeout_ms if call.timeout_ms is None else call.timeout_ms
-        return self._sending.waiting.add(topic, call_id, now + timeout_ms, now)
+        self._sending.waiting.add(topic, call_id, now + timeout_ms, now, effects)
 
     def _fetched(
-        self, call_id: int, result: tuple[MessageQueue, ...] | SteelyardError
-    ) -> list[Effect]:
+        self, call_id: int, result: tuple[MessageQueue, ...] | SteelyardError, effects: list[Effect]
+    ) -> None:
         del self._fetching[call_id]
-        return [Answer(call_id, result)]
+        effects.append(Answer(call_id, result))
 
     # -- what brokers ask --------------------------------------------------------------------------
 
-    def _asked_by_broker(self, link: Link, command: Command, now: int) -> list[Effect]:
+    def _asked_by_broker(
+        self, link: Link, command: Command, now: int, effects: list[Effect]
+    ) -> None:
         address = self._peers.calls.address_of(link)
         if address is not None and command.code == RequestCode.CHECK_TRANSACTION_STATE:
-            return self._transactions.asked(address, command)
+            self._transactions.asked(address, command, effects)
+            return
         if address is not None and command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
             name = self._peers.routes.broker_name(address)
-            return self._sending.requests.replied(link, command, name, now)
+            self._sending.requests.replied(link, command, name, now, effects)
+            return
         if is_oneway(command):
-            return []
+            return
         remark = f" request type {command.code} not supported"
         code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        return [Send(link, Command(code, command.opaque, RESPONSE_FLAG, remark=remark))]
+        effects.append(Send(link, Command(code, command.opaque, RESPONSE_FLAG, remark=remark)))
 
     # -- what became of calls ----------------------------------------------------------------------
 
-    def _settle_all(self, outcomes: list[Outcome[Purpose]], now: int) -> list[Effect]:
-        return [effect for outcome in outcomes for effect in self._settle(outcome, now)]
+    def _closed(self, event: Closed, now: int, effects: list[Effect]) -> None:
+        address = self._peers.calls.address_of(event.link)
+        if address is None:
+            return
+        self._peers.lost(address)
+        self._settle_all(self._peers.calls.closed(event), now, effects)
+        self._peers.doubt(address, now, effects)
 
-    def _settle(self, outcome: Outcome[Purpose], now: int) -> list[Effect]:
+    def _settle_all(
+        self, outcomes: list[Outcome[Purpose]], now: int, effects: list[Effect]
+    ) -> None:
+        for outcome in outcomes:
+            self._settle(outcome, now, effects)
+
+    def _settle(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         purpose, reply = outcome.purpose, outcome.reply
         match purpose:
             case SendTried():
-                return self._sending.outcome(purpose, outcome.address, reply, now)
+                self._sending.outcome(purpose, outcome.address, reply, now, effects)
             case RouteAsked():
-                return self._route_answered(purpose, reply, now)
+                self._route_answered(purpose, reply, now, effects)
             case Detected():
-                return self._sending.detector.answered(purpose, reply)
+                self._sending.detector.answered(purpose, reply, effects)
             case HeartbeatSent(address=address):
                 self._peers.heartbeat_answered(address, reply)
-                return []
             case Unregistered(address=address):
                 self._peers.goodbye_answered(address)
-                return []
             case _:
                 assert_never(purpose)
 
     def _route_answered(
-        self, asked: RouteAsked, reply: Command | RemotingError, now: int
-    ) -> list[Effect]:
+        self, asked: RouteAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> None:
         """Whoever waited for the route goes on, or fails."""
-        news, effects = self._peers.route_answered(asked, reply, now)
+        news = self._peers.route_answered(asked, reply, now, effects)
         if not news.done:
-            return effects
+            return
         if self._starting.open:
-            effects += (
-                self._starting.reached()
-                if news.trouble is None
-                else self._starting.failed(news.trouble)
-            )
+            if news.trouble is None:
+                self._starting.reached(effects)
+            else:
+                self._starting.failed(news.trouble, effects)
         topic = news.done
         route = self._peers.routes.route(topic)
         error: SteelyardError | None = None
@@ -219,55 +242,54 @@ class ProducerNode:
             error = news.error or RouteError(f"no route for topic {topic}")
         for call_id in self._sending.waiting.release(topic):
             if call_id in self._sending:
-                effects += self._sending.released(call_id, error, now)
+                self._sending.released(call_id, error, now, effects)
             elif route is not None:
-                effects += self._fetched(call_id, route.publish)
+                self._fetched(call_id, route.publish, effects)
             elif error is not None:
-                effects += self._fetched(call_id, error)
-        return effects
+                self._fetched(call_id, error, effects)
 
     # -- timers ------------------------------------------------------------------------------------
 
-    def _due(self, key: object, now: int) -> list[Effect]:
+    def _due(self, key: object, now: int, effects: list[Effect]) -> None:
         if key == CALLS_TIMER:
-            outcomes, effects = self._peers.calls.expire(now)
-            return effects + self._settle_all(outcomes, now)
-        if key == WAITING_TIMER:
-            return self._waited_too_long(now)
-        if key == REQUESTS_TIMER:
-            return self._sending.requests.expire(now)
-        if key == START_TIMER:
-            effects = [] if self._stop is not None else self._starting.due(now)
-            return effects + self._probe(now) if self._starting.open else effects
-        if key == DETECT_TIMER:
-            return [] if self._stop is not None else self._sending.detector.due(now)
-        if key == ROUTE_TIMER:
-            return self._peers.routes_due(now)
-        assert key == HEARTBEAT_TIMER
-        return self._peers.heartbeats_due(now)
+            self._settle_all(self._peers.calls.expire(now, effects), now, effects)
+        elif key == WAITING_TIMER:
+            self._waited_too_long(now, effects)
+        elif key == REQUESTS_TIMER:
+            self._sending.requests.expire(now, effects)
+        elif key == START_TIMER:
+            if self._stop is None:
+                self._starting.due(now, effects)
+            if self._starting.open:
+                self._probe(now, effects)
+        elif key == DETECT_TIMER:
+            if self._stop is None:
+                self._sending.detector.due(now, effects)
+        elif key == ROUTE_TIMER:
+            self._peers.routes_due(now, effects)
+        else:
+            assert key == HEARTBEAT_TIMER
+            self._peers.heartbeats_due(now, effects)
 
-    def _waited_too_long(self, now: int) -> list[Effect]:
-        late, effects = self._sending.waiting.expire(now)
-        for call_id in late:
+    def _waited_too_long(self, now: int, effects: list[Effect]) -> None:
+        for call_id in self._sending.waiting.expire(now, effects):
             error = CallTimeoutError("no nameserver answered within the time-out")
             if call_id in self._sending:
-                effects += self._sending.released(call_id, error, now)
+                self._sending.released(call_id, error, now, effects)
             else:
-                effects += self._fetched(call_id, error)
-        return effects
+                self._fetched(call_id, error, effects)
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def _go(self, now: int) -> list[Effect]:
+    def _go(self, now: int, effects: list[Effect]) -> None:
         """Once nothing is under way any more, unregister."""
         if self._stopped or not self._sending.idle or self._fetching:
-            return []
-        effects = self._peers.say_goodbye(now)
+            return
+        self._peers.say_goodbye(now, effects)
         if self._peers.gone:
             assert self._stop is not None
             self._stopped = True
             effects.append(Answer(self._stop, None))
-        return effects
 
     def check(self) -> None:
         """Assert that every open call is on its way or waits for a route."""

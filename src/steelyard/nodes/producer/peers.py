@@ -13,9 +13,9 @@ import msgspec
 
 from steelyard.config import ProducerConfig
 from steelyard.errors import RemotingError
-from steelyard.nodes.calls.remoting import Calls, Outcome
+from steelyard.nodes.calls.remoting import Calls
 from steelyard.nodes.route_cache import RouteAsked, RouteCache, RouteNews, RoutePace, question
-from steelyard.nodes.seam import Address, Closed, Effect, Opened, Refused, SetTimer
+from steelyard.nodes.seam import Address, Effect, Opened, SetTimer
 from steelyard.types import MessageQueue, Random
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.acl import signer_of
@@ -74,90 +74,80 @@ class Peers:
         self._goodbyes: set[Address] = set()
         self._leaving = False
 
-    def start(self, now: int) -> list[Effect]:
-        return [
+    def start(self, now: int, effects: list[Effect]) -> None:
+        effects += [
             SetTimer(ROUTE_TIMER, self._pace.next(now)),
             SetTimer(HEARTBEAT_TIMER, now + self.config.heartbeat_interval_ms),
         ]
 
     # -- routes ------------------------------------------------------------------------------------
 
-    def ask_routes(self, asked: Iterable[RouteAsked], now: int) -> list[Effect]:
-        effects: list[Effect] = []
+    def ask_routes(self, asked: Iterable[RouteAsked], now: int, effects: list[Effect]) -> None:
         for item in asked:
             timeout_ms = self.config.call_timeout_ms
-            effects += self.calls.call(item.nameserver, question(item), item, now, timeout_ms)
-        return effects
+            self.calls.call(item.nameserver, question(item), item, now, timeout_ms, effects)
 
     def route_answered(
-        self, asked: RouteAsked, reply: Command | RemotingError, now: int
-    ) -> tuple[RouteNews, list[Effect]]:
+        self, asked: RouteAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> RouteNews:
         """Take an answer in. Whoever waits for the route of `news.done` goes on after the effects."""
         news = self.routes.answered(asked, reply, now)
-        effects = self.ask_routes(news.again, now)
+        self.ask_routes(news.again, now, effects)
         effects += news.tell
         if news.done:
             strangers = [a for a in self.routes.masters() if a not in self._greeted]
-            effects += self._greet(strangers, now)
-        return news, effects
+            self._greet(strangers, now, effects)
+        return news
 
-    def routes_due(self, now: int) -> list[Effect]:
+    def routes_due(self, now: int, effects: list[Effect]) -> None:
         if self._leaving:
-            return []
-        again = SetTimer(ROUTE_TIMER, self._pace.next(now))
-        return [again, *self.ask_routes(self.routes.refresh(), now)]
+            return
+        effects.append(SetTimer(ROUTE_TIMER, self._pace.next(now)))
+        self.ask_routes(self.routes.refresh(), now, effects)
 
-    def _doubt(self, address: Address, now: int) -> list[Effect]:
+    def doubt(self, address: Address, now: int, effects: list[Effect]) -> None:
         """A broker may have stopped: learn soon whether it is still in the routes."""
         if self._leaving or address not in self.routes.masters():
-            return []
+            return
         soon = self._pace.hurry(now)
-        return [] if soon is None else [SetTimer(ROUTE_TIMER, soon)]
+        if soon is not None:
+            effects.append(SetTimer(ROUTE_TIMER, soon))
 
     # -- links -------------------------------------------------------------------------------------
 
-    def opened(self, event: Opened, now: int) -> list[Effect]:
+    def opened(self, event: Opened, now: int, effects: list[Effect]) -> None:
         """A dialed link is there. A broker is greeted before it gets what waited for the link."""
-        effects = self.calls.opened(event)
-        if event.address in self._greeted or event.address not in self.routes.masters():
-            return effects
-        return self._greet([event.address], now) + effects
+        waiting: list[Effect] = []
+        self.calls.opened(event, waiting)
+        if event.address not in self._greeted and event.address in self.routes.masters():
+            self._greet([event.address], now, effects)
+        effects += waiting
 
-    def refused(self, event: Refused, now: int) -> tuple[list[Outcome[Purpose]], list[Effect]]:
-        """Nobody at the address."""
-        return self.calls.refused(event), self._doubt(event.address, now)
-
-    def closed(self, event: Closed, now: int) -> tuple[list[Outcome[Purpose]], list[Effect]]:
-        """A link died; a broker at its other end has forgotten this producer."""
-        address = self.calls.address_of(event.link)
-        if address is None:
-            return [], []
+    def lost(self, address: Address) -> None:
+        """The link died: a broker at its other end has forgotten this producer."""
         self._greeted.pop(address, None)
-        return self.calls.closed(event), self._doubt(address, now)
 
     # -- heartbeats and unregistering ----------------------------------------------------------------
 
-    def heartbeats_due(self, now: int) -> list[Effect]:
+    def heartbeats_due(self, now: int, effects: list[Effect]) -> None:
         if self._leaving:
-            return []
-        again = SetTimer(HEARTBEAT_TIMER, now + self.config.heartbeat_interval_ms)
-        return [again, *self._greet(self.routes.masters(), now)]
+            return
+        effects.append(SetTimer(HEARTBEAT_TIMER, now + self.config.heartbeat_interval_ms))
+        self._greet(self.routes.masters(), now, effects)
 
-    def _greet(self, addresses: list[Address], now: int) -> list[Effect]:
+    def _greet(self, addresses: list[Address], now: int, effects: list[Effect]) -> None:
         """Heartbeats, by which a broker knows who sends to it."""
         if self._leaving or not addresses:
-            return []
+            return
         body = HeartbeatData(
             self.config.client_id, producer_data_set=(ProducerData(self.config.group),)
         )
         command = Command(code=RequestCode.HEART_BEAT, body=fastjson.write(body))
-        effects: list[Effect] = []
         for address in addresses:
             self._greeted[address] = None
             purpose = HeartbeatSent(address)
             timeout_ms = self.config.call_timeout_ms
-            effects += self.calls.call(address, command, purpose, now, timeout_ms)
-        return effects
+            self.calls.call(address, command, purpose, now, timeout_ms, effects)
 
     def heartbeat_answered(self, address: Address, reply: Command | RemotingError) -> None:
         if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS:
@@ -167,20 +157,18 @@ class Peers:
         """No more heartbeats, and no more interest in news."""
         self._leaving = True
 
-    def say_goodbye(self, now: int) -> list[Effect]:
+    def say_goodbye(self, now: int, effects: list[Effect]) -> None:
         """Unregister from every broker that knows this producer; done once `gone`."""
         header = headers.UnregisterClientRequestHeader(
             client_id=self.config.client_id, producer_group=self.config.group
         )
         command = Command(code=RequestCode.UNREGISTER_CLIENT, ext=headers.write(header))
-        effects: list[Effect] = []
         for address in list(self._greeted):
             self._goodbyes.add(address)
             purpose = Unregistered(address)
             timeout_ms = self.config.call_timeout_ms
-            effects += self.calls.call(address, command, purpose, now, timeout_ms)
+            self.calls.call(address, command, purpose, now, timeout_ms, effects)
         self._greeted.clear()
-        return effects
 
     def goodbye_answered(self, address: Address) -> None:
         self._goodbyes.discard(address)

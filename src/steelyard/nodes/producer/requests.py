@@ -52,45 +52,48 @@ class Requests:
     def idle(self) -> bool:
         return not self._requests
 
-    def open(self, correlation_id: str, call_id: int, deadline: int) -> list[Effect]:
+    def open(self, correlation_id: str, call_id: int, deadline: int, effects: list[Effect]) -> None:
         """A request is about to be sent. Raises RemotingError where there are too many."""
         if len(self._requests) >= self._count_max:
             raise RemotingError(f"more than {self._count_max} requests under way (in_flight_max)")
         self._requests[correlation_id] = _Request(call_id, deadline)
         if self._due is not None and self._due <= deadline:
-            return []
+            return
         self._due = deadline
-        return [SetTimer(REQUESTS_TIMER, deadline)]
+        effects.append(SetTimer(REQUESTS_TIMER, deadline))
 
-    def sent(self, correlation_id: str, result: object) -> list[Effect]:
+    def sent(self, correlation_id: str, result: object, effects: list[Effect]) -> None:
         """The sending has ended: with an error, or else the reply may come."""
         request = self._requests.get(correlation_id)
         if request is None:
-            return []
+            return
         if isinstance(result, SteelyardError):
             del self._requests[correlation_id]
-            return [Answer(request.call_id, result)]
-        request.sent = True
-        return []
+            effects.append(Answer(request.call_id, result))
+        else:
+            request.sent = True
 
-    def replied(self, link: Link, command: Command, broker_name: str, now: int) -> list[Effect]:
+    def replied(
+        self, link: Link, command: Command, broker_name: str, now: int, effects: list[Effect]
+    ) -> None:
         """PUSH_REPLY_MESSAGE_TO_CLIENT: somebody's reply, by way of a broker."""
         try:
             view = _view(command, broker_name, now)
         except ProtocolError as error:
             remark = f"process reply message fail: {error}"
-            refusal = _response(link, command, ResponseCode.SYSTEM_ERROR, remark)
-            return [*refusal, LogLine("WARNING", f"a reply that cannot be read: {error}")]
-        effects = _response(link, command, ResponseCode.SUCCESS)
+            _response(link, command, ResponseCode.SYSTEM_ERROR, effects, remark)
+            effects.append(LogLine("WARNING", f"a reply that cannot be read: {error}"))
+            return
+        _response(link, command, ResponseCode.SUCCESS, effects)
         request = self._requests.pop(view.property_of(CORRELATION_ID) or "", None)
         if request is None:
             text = f"a reply from {view.born_host} that nobody waits for, or not any more"
-            return [*effects, LogLine("INFO", text)]
-        return [*effects, Answer(request.call_id, view)]
+            effects.append(LogLine("INFO", text))
+        else:
+            effects.append(Answer(request.call_id, view))
 
-    def expire(self, now: int) -> list[Effect]:
+    def expire(self, now: int, effects: list[Effect]) -> None:
         """The timer was due: requests past their deadline have failed; the timer is set anew."""
-        effects: list[Effect] = []
         for correlation_id, request in list(self._requests.items()):
             if request.deadline <= now:
                 del self._requests[correlation_id]
@@ -100,7 +103,6 @@ class Requests:
         self._due = min((request.deadline for request in self._requests.values()), default=None)
         if self._due is not None:
             effects.append(SetTimer(REQUESTS_TIMER, self._due))
-        return effects
 
     def check(self) -> None:
         """Assert that whoever waits, waits with a timer."""
@@ -108,10 +110,11 @@ class Requests:
         assert not self._requests or self._due is not None
 
 
-def _response(link: Link, command: Command, code: ResponseCode, remark: str = "") -> list[Effect]:
-    if is_oneway(command):
-        return []
-    return [Send(link, Command(code, command.opaque, RESPONSE_FLAG, remark=remark))]
+def _response(
+    link: Link, command: Command, code: ResponseCode, effects: list[Effect], remark: str = ""
+) -> None:
+    if not is_oneway(command):
+        effects.append(Send(link, Command(code, command.opaque, RESPONSE_FLAG, remark=remark)))
 
 
 def _view(command: Command, broker_name: str, now: int) -> MessageView:

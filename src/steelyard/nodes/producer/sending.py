@@ -103,17 +103,17 @@ class Sending:
 
     # -- the beginning -----------------------------------------------------------------------------
 
-    def send(self, call_id: int, call: SendCall, now: int) -> list[Effect]:
-        effects: list[Effect] = []
+    def send(self, call_id: int, call: SendCall, now: int, effects: list[Effect]) -> None:
         try:
             send = self._admitted(call, now)
             if send.correlation_id:
-                effects = self.requests.open(send.correlation_id, call_id, send.deadline)
+                self.requests.open(send.correlation_id, call_id, send.deadline, effects)
         except (MessageError, RemotingError) as error:
-            return [Answer(call_id, error)]
+            effects.append(Answer(call_id, error))
+            return
         self._sends[call_id] = send
         self._body_bytes += len(send.outgoing.body)
-        return effects + self._try(call_id, now)
+        self._try(call_id, now, effects)
 
     def _admitted(self, call: SendCall, now: int) -> _Sending:
         """Raise MessageError where the message breaks a rule, RemotingError where too much is under way already."""
@@ -157,37 +157,45 @@ class Sending:
 
     # -- attempts ----------------------------------------------------------------------------------
 
-    def released(self, call_id: int, error: SteelyardError | None, now: int) -> list[Effect]:
+    def released(
+        self, call_id: int, error: SteelyardError | None, now: int, effects: list[Effect]
+    ) -> None:
         """The send need not wait for its route any more: it is there, or there is none, because of `error`."""
         if error is None:
-            return self._try(call_id, now)
-        return self._end(call_id, error)
+            self._try(call_id, now, effects)
+        else:
+            self._end(call_id, error, effects)
 
-    def _try(self, call_id: int, now: int) -> list[Effect]:
+    def _try(self, call_id: int, now: int, effects: list[Effect]) -> None:
         """Send to a queue, or wait for the route, or give up."""
         send = self._sends[call_id]
         topic = send.outgoing.topic
         if now >= send.deadline:
             text = f"not sent within the time-out; last: {send.error or 'waited for the route'}"
-            return self._end(call_id, CallTimeoutError(text))
+            self._end(call_id, CallTimeoutError(text), effects)
+            return
         route = self._peers.routes.route(topic)
         if route is None:
             if not self._config.nameservers:
-                return self._end(call_id, RouteError("no nameserver is configured"))
-            return self.waiting.add(topic, call_id, send.deadline, now)
+                self._end(call_id, RouteError("no nameserver is configured"), effects)
+                return
+            self.waiting.add(topic, call_id, send.deadline, now, effects)
+            return
         if send.queue is None and not route.publish:
-            return self._end(call_id, RouteError(f"topic {topic} has no writable queue"))
+            self._end(call_id, RouteError(f"topic {topic} has no writable queue"), effects)
+            return
         while send.attempts_left > 0:
             send.attempts_left -= 1
             queue = send.queue or self._chosen(send, route, now)
             address = route.masters.get(queue.broker_name)
             if address is not None:
-                return self._attempt(call_id, send, queue, address, now)
+                self._attempt(call_id, send, queue, address, now, effects)
+                return
             text = f"broker {queue.broker_name} of topic {topic} is not in the route"
             self._blame(SendTried(call_id, queue, now), Failure.NO_ROUTE, now)
             send.error, send.avoid_broker = RouteError(text), queue.broker_name
         assert send.error is not None
-        return self._end(call_id, send.error)
+        self._end(call_id, send.error, effects)
 
     def _chosen(self, send: _Sending, route: Route, now: int) -> MessageQueue:
         queues = route.publish
@@ -198,36 +206,52 @@ class Sending:
         return self._choice.choose(send.outgoing.topic, queues, now, send.avoid_broker)
 
     def _attempt(
-        self, call_id: int, send: _Sending, queue: MessageQueue, address: Address, now: int
-    ) -> list[Effect]:
+        self,
+        call_id: int,
+        send: _Sending,
+        queue: MessageQueue,
+        address: Address,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
         request = outgoing.command(send.outgoing, queue, self._template)
         if send.oneway:
-            return self._peers.calls.tell(address, request) + self._end(call_id, None)
-        purpose = SendTried(call_id, queue, now)
-        return self._peers.calls.call(address, request, purpose, now, send.deadline - now)
+            self._peers.calls.tell(address, request, effects)
+            self._end(call_id, None, effects)
+        else:
+            purpose = SendTried(call_id, queue, now)
+            self._peers.calls.call(address, request, purpose, now, send.deadline - now, effects)
 
     # -- what became of an attempt -----------------------------------------------------------------
 
     def outcome(
-        self, tried: SendTried, address: Address, reply: Command | RemotingError, now: int
-    ) -> list[Effect]:
+        self,
+        tried: SendTried,
+        address: Address,
+        reply: Command | RemotingError,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
         """A broker's word, or none."""
         if isinstance(reply, RemotingError):
             self._blame(tried, Failure.NO_REPLY, now)
-            return self._failed(tried, reply, now)
+            self._failed(tried, reply, now, effects)
+            return
         status = verdict.STORED.get(reply.code)
         if status is None:
             self._blame(tried, Failure.REFUSED, now)
             retriable = reply.code in self._retried
             refusal = BrokerError(reply.code, reply.remark, address, retriable=retriable)
-            return self._failed(tried, refusal, now)
+            self._failed(tried, refusal, now, effects)
+            return
         try:
             header = headers.read(headers.SendMessageResponseHeader, reply.ext)
         except ProtocolError as error:
-            return self._end(tried.call_id, error)
+            self._end(tried.call_id, error, effects)
+            return
         if self._faults is not None:
             self._faults.answered(tried.queue.broker_name, now - tried.at, now)
-        return self._stored(tried, status, header, now)
+        self._stored(tried, status, header, now, effects)
 
     def _stored(
         self,
@@ -235,7 +259,8 @@ class Sending:
         status: SendStatus,
         header: headers.SendMessageResponseHeader,
         now: int,
-    ) -> list[Effect]:
+        effects: list[Effect],
+    ) -> None:
         send = self._sends[tried.call_id]
         result: SendResult | Half = SendResult(
             status=status,
@@ -252,17 +277,21 @@ class Sending:
             or not self._config.retry_another_broker
             or send.attempts_left <= 0
         ):
-            return self._end(tried.call_id, result)
-        send.stored, send.avoid_broker = result, tried.queue.broker_name
-        return self._try(tried.call_id, now)
+            self._end(tried.call_id, result, effects)
+        else:
+            send.stored, send.avoid_broker = result, tried.queue.broker_name
+            self._try(tried.call_id, now, effects)
 
-    def _failed(self, tried: SendTried, error: SteelyardError, now: int) -> list[Effect]:
+    def _failed(
+        self, tried: SendTried, error: SteelyardError, now: int, effects: list[Effect]
+    ) -> None:
         """An attempt came to nothing: another one, or the end."""
         send = self._sends[tried.call_id]
         if send.attempts_left <= 0 or not error.retriable:
-            return self._end(tried.call_id, error)
-        send.error, send.avoid_broker = error, tried.queue.broker_name
-        return self._try(tried.call_id, now)
+            self._end(tried.call_id, error, effects)
+        else:
+            send.error, send.avoid_broker = error, tried.queue.broker_name
+            self._try(tried.call_id, now, effects)
 
     def _blame(self, tried: SendTried, failure: Failure, now: int) -> None:
         """Remember the failure for the choice of queues to come."""
@@ -272,14 +301,17 @@ class Sending:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def _end(self, call_id: int, result: SendResult | Half | SteelyardError | None) -> list[Effect]:
+    def _end(
+        self, call_id: int, result: SendResult | Half | SteelyardError | None, effects: list[Effect]
+    ) -> None:
         send = self._sends.pop(call_id)
         self._body_bytes -= len(send.outgoing.body)
         if send.stored is not None and isinstance(result, SteelyardError):
             result = send.stored
         if send.correlation_id:
-            return self.requests.sent(send.correlation_id, result)
-        return [Answer(call_id, result)]
+            self.requests.sent(send.correlation_id, result, effects)
+        else:
+            effects.append(Answer(call_id, result))
 
     def check(self) -> None:
         """Assert that limits are kept, and that nothing of what has ended is still counted."""

@@ -52,14 +52,15 @@ class Transactions:
         self._checks: dict[int, _Check] = {}
         self._ticket = 0
 
-    def end(self, call_id: int, call: EndTransaction) -> list[Effect]:
+    def end(self, call_id: int, call: EndTransaction, effects: list[Effect]) -> None:
         """The program's word, to the broker where the half message lies."""
         result = call.half.result
         queue = result.queue
         try:
             store_address, physical_offset = parse_offset_message_id(result.offset_message_id)
         except ConfigError as error:
-            return [Answer(call_id, ProtocolError(f"a half message's place: {error}"))]
+            effects.append(Answer(call_id, ProtocolError(f"a half message's place: {error}")))
+            return
         route = self._peers.routes.route(queue.topic)
         address = None if route is None else route.masters.get(queue.broker_name)
         header = headers.EndTransactionRequestHeader(
@@ -72,9 +73,10 @@ class Transactions:
             transaction_id=call.half.transaction_id,
             bname=queue.broker_name,
         )
-        return [*self._tell(address or store_address, header, call.remark), Answer(call_id, None)]
+        self._tell(address or store_address, header, call.remark, effects)
+        effects.append(Answer(call_id, None))
 
-    def asked(self, address: Address, command: Command) -> list[Effect]:
+    def asked(self, address: Address, command: Command, effects: list[Effect]) -> None:
         """CHECK_TRANSACTION_STATE: what became of it? The question itself is not answered, only the program's word is."""
         config = self._peers.config
         try:
@@ -83,22 +85,23 @@ class Transactions:
             (message,) = decode_records(command.body, name)
         except (ProtocolError, ValueError) as error:
             text = f"{address} asks for a transaction in a way that cannot be read: {error}"
-            return [LogLine("WARNING", text)]
+            effects.append(LogLine("WARNING", text))
+            return
         group = message.property_of(PGROUP)
         if group != config.group:
             text = f"{address} asks {config.group} for a transaction of group {group}"
-            return [LogLine("WARNING", text)]
-        if not config.checks:
+        elif not config.checks:
             text = f"{address} asks for a transaction, and this producer has no transaction_check"
-            return [LogLine("WARNING", text)]
-        if len(self._checks) >= config.checks_max:
+        elif len(self._checks) >= config.checks_max:
             text = f"more than {config.checks_max} transactions are being checked (checks_max)"
-            return [LogLine("WARNING", text)]
-        self._ticket += 1
-        self._checks[self._ticket] = _Check(address, header, message.message_id)
-        return [Deliver(self._ticket, TransactionCheck(message))]
+        else:
+            self._ticket += 1
+            self._checks[self._ticket] = _Check(address, header, message.message_id)
+            effects.append(Deliver(self._ticket, TransactionCheck(message)))
+            return
+        effects.append(LogLine("WARNING", text))
 
-    def handled(self, event: Handled) -> list[Effect]:
+    def handled(self, event: Handled, effects: list[Effect]) -> None:
         """The program has looked."""
         check = self._checks.pop(event.ticket)
         state = event.status
@@ -114,14 +117,18 @@ class Transactions:
             transaction_id=check.header.transaction_id,
             bname=check.header.bname,
         )
-        return self._tell(check.address, header, "")
+        self._tell(check.address, header, "", effects)
 
     def _tell(
-        self, address: Address, header: headers.EndTransactionRequestHeader, remark: str
-    ) -> list[Effect]:
+        self,
+        address: Address,
+        header: headers.EndTransactionRequestHeader,
+        remark: str,
+        effects: list[Effect],
+    ) -> None:
         ext = headers.write(header)
         command = Command(code=RequestCode.END_TRANSACTION, ext=ext, remark=remark)
-        return self._peers.calls.tell(address, command)
+        self._peers.calls.tell(address, command, effects)
 
     def check(self) -> None:
         assert len(self._checks) <= self._peers.config.checks_max

@@ -23,20 +23,19 @@ class Waiting:
         self._topics: dict[str, list[_Waiting]] = {}
         self._due: int | None = None
 
-    def add(self, topic: str, call_id: int, deadline: int, now: int) -> list[Effect]:
+    def add(self, topic: str, call_id: int, deadline: int, now: int, effects: list[Effect]) -> None:
         """The call waits; `release` or `expire` brings it back."""
         self._topics.setdefault(topic, []).append(_Waiting(call_id, deadline))
-        effects = self._peers.ask_routes(self._peers.routes.want(topic), now)
+        self._peers.ask_routes(self._peers.routes.want(topic), now, effects)
         if self._due is None or deadline < self._due:
             self._due = deadline
             effects.append(SetTimer(WAITING_TIMER, deadline))
-        return effects
 
     def release(self, topic: str) -> list[int]:
         """The question for the route has ended: these go on."""
         return [waiting.call_id for waiting in self._topics.pop(topic, ())]
 
-    def expire(self, now: int) -> tuple[list[int], list[Effect]]:
+    def expire(self, now: int, effects: list[Effect]) -> list[int]:
         """The timer was due: these have waited for too long."""
         late: list[int] = []
         for topic, calls in list(self._topics.items()):
@@ -46,7 +45,9 @@ class Waiting:
                 del self._topics[topic]
         deadlines = [waiting.deadline for calls in self._topics.values() for waiting in calls]
         self._due = min(deadlines, default=None)
-        return late, [] if self._due is None else [SetTimer(WAITING_TIMER, self._due)]
+        if self._due is not None:
+            effects.append(SetTimer(WAITING_TIMER, self._due))
+        return late
 
     def call_ids(self) -> list[int]:
         return [waiting.call_id for calls in self._topics.values() for waiting in calls]

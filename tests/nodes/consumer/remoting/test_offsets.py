@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.effects import effects_of
 from tests.nodes.consumer.remoting.conftest import rng
 
 from steelyard.config import ConsumerConfig
@@ -18,14 +19,14 @@ class Bench:
     def __init__(self) -> None:
         self.peers = Peers(ConsumerConfig(group="g", client_id="c"), rng())
         self.offsets = BrokerOffsets(self.peers)
-        assert self.peers.calls.tell("a:1", Command(code=1)) == [Dial("a:1")]
-        self.peers.calls.opened(Opened(1, "a:1", dialed=True))
+        assert effects_of(self.peers.calls.tell, "a:1", Command(code=1)) == [Dial("a:1")]
+        effects_of(self.peers.calls.opened, Opened(1, "a:1", dialed=True))
 
     def commit(self, queue: MessageQueue) -> list[tuple[str, str]]:
-        return sent(self.offsets.write_surely(LastCommitSent(queue, 1), "a:1", 7, 0))
+        return sent(effects_of(self.offsets.write_surely, LastCommitSent(queue, 1), "a:1", 7, 0))
 
     def end(self, queue: MessageQueue) -> list[tuple[str, str]]:
-        return sent(self.offsets.answered(queue, "a:1", 0))
+        return sent(effects_of(self.offsets.answered, queue, "a:1", 0))
 
 
 def sent(effects: list[Effect]) -> list[tuple[str, str]]:

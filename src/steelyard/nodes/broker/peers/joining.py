@@ -172,7 +172,7 @@ class Joining:
         effects: list[Effect],
     ) -> None:
         try:
-            effects += self._calls.call(address, request, pending, now, timeout_ms)
+            self._calls.call(address, request, pending, now, timeout_ms, effects)
         except RemotingError:
             return  # too much is under way: as if there were no answer
         self._pending += 1

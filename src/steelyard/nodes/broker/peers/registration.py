@@ -85,7 +85,7 @@ class Registration:
         for address in self._config.nameservers:
             self._pending += 1
             timeout_ms = self._config.nameserver_timeout_ms
-            effects += self._calls.call(address, request, REGISTER, now, timeout_ms)
+            self._calls.call(address, request, REGISTER, now, timeout_ms, effects)
 
     def changed(self, now: int, effects: list[Effect]) -> None:
         """Topics changed."""
@@ -180,7 +180,7 @@ class Registration:
             if address not in self._config.nameservers or not self._is_open:
                 continue
             self._pending += 1
-            effects += self._calls.call(address, request, UNREGISTER, now, STOP_TIMEOUT_MS)
+            self._calls.call(address, request, UNREGISTER, now, STOP_TIMEOUT_MS, effects)
 
     @property
     def idle(self) -> bool:

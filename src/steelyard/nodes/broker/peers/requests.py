@@ -151,7 +151,7 @@ class PeerRequests:
         """Send a request; its outcome comes back under the errand. False where too many are under way."""
         request = Command(code, ext=ext or {}, body=body)
         try:
-            effects += self._calls.call(address, request, pending, now, TIMEOUT_MS)
+            self._calls.call(address, request, pending, now, TIMEOUT_MS, effects)
         except RemotingError:
             return False
         return True

@@ -140,7 +140,7 @@ class Commits:
         identity: Identity,
         held: Container[TopicPartition],
         now: int,
-        out: list[Effect],
+        effects: list[Effect],
         *,
         joining: bool,
     ) -> list[Committed]:
@@ -175,7 +175,7 @@ class Commits:
             request = _request(self._config.group_id, identity, keep[0].offsets)
             purpose = CommitAsked(identity.generation)
             timeout_ms = min(self._config.request_timeout_ms, keep[0].deadline - now)
-            self._calls.call(lane, OFFSET_COMMIT, request, purpose, now, timeout_ms, out)
+            self._calls.call(lane, OFFSET_COMMIT, request, purpose, now, timeout_ms, effects)
         return ended
 
     def answered(

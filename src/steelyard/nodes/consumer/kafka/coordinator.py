@@ -71,7 +71,7 @@ class CoordinatorSearch:
         self.refused = None
         self._retry_at = now + self._backoff.next_ms()
 
-    def act(self, now: int, out: list[Effect]) -> None:
+    def act(self, now: int, effects: list[Effect]) -> None:
         due = self.due
         if due is None or now < due:
             return
@@ -85,7 +85,7 @@ class CoordinatorSearch:
             CoordinatorAsked(),
             now,
             self._config.request_timeout_ms,
-            out,
+            effects,
         )
 
     def answered(self, reply: FindCoordinatorResponse | SteelyardError, now: int) -> None:

@@ -106,15 +106,15 @@ class Dispatcher:
             contract.Stop: self._begin_stop,
         }
 
-    def take(self, call_id: int, call: object, now: int, out: list[Effect]) -> None:
+    def take(self, call_id: int, call: object, now: int, effects: list[Effect]) -> None:
         """A call comes in."""
         assert isinstance(call, Call), f"a Kafka consumer cannot answer {call!r}"
         try:
-            result = self._takers[type(call)](call_id, call, now, out)
+            result = self._takers[type(call)](call_id, call, now, effects)
         except SteelyardError as error:
             result = error
         if result is not LATER:
-            out.append(Answer(call_id, result))
+            effects.append(Answer(call_id, result))
 
     def topics(self) -> Iterable[str]:
         """The topics that must be known."""
@@ -130,23 +130,23 @@ class Dispatcher:
             times.append(self._stop[1])
         return min(times, default=None)
 
-    def act(self, now: int, out: list[Effect]) -> None:
+    def act(self, now: int, effects: list[Effect]) -> None:
         """Answer what can be answered."""
-        self._answer_poll(now, out)
-        self._answer_waiting(now, out)
+        self._answer_poll(now, effects)
+        self._answer_waiting(now, effects)
         if not self._membership.leaving and not self._commits.waits(CLOSING):
-            out += [Answer(call_id, None) for call_id in self._leavers]
+            effects += [Answer(call_id, None) for call_id in self._leavers]
             self._leavers.clear()
             if self._stop is not None:
-                self._end_stop(out)
+                self._end_stop(effects)
         elif self._stop is not None and now >= self._stop[1]:
-            out.append(LogLine("WARNING", "the consumer closes without having left its group"))
-            self._end_stop(out)
+            effects.append(LogLine("WARNING", "the consumer closes without having left its group"))
+            self._end_stop(effects)
 
     # -- what is read ------------------------------------------------------------------------------
 
     def _subscribe(
-        self, call_id: int, call: contract.Subscribe, now: int, out: list[Effect]
+        self, call_id: int, call: contract.Subscribe, now: int, effects: list[Effect]
     ) -> object:
         membership = self._membership
         if not call.topics and not call.pattern:
@@ -168,10 +168,12 @@ class Dispatcher:
             self._metadata.match(re.compile(call.pattern) if call.pattern else None)
         except re.error as error:
             raise ConfigError(f"pattern {call.pattern!r}: {error}") from None
-        membership.subscribe(call.topics, now, out)
+        membership.subscribe(call.topics, now, effects)
         return None
 
-    def _assign(self, call_id: int, call: contract.Assign, now: int, out: list[Effect]) -> object:
+    def _assign(
+        self, call_id: int, call: contract.Assign, now: int, effects: list[Effect]
+    ) -> object:
         if self._membership.active:
             raise ConfigError("topics were subscribed to; unsubscribe() first")
         gone = set(self._holdings.by_partition) - set(call.partitions)
@@ -182,29 +184,31 @@ class Dispatcher:
         return None
 
     def _partitions_for(
-        self, call_id: int, call: contract.PartitionsFor, now: int, out: list[Effect]
+        self, call_id: int, call: contract.PartitionsFor, now: int, effects: list[Effect]
     ) -> object:
         return self._wait(call_id, call.topic, now)
 
-    def _rejoin(self, call_id: int, call: contract.Rejoin, now: int, out: list[Effect]) -> object:
+    def _rejoin(
+        self, call_id: int, call: contract.Rejoin, now: int, effects: list[Effect]
+    ) -> object:
         if not self._membership.active:
             raise ConfigError("no topics are subscribed to: there is no group to rebalance")
-        self._membership.rejoin(call.reason, now, out)
+        self._membership.rejoin(call.reason, now, effects)
         return None
 
     # -- records -----------------------------------------------------------------------------------
 
-    def _poll(self, call_id: int, call: contract.Poll, now: int, out: list[Effect]) -> object:
+    def _poll(self, call_id: int, call: contract.Poll, now: int, effects: list[Effect]) -> object:
         if self._polling is not None:
             raise ConfigError("another poll is under way; one thread or task polls at a time")
         if self._stop is None and not self._membership.active and not self._holdings.by_partition:
             raise ConfigError("nothing to read; subscribe(...) or assign(...) first")
         self._holdings.poll_began()
-        self._membership.poll_began(now, out)
+        self._membership.poll_began(now, effects)
         self._polling = _Polling(call_id, call, now)
         return LATER
 
-    def _answer_poll(self, now: int, out: list[Effect]) -> None:
+    def _answer_poll(self, now: int, effects: list[Effect]) -> None:
         polling = self._polling
         if polling is None or self._membership.withholds:
             return
@@ -218,8 +222,8 @@ class Dispatcher:
             return
         self._polling = None
         self._polled = polling.number
-        self._membership.poll_ended(now, out)
-        out.append(Answer(polling.call_id, result))
+        self._membership.poll_ended(now, effects)
+        effects.append(Answer(polling.call_id, result))
 
     def _raise_failure(self, now: int) -> None:
         error = self._membership.take_failure(now)
@@ -230,12 +234,12 @@ class Dispatcher:
             raise KafkaError(code, f"topic {topic!r}: {code_name(code)}")
 
     def _give_back(
-        self, call_id: int, call: contract.GiveBack, now: int, out: list[Effect]
+        self, call_id: int, call: contract.GiveBack, now: int, effects: list[Effect]
     ) -> object:
         if self._polling is not None and self._polling.number == call.number:
-            out.append(Answer(self._polling.call_id, ()))
+            effects.append(Answer(self._polling.call_id, ()))
             self._polling = None
-            self._membership.poll_ended(now, out)
+            self._membership.poll_ended(now, effects)
         elif self._polled == call.number:
             self._holdings.give_back()
         return None
@@ -243,36 +247,38 @@ class Dispatcher:
     # -- positions ---------------------------------------------------------------------------------
 
     def _position(
-        self, call_id: int, call: contract.Position, now: int, out: list[Effect]
+        self, call_id: int, call: contract.Position, now: int, effects: list[Effect]
     ) -> object:
         self._holdings.of(call.partition)
         return self._wait(call_id, call.partition, now)
 
-    def _seek(self, call_id: int, call: contract.Seek, now: int, out: list[Effect]) -> object:
+    def _seek(self, call_id: int, call: contract.Seek, now: int, effects: list[Effect]) -> object:
         if call.offset < 0:
             raise ConfigError(f"offset {call.offset}; the first one that there can be is 0")
         self._holdings.of(call.partition).move(call.offset)
         return None
 
     def _seek_to_end(
-        self, call_id: int, call: contract.SeekToEnd, now: int, out: list[Effect]
+        self, call_id: int, call: contract.SeekToEnd, now: int, effects: list[Effect]
     ) -> object:
         for held in self._holdings.chosen(call.partitions):
             held.move(None, call.timestamp)
         return None
 
-    def _pause(self, call_id: int, call: contract.Pause, now: int, out: list[Effect]) -> object:
+    def _pause(self, call_id: int, call: contract.Pause, now: int, effects: list[Effect]) -> object:
         for held in [self._holdings.of(partition) for partition in call.partitions]:
             held.paused = True
         return None
 
-    def _resume(self, call_id: int, call: contract.Resume, now: int, out: list[Effect]) -> object:
+    def _resume(
+        self, call_id: int, call: contract.Resume, now: int, effects: list[Effect]
+    ) -> object:
         for held in [self._holdings.of(partition) for partition in call.partitions]:
             held.paused = False
         return None
 
     def _list_offsets(
-        self, call_id: int, call: contract.ListOffsets, now: int, out: list[Effect]
+        self, call_id: int, call: contract.ListOffsets, now: int, effects: list[Effect]
     ) -> object:
         if not call.timestamps:
             return {}
@@ -284,7 +290,7 @@ class Dispatcher:
         self._waiting.append(_Waiting(call_id, what, deadline))
         return LATER
 
-    def _answer_waiting(self, now: int, out: list[Effect]) -> None:
+    def _answer_waiting(self, now: int, effects: list[Effect]) -> None:
         still = []
         for waiting in self._waiting:
             try:
@@ -298,7 +304,7 @@ class Dispatcher:
             if result is LATER:
                 still.append(waiting)
             else:
-                out.append(Answer(waiting.call_id, result))
+                effects.append(Answer(waiting.call_id, result))
         self._waiting = still
 
     def _known(self, what: TopicPartition | str) -> object:
@@ -320,12 +326,14 @@ class Dispatcher:
             raise ConfigError("commits need a group; give group_id='...'")
         self._coordinator.wanted = True
 
-    def _commit(self, call_id: int, call: contract.Commit, now: int, out: list[Effect]) -> object:
+    def _commit(
+        self, call_id: int, call: contract.Commit, now: int, effects: list[Effect]
+    ) -> object:
         self._needs_group()
         return LATER if self._progress.commit(call_id, call, now) else None
 
     def _ask_committed(
-        self, call_id: int, call: contract.Committed, now: int, out: list[Effect]
+        self, call_id: int, call: contract.Committed, now: int, effects: list[Effect]
     ) -> object:
         self._needs_group()
         if not call.partitions:
@@ -335,12 +343,14 @@ class Dispatcher:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def _begin_stop(self, call_id: int, call: contract.Stop, now: int, out: list[Effect]) -> object:
+    def _begin_stop(
+        self, call_id: int, call: contract.Stop, now: int, effects: list[Effect]
+    ) -> object:
         if self._stop is not None:
             raise ClosedError("the consumer is being closed already")
         self._stop = (call_id, now + STOP_MS_MAX)
         if self._polling is not None:
-            out.append(Answer(self._polling.call_id, ()))
+            effects.append(Answer(self._polling.call_id, ()))
             self._polling = None
         elif call.returned:
             self._holdings.poll_began()
@@ -354,10 +364,10 @@ class Dispatcher:
             self._progress.commit_consumed(CLOSING, self._holdings.partitions(), now)
         return LATER
 
-    def _end_stop(self, out: list[Effect]) -> None:
+    def _end_stop(self, effects: list[Effect]) -> None:
         assert self._stop is not None
         self.stopped = True
         closed = ClosedError("the consumer was closed")
-        out += [Answer(waiting.call_id, closed) for waiting in self._waiting]
-        self._calls.hang_up_all(out)
-        out.append(Answer(self._stop[0], None))
+        effects += [Answer(waiting.call_id, closed) for waiting in self._waiting]
+        self._calls.hang_up_all(effects)
+        effects.append(Answer(self._stop[0], None))

@@ -92,7 +92,7 @@ class Fetching:
         ]
         return min(times, default=None)
 
-    def act(self, now: int, out: list[Effect]) -> None:
+    def act(self, now: int, effects: list[Effect]) -> None:
         """Fetch what can be fetched."""
         by_leader: dict[Address, list[Held]] = {}
         for partition, held in self._holdings.by_partition.items():
@@ -110,9 +110,9 @@ class Fetching:
         for leader, found in by_leader.items():
             lane = Lane(leader, FETCH_LANE)
             if self._calls.is_idle(lane):
-                self._fetch(lane, found, now, out)
+                self._fetch(lane, found, now, effects)
 
-    def _fetch(self, lane: Lane, found: list[Held], now: int, out: list[Effect]) -> None:
+    def _fetch(self, lane: Lane, found: list[Held], now: int, effects: list[Effect]) -> None:
         config = self._config
         topics: dict[str, list[FetchPartition]] = {}
         for held in found:
@@ -136,7 +136,7 @@ class Fetching:
         )
         purpose = FetchAsked({held.partition: held.turn for held in found}, now + wait_ms)
         timeout_ms = config.request_timeout_ms + wait_ms
-        self._calls.call(lane, FETCH, request, purpose, now, timeout_ms, out)
+        self._calls.call(lane, FETCH, request, purpose, now, timeout_ms, effects)
 
     def _wait_ms(self, leader: Address) -> int:
         wait_ms = self._config.fetch_max_wait_ms

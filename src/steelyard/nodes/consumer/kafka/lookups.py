@@ -158,18 +158,18 @@ class Lookups:
                 times.append(lookup.retry_at)
         return min(times, default=None)
 
-    def act(self, now: int, out: list[Effect]) -> None:
+    def act(self, now: int, effects: list[Effect]) -> None:
         self._begin()
         for lookup in list(self._lookups.values()):
             if lookup.deadline is not None and now >= lookup.deadline:
                 names = ", ".join(f"{topic}-{number}" for topic, number in sorted(lookup.wanted))
                 error = CallTimeoutError(f"no broker told the offsets of {names} in time")
-                self._end(lookup, error, out)
+                self._end(lookup, error, effects)
             elif now >= lookup.retry_at:
                 lookup.retry_at = 0
-                self._ask_brokers(lookup, now, out)
+                self._ask_brokers(lookup, now, effects)
 
-    def _ask_brokers(self, lookup: Lookup, now: int, out: list[Effect]) -> None:
+    def _ask_brokers(self, lookup: Lookup, now: int, effects: list[Effect]) -> None:
         committed = []
         by_leader: dict[Address, list[TopicPartition]] = {}
         for partition, timestamp in lookup.wanted.items():
@@ -185,11 +185,11 @@ class Lookups:
                 self._metadata.refresh()
                 lookup.retry_at = now + self._config.retry_backoff_ms
         for leader, partitions in by_leader.items():
-            self._list_offsets(lookup, Lane(leader, DATA), partitions, now, out)
+            self._list_offsets(lookup, Lane(leader, DATA), partitions, now, effects)
         coordinator = self._coordinator.address
         if committed and coordinator is not None:
             # Not on the group's own lane, where a JoinGroup may wait.
-            self._fetch_offsets(lookup, Lane(coordinator, DATA), committed, now, out)
+            self._fetch_offsets(lookup, Lane(coordinator, DATA), committed, now, effects)
 
     def _list_offsets(
         self,
@@ -197,7 +197,7 @@ class Lookups:
         lane: Lane,
         partitions: list[TopicPartition],
         now: int,
-        out: list[Effect],
+        effects: list[Effect],
     ) -> None:
         topics: dict[str, list[ListOffsetsPartition]] = {}
         for partition in partitions:
@@ -215,7 +215,7 @@ class Lookups:
         )
         purpose = LookupAsked(lookup.number, tuple(partitions))
         timeout_ms = self._config.request_timeout_ms
-        self._calls.call(lane, LIST_OFFSETS, request, purpose, now, timeout_ms, out)
+        self._calls.call(lane, LIST_OFFSETS, request, purpose, now, timeout_ms, effects)
 
     def _fetch_offsets(
         self,
@@ -223,7 +223,7 @@ class Lookups:
         lane: Lane,
         partitions: list[TopicPartition],
         now: int,
-        out: list[Effect],
+        effects: list[Effect],
     ) -> None:
         named: dict[str, list[int]] = {}
         for topic, number in partitions:
@@ -243,19 +243,19 @@ class Lookups:
         )
         purpose = LookupAsked(lookup.number, tuple(partitions))
         timeout_ms = self._config.request_timeout_ms
-        self._calls.call(lane, OFFSET_FETCH, request, purpose, now, timeout_ms, out)
+        self._calls.call(lane, OFFSET_FETCH, request, purpose, now, timeout_ms, effects)
 
     # -- answers -----------------------------------------------------------------------------------
 
     def unanswered(
-        self, purpose: LookupAsked, error: SteelyardError, now: int, out: list[Effect]
+        self, purpose: LookupAsked, error: SteelyardError, now: int, effects: list[Effect]
     ) -> None:
         """A request failed."""
         lookup = self._answered(purpose)
         if lookup is None:
             return
         if isinstance(error, KafkaError):
-            self._end(lookup, error, out)
+            self._end(lookup, error, effects)
             return
         lookup.retry_at = now + self._config.retry_backoff_ms
         if lookup.wanted.get(purpose.partitions[0]) is None:
@@ -264,7 +264,7 @@ class Lookups:
             self._metadata.refresh()
 
     def offsets_listed(
-        self, purpose: LookupAsked, reply: ListOffsetsResponse, now: int, out: list[Effect]
+        self, purpose: LookupAsked, reply: ListOffsetsResponse, now: int, effects: list[Effect]
     ) -> None:
         lookup = self._answered(purpose)
         if lookup is None:
@@ -279,11 +279,11 @@ class Lookups:
                     if part.offset < 0
                     else OffsetAndTimestamp(part.offset, part.timestamp, part.leader_epoch)
                 )
-                self._took(lookup, partition, part.error_code, found, now, out)
-        self._settle(lookup, purpose, now, out)
+                self._took(lookup, partition, part.error_code, found, now, effects)
+        self._settle(lookup, purpose, now, effects)
 
     def offsets_fetched(
-        self, purpose: LookupAsked, reply: OffsetFetchResponse, now: int, out: list[Effect]
+        self, purpose: LookupAsked, reply: OffsetFetchResponse, now: int, effects: list[Effect]
     ) -> None:
         lookup = self._answered(purpose)
         if lookup is None:
@@ -294,7 +294,7 @@ class Lookups:
             self._coordinator.lost(now)
         if code:
             for partition in purpose.partitions:
-                self._took(lookup, partition, code, None, now, out)
+                self._took(lookup, partition, code, None, now, effects)
         for topic in reply.topics if group is None else group.topics:
             for part in topic.partitions:
                 partition = TopicPartition(topic.name, part.partition_index)
@@ -305,8 +305,8 @@ class Lookups:
                         part.committed_offset, part.metadata or "", part.committed_leader_epoch
                     )
                 )
-                self._took(lookup, partition, part.error_code, found, now, out)
-        self._settle(lookup, purpose, now, out)
+                self._took(lookup, partition, part.error_code, found, now, effects)
+        self._settle(lookup, purpose, now, effects)
 
     def _answered(self, purpose: LookupAsked) -> Lookup | None:
         lookup = self._lookups.get(purpose.number)
@@ -321,13 +321,13 @@ class Lookups:
         code: int,
         found: OffsetAndMetadata | OffsetAndTimestamp | None,
         now: int,
-        out: list[Effect],
+        effects: list[Effect],
     ) -> None:
         if partition not in lookup.wanted or lookup.number not in self._lookups:
             return
         if code in _FATAL:
             topic, number = partition
-            self._end(lookup, KafkaError(code, f"{topic}-{number}: {code_name(code)}"), out)
+            self._end(lookup, KafkaError(code, f"{topic}-{number}: {code_name(code)}"), effects)
         elif code:
             lookup.retry_at = now + self._config.retry_backoff_ms
         else:
@@ -361,17 +361,19 @@ class Lookups:
         text = f"group {self._config.group_id} has no committed offset of {topic}-{number}"
         held.fault = NoOffsetError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
 
-    def _settle(self, lookup: Lookup, purpose: LookupAsked, now: int, out: list[Effect]) -> None:
+    def _settle(
+        self, lookup: Lookup, purpose: LookupAsked, now: int, effects: list[Effect]
+    ) -> None:
         """An answer was taken; what it lacks is asked for again."""
         if not lookup.wanted and lookup.number in self._lookups:
-            self._end(lookup, lookup.found, out)
+            self._end(lookup, lookup.found, effects)
         elif any(partition in lookup.wanted for partition in purpose.partitions):
             lookup.retry_at = now + self._config.retry_backoff_ms
 
-    def _end(self, lookup: Lookup, result: object, out: list[Effect]) -> None:
+    def _end(self, lookup: Lookup, result: object, effects: list[Effect]) -> None:
         del self._lookups[lookup.number]
         if lookup.call_id is not None:
-            out.append(Answer(lookup.call_id, result))
+            effects.append(Answer(lookup.call_id, result))
         elif isinstance(result, SteelyardError):
             for partition, turn in lookup.turns.items():
                 held = self._holdings.by_partition.get(partition)

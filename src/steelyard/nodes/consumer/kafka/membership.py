@@ -157,13 +157,13 @@ class Membership:
 
     # -- what the application wants ----------------------------------------------------------------
 
-    def subscribe(self, topics: tuple[str, ...], now: int, out: list[Effect]) -> None:
+    def subscribe(self, topics: tuple[str, ...], now: int, effects: list[Effect]) -> None:
         """Be a member that reads these topics; with a pattern they come with the metadata."""
         self.active = True
         self._coordinator.wanted = True
         if self._metadata.pattern is None:
             self._topics = tuple(sorted(set(topics)))
-            self._tell(events.Subscribed(self._topics), now, out)
+            self._tell(events.Subscribed(self._topics), now, effects)
         else:
             self._topics = ()
             self._seen_version = -1
@@ -175,49 +175,49 @@ class Membership:
         if self._change is not None and self._change.stage is Stage.WAITING:
             self._change = None
 
-    def rejoin(self, reason: str, now: int, out: list[Effect]) -> None:
-        self._tell(events.RejoinWanted(reason), now, out)
+    def rejoin(self, reason: str, now: int, effects: list[Effect]) -> None:
+        self._tell(events.RejoinWanted(reason), now, effects)
 
-    def poll_began(self, now: int, out: list[Effect]) -> None:
+    def poll_began(self, now: int, effects: list[Effect]) -> None:
         self._polling = True
         if self.active:
             if self._failure_heard:
-                self._tell(events.Retried(), now, out)
-            self._tell(events.PollBegan(), now, out)
+                self._tell(events.Retried(), now, effects)
+            self._tell(events.PollBegan(), now, effects)
         self._failure_heard = False
 
-    def poll_ended(self, now: int, out: list[Effect]) -> None:
+    def poll_ended(self, now: int, effects: list[Effect]) -> None:
         self._polling = False
         if self.active:
-            self._tell(events.PollEnded(), now, out)
+            self._tell(events.PollEnded(), now, effects)
 
-    def commit_refused(self, generation: int, code: int, now: int, out: list[Effect]) -> None:
+    def commit_refused(self, generation: int, code: int, now: int, effects: list[Effect]) -> None:
         """The coordinator refused what we committed in that generation."""
         if self.active and generation == self.member.generation:
-            self._tell(events.CommitRefused(code), now, out)
+            self._tell(events.CommitRefused(code), now, effects)
 
     # -- what happens ------------------------------------------------------------------------------
 
-    def act(self, now: int, out: list[Effect]) -> None:
+    def act(self, now: int, effects: list[Effect]) -> None:
         """Whatever can go on now."""
         if not self.active:
             return
-        self._follow_coordinator(now, out)
-        self._follow_metadata(now, out)
+        self._follow_coordinator(now, effects)
+        self._follow_metadata(now, effects)
         due = self.member.due
         if due is not None and now >= due:
-            self._tell(events.TimePassed(), now, out)
+            self._tell(events.TimePassed(), now, effects)
         if self._change is None and self._leave_reason is not None:
             held = self._holdings.partitions()
             if self.member.generation < 0:
                 self._change = Change(None, (), (), held, ())
             else:
                 self._change = Change(None, held, held, (), ())
-        while self._change is not None and self._go_on(self._change, now, out):
+        while self._change is not None and self._go_on(self._change, now, effects):
             pass
 
     def answered(
-        self, purpose: MemberAsked, reply: Message | SteelyardError, now: int, out: list[Effect]
+        self, purpose: MemberAsked, reply: Message | SteelyardError, now: int, effects: list[Effect]
     ) -> None:
         """A request of the member ended."""
         if not purpose.turn:
@@ -226,9 +226,9 @@ class Membership:
         if isinstance(reply, KafkaError):
             self.failed = reply
         if isinstance(reply, SteelyardError):
-            self._tell(events.Unanswered(purpose.turn, str(reply)), now, out)
+            self._tell(events.Unanswered(purpose.turn, str(reply)), now, effects)
         elif isinstance(reply, JoinGroupResponse | SyncGroupResponse | HeartbeatResponse):
-            self._tell(events.Answered(purpose.turn, reply), now, out)
+            self._tell(events.Answered(purpose.turn, reply), now, effects)
 
     def take_failure(self, now: int) -> KafkaError | None:
         """Why the member cannot go on, for the application, which hears it once; its next poll tries anew (as Java's,
@@ -247,20 +247,20 @@ class Membership:
         if self._change is not None and self._change.ticket == ticket:
             self._change.ticket = 0
 
-    def _follow_coordinator(self, now: int, out: list[Effect]) -> None:
+    def _follow_coordinator(self, now: int, effects: list[Effect]) -> None:
         known = self._coordinator.address is not None
         if self._coordinator.refused is not None:
             self.failed = self._coordinator.refused
         if known != self._coordinator_known:
             self._coordinator_known = known
             lost = events.CoordinatorLost("the coordinator is looked for")
-            self._tell(events.CoordinatorFound() if known else lost, now, out)
+            self._tell(events.CoordinatorFound() if known else lost, now, effects)
 
-    def _follow_metadata(self, now: int, out: list[Effect]) -> None:
+    def _follow_metadata(self, now: int, effects: list[Effect]) -> None:
         metadata = self._metadata
         if self._needed is not None and metadata.knows(self._needed):
             needed, self._needed = self._needed, None
-            self._tell(events.TopicsKnown(metadata.counts(needed)), now, out)
+            self._tell(events.TopicsKnown(metadata.counts(needed)), now, effects)
         if metadata.version == self._seen_version or metadata.version == 0:
             return
         if metadata.pattern is not None and not metadata.all_known:
@@ -269,25 +269,25 @@ class Membership:
         if metadata.pattern is not None:
             self._topics = metadata.matching()
             reason = "the topics that match the pattern have changed"
-            self._tell(events.Subscribed(self._topics, reason), now, out)
+            self._tell(events.Subscribed(self._topics, reason), now, effects)
         watched = self.member.watched
         if watched and metadata.knows(watched):
             counts = metadata.counts(watched)
             partitions = {topic: counts.get(topic, 0) for topic in watched}
-            self._tell(events.TopicsChanged(partitions), now, out)
+            self._tell(events.TopicsChanged(partitions), now, effects)
 
-    def _tell(self, event: events.Event, now: int, out: list[Effect]) -> None:
+    def _tell(self, event: events.Event, now: int, effects: list[Effect]) -> None:
         for order in self.member.handle(event, now):
-            self._obey(order, now, out)
+            self._obey(order, now, effects)
 
-    def _obey(self, order: events.Effect, now: int, out: list[Effect]) -> None:
+    def _obey(self, order: events.Effect, now: int, effects: list[Effect]) -> None:
         match order:
             case events.Ask():
-                self._ask(order, now, out)
+                self._ask(order, now, effects)
             case events.FindCoordinator():
                 self._coordinator.lost(now)
                 self._coordinator_known = False
-                out.append(LogLine("INFO", f"the coordinator is looked for: {order.reason}"))
+                effects.append(LogLine("INFO", f"the coordinator is looked for: {order.reason}"))
             case events.NeedTopics(topics=topics):
                 self._needed = topics
             case events.Prepare() | events.Adopt() if self._leave_reason is not None:
@@ -300,23 +300,23 @@ class Membership:
             case events.Fail(code=code, text=text):
                 self.failed = KafkaError(code, f"group {self._config.group_id}: {text}")
             case LogLine(level=level, text=text):
-                out.append(LogLine(level, f"group {self._config.group_id}: {text}"))
+                effects.append(LogLine(level, f"group {self._config.group_id}: {text}"))
 
-    def _ask(self, order: events.Ask, now: int, out: list[Effect]) -> None:
+    def _ask(self, order: events.Ask, now: int, effects: list[Effect]) -> None:
         lane = self._coordinator.lane
         if lane is None:
-            self._tell(events.Unanswered(order.turn, "no coordinator"), now, out)
+            self._tell(events.Unanswered(order.turn, "no coordinator"), now, effects)
             return
         if isinstance(order.message, LeaveGroupRequest):
             lane = Lane(lane.address, DATA)  # a JoinGroup may wait on the other
             self._leaves += 1
         api = _APIS[type(order.message)]
         purpose = MemberAsked(order.turn)
-        self._calls.call(lane, api, order.message, purpose, now, order.timeout_ms, out)
+        self._calls.call(lane, api, order.message, purpose, now, order.timeout_ms, effects)
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def _go_on(self, change: Change, now: int, out: list[Effect]) -> bool:
+    def _go_on(self, change: Change, now: int, effects: list[Effect]) -> bool:
         """Take the next step of a change. False: it has to wait, or is done."""
         match change.stage:
             case Stage.WAITING:
@@ -327,7 +327,7 @@ class Membership:
                 change.move(Move.COMMITTED)
                 if change.taken and self._hooks:
                     handed = Revoked(change.revoked) if change.revoked else Lost(change.lost)
-                    self._hand(change, handed, out)
+                    self._hand(change, handed, effects)
             case Stage.TAKING:
                 if change.ticket:
                     return False
@@ -336,7 +336,7 @@ class Membership:
                 self._holdings.hold(change.assigned)
                 if change.assigned and self._hooks:
                     self._holdings.waiting.update(change.assigned)
-                    self._hand(change, Assigned(change.assigned), out)
+                    self._hand(change, Assigned(change.assigned), effects)
             case Stage.GIVING:
                 if change.ticket:
                     return False
@@ -344,7 +344,7 @@ class Membership:
                 change.move(Move.GIVEN)
             case Stage.DONE:
                 self._change = None
-                self._end(change, now, out)
+                self._end(change, now, effects)
         return True
 
     def _begin(self, change: Change, now: int) -> bool:
@@ -366,18 +366,18 @@ class Membership:
         """The application loses something, or is told something."""
         return bool(change.taken) or (self._hooks and bool(change.assigned))
 
-    def _hand(self, change: Change, handed: object, out: list[Effect]) -> None:
+    def _hand(self, change: Change, handed: object, effects: list[Effect]) -> None:
         change.ticket = next(self._tickets)
-        out.append(Deliver(change.ticket, handed))
+        effects.append(Deliver(change.ticket, handed))
 
-    def _end(self, change: Change, now: int, out: list[Effect]) -> None:
+    def _end(self, change: Change, now: int, effects: list[Effect]) -> None:
         if change.kind is events.Prepare:
-            self._tell(events.Prepared(change.taken), now, out)
+            self._tell(events.Prepared(change.taken), now, effects)
         elif change.kind is events.Adopt:
-            self._tell(events.Adopted(self._holdings.partitions()), now, out)
+            self._tell(events.Adopted(self._holdings.partitions()), now, effects)
         else:
             assert self._leave_reason is not None
-            self._tell(events.Closing(self._leave_reason), now, out)
+            self._tell(events.Closing(self._leave_reason), now, effects)
             self.active = False
             self.failed = None
             self.member = self._make_member()

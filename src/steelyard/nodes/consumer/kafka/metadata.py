@@ -161,7 +161,7 @@ class Metadata:
             return self._next_at
         return max(self._next_at, self._asked_at + self._config.metadata_max_age_ms)
 
-    def act(self, now: int, out: list[Effect]) -> None:
+    def act(self, now: int, effects: list[Effect]) -> None:
         """Ask, if it is time."""
         due = self.due
         if due is None or now < due:
@@ -177,15 +177,15 @@ class Metadata:
         )
         purpose = MetadataAsked(None if topics is None else frozenset(topics))
         timeout_ms = self._config.request_timeout_ms
-        self._calls.call(lane, METADATA, request, purpose, now, timeout_ms, out)
+        self._calls.call(lane, METADATA, request, purpose, now, timeout_ms, effects)
 
-    def unanswered(self, error: SteelyardError, now: int, out: list[Effect]) -> None:
+    def unanswered(self, error: SteelyardError, now: int, effects: list[Effect]) -> None:
         """The request failed."""
         self.trouble = str(error)
         if now >= self._tell_at:
             self._tell_at = now + TELL_MS
             text = f"cannot get the cluster's metadata from any broker: {error}; trying again"
-            out.append(LogLine("WARNING", text))
+            effects.append(LogLine("WARNING", text))
         self._asking = None
         self._stale = True
         self._next_at = now + self._backoff.next_ms()

@@ -131,38 +131,38 @@ class KafkaConsumerNode:
 
     def handle(self, event: Event, now: int) -> list[Effect]:
         """Take one event in, give the effects out."""
-        out: list[Effect] = []
+        effects: list[Effect] = []
         if self._dispatcher.stopped:
             if isinstance(event, Asked):
-                out.append(Answer(event.call_id, ClosedError("the consumer is closed")))
-            return out
+                effects.append(Answer(event.call_id, ClosedError("the consumer is closed")))
+            return effects
         match event:
             case Opened():
-                self._calls.opened(event, now, out)
+                self._calls.opened(event, now, effects)
             case Refused():
-                self._outcomes(self._calls.refused(event, out), now, out)
+                self._outcomes(self._calls.refused(event, effects), now, effects)
             case Closed():
-                self._outcomes(self._calls.closed(event), now, out)
+                self._outcomes(self._calls.closed(event), now, effects)
             case Received(link=link, message=message):
                 assert isinstance(message, RawReply)
-                self._outcomes(self._calls.received(link, message, now, out), now, out)
+                self._outcomes(self._calls.received(link, message, now, effects), now, effects)
             case Asked(call_id=call_id, call=Begin() as begin):
-                out += self._starting.asked(call_id, begin, now)
+                self._starting.asked(call_id, begin, now, effects)
                 if self._metadata.version:
-                    out += self._starting.reached()
+                    self._starting.reached(effects)
             case Asked(call_id=call_id, call=call):
-                self._dispatcher.take(call_id, call, now, out)
+                self._dispatcher.take(call_id, call, now, effects)
             case Handled(ticket=ticket):
                 self._membership.handled(ticket)
             case Due(key=key) if key == START_TIMER:
-                out += self._starting.due(now)
+                self._starting.due(now, effects)
             case Due():
                 self._timer_at = None
-                self._outcomes(self._calls.expire(now, out), now, out)
+                self._outcomes(self._calls.expire(now, effects), now, effects)
             case _:
                 raise AssertionError(f"a Kafka consumer cannot take {event!r}")
-        self._act(now, out)
-        return out
+        self._act(now, effects)
+        return effects
 
     def check(self) -> None:
         """Assert every invariant."""
@@ -172,29 +172,29 @@ class KafkaConsumerNode:
 
     # -- everything that can go on now -------------------------------------------------------------
 
-    def _act(self, now: int, out: list[Effect]) -> None:
+    def _act(self, now: int, effects: list[Effect]) -> None:
         self._again = False
         self._metadata.want(self._topics())
-        self._metadata.act(now, out)
-        self._coordinator.act(now, out)
-        self._membership.act(now, out)
+        self._metadata.act(now, effects)
+        self._coordinator.act(now, effects)
+        self._membership.act(now, effects)
         self._progress.act(now)
         membership = self._membership
         for ended in self._commits.act(
             membership.identity,
             self._holdings.by_partition,
             now,
-            out,
+            effects,
             joining=membership.joining,
         ):
             self._again = True
-            self._progress.committed(ended, -1, now, out)
-        self._lookups.act(now, out)
-        self._fetching.act(now, out)
-        self._outcomes(self._calls.pump(out), now, out)
-        self._dispatcher.act(now, out)
+            self._progress.committed(ended, -1, now, effects)
+        self._lookups.act(now, effects)
+        self._fetching.act(now, effects)
+        self._outcomes(self._calls.pump(effects), now, effects)
+        self._dispatcher.act(now, effects)
         if not self._dispatcher.stopped:
-            self._set_timer(now, out)
+            self._set_timer(now, effects)
 
     def _topics(self) -> frozenset[str]:
         topics = self._membership.topics()
@@ -202,7 +202,7 @@ class KafkaConsumerNode:
         topics.update([partition.topic for partition in self._holdings.by_partition])
         return frozenset(topics)
 
-    def _set_timer(self, now: int, out: list[Effect]) -> None:
+    def _set_timer(self, now: int, effects: list[Effect]) -> None:
         looks = self._holdings.by_partition or self._metadata.pattern or self._topics()
         times = [
             self._calls.due,
@@ -219,17 +219,17 @@ class KafkaConsumerNode:
         at = min((time for time in times if time is not None), default=None)
         if at is not None and at != self._timer_at:
             self._timer_at = at
-            out.append(SetTimer(TURN_TIMER, at))
+            effects.append(SetTimer(TURN_TIMER, at))
 
     # -- outcomes ----------------------------------------------------------------------------------
 
-    def _outcomes(self, outcomes: list[Outcome[object]], now: int, out: list[Effect]) -> None:
+    def _outcomes(self, outcomes: list[Outcome[object]], now: int, effects: list[Effect]) -> None:
         for outcome in outcomes:
             self._again = True
             reply = outcome.reply
             if isinstance(reply, SteelyardError) and not isinstance(reply, KafkaError):
                 self._metadata.failed(outcome.lane.address)
-            self._outcome(outcome.purpose, outcome.lane, reply, now, out)
+            self._outcome(outcome.purpose, outcome.lane, reply, now, effects)
 
     def _outcome(
         self,
@@ -237,7 +237,7 @@ class KafkaConsumerNode:
         lane: Lane,
         reply: Message | SteelyardError,
         now: int,
-        out: list[Effect],
+        effects: list[Effect],
     ) -> None:
         match purpose:
             case FetchAsked():
@@ -247,28 +247,28 @@ class KafkaConsumerNode:
                 if isinstance(reply, MetadataResponse):
                     self._metadata.answered(purpose, reply, now)
                     if self._starting.open:
-                        out += self._starting.reached()
+                        self._starting.reached(effects)
                 else:
                     assert isinstance(reply, SteelyardError)
-                    self._metadata.unanswered(reply, now, out)
+                    self._metadata.unanswered(reply, now, effects)
                     if self._starting.open:
-                        out += self._starting.failed(reply)
+                        self._starting.failed(reply, effects)
             case CoordinatorAsked():
                 assert isinstance(reply, FindCoordinatorResponse | SteelyardError)
                 self._coordinator.answered(reply, now)
             case MemberAsked():
-                self._membership.answered(purpose, reply, now, out)
+                self._membership.answered(purpose, reply, now, effects)
             case CommitAsked(generation=generation):
                 assert isinstance(reply, OffsetCommitResponse | SteelyardError)
                 for ended in self._commits.answered(purpose, reply, now):
-                    self._progress.committed(ended, generation, now, out)
+                    self._progress.committed(ended, generation, now, effects)
             case LookupAsked():
                 if isinstance(reply, OffsetFetchResponse):
-                    self._lookups.offsets_fetched(purpose, reply, now, out)
+                    self._lookups.offsets_fetched(purpose, reply, now, effects)
                 elif isinstance(reply, ListOffsetsResponse):
-                    self._lookups.offsets_listed(purpose, reply, now, out)
+                    self._lookups.offsets_listed(purpose, reply, now, effects)
                 else:
                     assert isinstance(reply, SteelyardError)
-                    self._lookups.unanswered(purpose, reply, now, out)
+                    self._lookups.unanswered(purpose, reply, now, effects)
             case _:
                 raise AssertionError(f"nobody asked for {purpose!r}")

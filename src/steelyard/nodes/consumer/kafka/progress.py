@@ -81,17 +81,17 @@ class Progress:
         if offsets:
             self._commits.add(why, offsets, generation, now, self._config.request_timeout_ms)
 
-    def committed(self, ended: Committed, generation: int, now: int, out: list[Effect]) -> None:
+    def committed(self, ended: Committed, generation: int, now: int, effects: list[Effect]) -> None:
         """A commit ended; it was sent in that generation."""
         commit = ended.commit
         if ended.error is None:
             self._holdings.committed(commit.offsets)
         if commit.why >= 0:
-            out.append(Answer(commit.why, ended.error))
+            effects.append(Answer(commit.why, ended.error))
         elif ended.error is not None:
-            out.append(LogLine("WARNING", f"an automatic commit failed: {ended.error}"))
+            effects.append(LogLine("WARNING", f"an automatic commit failed: {ended.error}"))
         if ended.code in MEMBERSHIP:
-            self._membership.commit_refused(generation, ended.code, now, out)
+            self._membership.commit_refused(generation, ended.code, now, effects)
 
     def _is_automatic(self) -> bool:
         wanted = self._config.enable_auto_commit and bool(self._config.group_id)

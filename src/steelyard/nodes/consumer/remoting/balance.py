@@ -66,19 +66,20 @@ class Balance:
         """There was a first run, or it is under way."""
         return self._run > 0
 
-    def wake(self, now: int) -> list[Effect]:
+    def wake(self, now: int, effects: list[Effect]) -> None:
         """Something happened that may change who holds what: a run soon."""
         at = self._rebalancer.wake(now)
-        return [] if at is None else [SetTimer(REBALANCE_TIMER, at)]
+        if at is not None:
+            effects.append(SetTimer(REBALANCE_TIMER, at))
 
-    def begin(self, now: int) -> list[Effect]:
+    def begin(self, now: int, effects: list[Effect]) -> None:
         """The timer was due. Asks for what is missing; `decision` follows once all has been answered."""
         if self._rebalancer.running:
-            return []
+            return
         self._rebalancer.begin(now)
         self._run += 1
         self._seen = {}
-        effects = self._peers.ask_routes(self._peers.routes.missing(), now)
+        self._peers.ask_routes(self._peers.routes.missing(), now, effects)
         header = headers.ConsumerGroupHeader(consumer_group=self._peers.config.group)
         code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
         for topic in self._topics:
@@ -88,10 +89,7 @@ class Balance:
             elif route is not None and route.readers:
                 self._open.add(topic)
                 address = route.readers[self._rng.choice(sorted(route.readers))]
-                effects += self._peers.ask(
-                    address, code, header, MembersAsked(topic, self._run), now
-                )
-        return effects
+                self._peers.ask(address, code, header, MembersAsked(topic, self._run), now, effects)
 
     def answered(self, asked: MembersAsked, reply: Command | RemotingError) -> None:
         """Take a member list in. What is none counts as missing."""
@@ -119,13 +117,12 @@ class Balance:
         self.members.update(self._seen)
         return self._rebalancer.decide(views, held, now)
 
-    def complaints(self, decision: Decision) -> list[Effect]:
+    def complaints(self, decision: Decision, effects: list[Effect]) -> None:
         """What a person should change, told once.
 
         Apache's brokers list every connection, so a client id that is listed twice belongs to two clients.
         """
         config = self._peers.config
-        effects: list[Effect] = []
         if decision.faults != self._faults:
             self._faults = decision.faults
             for fault in decision.faults:
@@ -139,7 +136,6 @@ class Balance:
                 " same queues and leave others unread; set another client_id"
             )
             effects.append(LogLine("WARNING", text))
-        return effects
 
     def everybody(self) -> frozenset[str]:
         """Whom the last run saw, or where it saw less those before it: members of any topic's list."""

@@ -29,16 +29,18 @@ class Commits:
     def __init__(self, offsets: Offsets) -> None:
         self._offsets = offsets
 
-    def commit(self, held: Held, now: int, *, news_only: bool = True) -> list[Effect]:
+    def commit(
+        self, held: Held, now: int, effects: list[Effect], *, news_only: bool = True
+    ) -> None:
         """Tell the broker how far the queue is finished, if it does not know. One-way, as RocketMQ does."""
         if held.state not in READ:
-            return []
+            return
         offset = held.committable
         address = held.pull.address
         if address is None or offset < 0 or (news_only and offset == held.commits.committed):
-            return []
+            return
         self.wrote(held, offset, now)
-        return self._offsets.write(held.queue, address, offset)
+        self._offsets.write(held.queue, address, offset, effects)
 
     def wrote(self, held: Held, offset: int, now: int) -> None:
         """A commit goes out that does not ride on a pull."""
@@ -94,7 +96,7 @@ class Commits:
             return True
         return not held.commits.arrived and self._other_at(held) > since
 
-    def commit_last(self, held: Held, now: int) -> tuple[bool, list[Effect]]:
+    def commit_last(self, held: Held, now: int, effects: list[Effect]) -> bool:
         """Tell the broker for good. True: the outcome will come as `LastCommitSent`.
 
         It goes out even if it is no news: an earlier one of the same offset may be lost, or overwritten
@@ -103,15 +105,13 @@ class Commits:
         offset = held.committable
         address = held.pull.address
         if address is None or offset < 0:
-            return False, []
+            return False
         held.commits.committed = offset
         told = LastCommitSent(held.queue, held.epoch)
-        effects = self._offsets.write_surely(told, address, offset, now)
-        return (False, []) if effects is None else (True, effects)
+        return self._offsets.write_surely(told, address, offset, now, effects)
 
-    def commit_again(self, held: Held) -> list[Effect]:
+    def commit_again(self, held: Held, effects: list[Effect]) -> None:
         """The last commit was not answered, or not well: once more, one-way."""
         address = held.pull.address
-        if address is None:
-            return []
-        return self._offsets.write(held.queue, address, held.commits.committed)
+        if address is not None:
+            self._offsets.write(held.queue, address, held.commits.committed, effects)

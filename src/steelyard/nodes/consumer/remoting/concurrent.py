@@ -20,7 +20,7 @@ import msgspec
 
 from steelyard.consume.process_queue import Run
 from steelyard.consume.statistics import Statistics
-from steelyard.errors import ConnectError, RemotingError, RouteError
+from steelyard.errors import ConnectError, RemotingError
 from steelyard.groups.remoting.ownership import READ, State
 from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
 from steelyard.nodes.consumer.remoting.copies import send_copy
@@ -101,15 +101,15 @@ class ConcurrentDelivery:
 
     # -- to the listener ---------------------------------------------------------------------------
 
-    def offer(self, held: Held, now: int) -> list[Effect]:
+    def offer(self, held: Held, now: int, effects: list[Effect]) -> None:
         if not held.application.queued and held.process.waiting:
             held.application.queued = True
             self._line.append(held)
-        return self._hand_more(now)
+        self._hand_more(now, effects)
 
-    def _hand_more(self, now: int) -> list[Effect]:
+    def _hand_more(self, now: int, effects: list[Effect]) -> None:
         """As many batches as the listener can take."""
-        effects: list[Effect] = []
+        free = self._free
         while self._free > 0 and self._again:
             batch = self._again.popleft()
             if batch.held.state is State.PULLING:
@@ -127,10 +127,9 @@ class ConcurrentDelivery:
                 line.append(held)
             else:
                 held.application.queued = False
-        if effects and not self._looking and self._timeout_ms:
+        if self._free < free and not self._looking and self._timeout_ms:
             self._looking = True
             effects.append(SetTimer(LookForOverdue(), now + self._timeout_ms))
-        return effects
 
     def _hand(self, batch: _Batch, now: int) -> Deliver:
         ticket = self._peers.ticket()
@@ -141,7 +140,7 @@ class ConcurrentDelivery:
         self._with_listener[ticket] = batch
         return Deliver(ticket, ConsumeBatch(held.queue, batch.messages))
 
-    def handled(self, event: Handled, now: int) -> list[Effect]:
+    def handled(self, event: Handled, now: int, effects: list[Effect]) -> None:
         """The listener's verdict."""
         batch = self._with_listener.pop(event.ticket)
         held = batch.held
@@ -152,12 +151,13 @@ class ConcurrentDelivery:
         self._statistics.consumed(held.queue.topic, took_ms, count, not later, now)
         if batch.overdue:
             self._free += 1
-            return self._hand_more(now)
-        effects: list[Effect] = []
+            self._hand_more(now, effects)
+            return
         if later and held.state in READ:
             if self._peers.retry_topic:
-                return self._send_back(batch, None, 0, now)
-            effects = [
+                self._send_back(batch, None, 0, now, effects)
+                return
+            effects += [
                 LogLine("WARNING", f"message {message.message_id} failed and is dropped: {DROPPED}")
                 for message in batch.messages
             ]
@@ -165,27 +165,28 @@ class ConcurrentDelivery:
         held.application.handed -= 1
         if held.state in READ:
             held.process.finish(batch.run)
-        return effects + self._hand_more(now)
+        self._hand_more(now, effects)
 
-    def resize(self, handed_max: int, now: int) -> list[Effect]:
+    def resize(self, handed_max: int, now: int, effects: list[Effect]) -> None:
         """So many places at the listener from now on; what is out beyond them comes back by itself."""
         self._free += handed_max - self._handed_max
         self._handed_max = handed_max
-        return self._hand_more(now)
+        self._hand_more(now, effects)
 
     # -- later -------------------------------------------------------------------------------------
 
-    def _send_back(self, batch: _Batch, ticket: int | None, level: int, now: int) -> list[Effect]:
+    def _send_back(
+        self, batch: _Batch, ticket: int | None, level: int, now: int, effects: list[Effect]
+    ) -> None:
         number = self._peers.ticket()
         self._returns[number] = _Return(batch, len(batch.messages), ticket, set(), set())
         address = self._peers.address(batch.held.queue)
-        effects: list[Effect] = []
         for position, message in enumerate(batch.messages):
             purpose = SentBack(number, position)
             if address is None:
                 name = batch.held.queue.broker_name
                 error = ConnectError(f"broker {name} is not in the routes")
-                effects += self.sent_back(purpose, error, now)
+                self.sent_back(purpose, error, now, effects)
                 continue
             header = headers.ConsumerSendMsgBackRequestHeader(
                 offset=message.physical_offset,
@@ -196,12 +197,12 @@ class ConcurrentDelivery:
                 max_reconsume_times=self._tries_max,
             )
             code = RequestCode.CONSUMER_SEND_MSG_BACK
-            effects += self._peers.ask(address, code, header, purpose, now)
-        return effects
+            self._peers.ask(address, code, header, purpose, now, effects)
 
-    def sent_back(self, sent: SentBack, reply: Command | RemotingError, now: int) -> list[Effect]:
+    def sent_back(
+        self, sent: SentBack, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> None:
         back = self._returns[sent.number]
-        effects: list[Effect] = []
         if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS:
             message = back.batch.messages[sent.position]
             why: object = reply
@@ -209,18 +210,17 @@ class ConcurrentDelivery:
                 why = f"code {reply.code}: {reply.remark}"
             if sent.position not in back.copied:
                 back.copied.add(sent.position)
-                copy = send_copy(self._peers, message, self._tries_max, sent, now)
-                if not isinstance(copy, RouteError):
-                    return copy
-                why = f"{why}; nor as a copy: {copy}"
+                error = send_copy(self._peers, message, self._tries_max, sent, now, effects)
+                if error is None:
+                    return
+                why = f"{why}; nor as a copy: {error}"
             back.failed.add(sent.position)
             effects.append(LogLine("WARNING", f"message {message.message_id} not sent back: {why}"))
         back.open -= 1
         if not back.open:
-            effects += self._returned(sent.number, back, now)
-        return effects
+            self._returned(sent.number, back, now, effects)
 
-    def _returned(self, number: int, back: _Return, now: int) -> list[Effect]:
+    def _returned(self, number: int, back: _Return, now: int, effects: list[Effect]) -> None:
         """All messages of a batch have gone back, or have not."""
         batch = back.batch
         held = batch.held
@@ -232,9 +232,8 @@ class ConcurrentDelivery:
             del self._returns[number]
             # Its verdict counts after all, if it comes before the next look.
             batch.overdue = False
-            return []
+            return
         held.application.handed -= 1
-        effects: list[Effect] = []
         if back.failed and held.state is State.PULLING:
             effects.append(SetTimer(HandAgain(number), now + HAND_AGAIN_MS))
         else:
@@ -242,30 +241,31 @@ class ConcurrentDelivery:
             if not back.failed and held.state in READ:
                 held.process.finish(batch.run)
         if back.ticket is not None:
-            effects += self._send_back_overdue(now)
-        return effects + self._hand_more(now)
+            self._send_back_overdue(now, effects)
+        self._hand_more(now, effects)
 
-    def due(self, key: DeliveryTimer, now: int) -> list[Effect]:
+    def due(self, key: DeliveryTimer, now: int, effects: list[Effect]) -> None:
         if isinstance(key, LookForOverdue):
-            return self._look_for_overdue(now)
+            self._look_for_overdue(now, effects)
+            return
         assert isinstance(key, HandAgain)
         back = self._returns.pop(key.number)
         back.batch.overdue = False
         self._again.append(back.batch)
-        return self._hand_more(now)
+        self._hand_more(now, effects)
 
     # -- overdue -----------------------------------------------------------------------------------
 
-    def _look_for_overdue(self, now: int) -> list[Effect]:
+    def _look_for_overdue(self, now: int, effects: list[Effect]) -> None:
         waiting = [b.handed_at for b in self._with_listener.values() if not b.overdue]
         self._looking = bool(waiting)
         if not waiting:
-            return []
-        effects = self._send_back_overdue(now)
+            return
+        self._send_back_overdue(now, effects)
         at = max(min(waiting) + self._timeout_ms, now + OVERDUE_LOOK_MS)
-        return [*effects, SetTimer(LookForOverdue(), at)]
+        effects.append(SetTimer(LookForOverdue(), at))
 
-    def _send_back_overdue(self, now: int) -> list[Effect]:
+    def _send_back_overdue(self, now: int, effects: list[Effect]) -> None:
         """What the listener has for too long goes back where a queue waits for it."""
         oldest = now - self._timeout_ms
         found = [
@@ -276,13 +276,11 @@ class ConcurrentDelivery:
             and batch.held.state is State.PULLING
             and batch.held.process.head is batch.run
         ]
-        effects: list[Effect] = []
         for ticket, batch in found:
             batch.overdue = True
             text = f"messages of {batch.held.queue} take their listener too long; they go back"
             effects.append(LogLine("WARNING", text))
-            effects += self._send_back(batch, ticket, OVERDUE_LEVEL, now)
-        return effects
+            self._send_back(batch, ticket, OVERDUE_LEVEL, now, effects)
 
     def check(self) -> None:
         """Assert that the places add up and that every waiting queue is in line."""

@@ -30,8 +30,13 @@ _KEPT_FLAGS = SysFlag.COMPRESSED | SysFlag.COMPRESSION_MASK | SysFlag.MULTI_TAGS
 
 
 def send_copy(
-    peers: Peers, message: MessageView, tries_max: int, purpose: SentBack, now: int
-) -> list[Effect] | RouteError:
+    peers: Peers,
+    message: MessageView,
+    tries_max: int,
+    purpose: SentBack,
+    now: int,
+    effects: list[Effect],
+) -> RouteError | None:
     """Send the copy; its outcome comes under `purpose`. An error where there is nobody to send it to.
 
     Each copy goes to the next queue of the retry topic, so that one that failed finds another broker.
@@ -43,7 +48,8 @@ def send_copy(
     address = route.masters.get(queue.broker_name)
     if address is None:
         return RouteError(f"broker {queue.broker_name} has no master")
-    return peers.call(address, copy_of(message, queue, tries_max, now), purpose, now)
+    peers.call(address, copy_of(message, queue, tries_max, now), purpose, now, effects)
+    return None
 
 
 def copy_of(message: MessageView, queue: MessageQueue, tries_max: int, now: int) -> Command:

@@ -25,19 +25,21 @@ class DeliveryTimer(msgspec.Struct, frozen=True):
 class Delivery(Protocol):
     """See the module's text. Times are ms since the epoch."""
 
-    def offer(self, held: Held, now: int) -> list[Effect]:
+    def offer(self, held: Held, now: int, effects: list[Effect]) -> None:
         """The queue has messages that were not handed yet."""
 
-    def handled(self, event: Handled, now: int) -> list[Effect]:
+    def handled(self, event: Handled, now: int, effects: list[Effect]) -> None:
         """The application's verdict on something that this delivery handed."""
 
-    def sent_back(self, sent: SentBack, reply: Command | RemotingError, now: int) -> list[Effect]:
+    def sent_back(
+        self, sent: SentBack, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> None:
         """A broker took a message back (36), or did not."""
 
-    def due(self, key: DeliveryTimer, now: int) -> list[Effect]:
+    def due(self, key: DeliveryTimer, now: int, effects: list[Effect]) -> None:
         """A timer of this delivery."""
 
-    def resize(self, handed_max: int, now: int) -> list[Effect]:
+    def resize(self, handed_max: int, now: int, effects: list[Effect]) -> None:
         """So many batches may be with the application from now on."""
 
     def check(self) -> None:

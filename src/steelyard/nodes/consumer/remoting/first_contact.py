@@ -43,68 +43,77 @@ class FirstContact:
         self._looks = max(LOOKS, len(peers.config.nameservers))
         """How often the topics are still looked for."""
 
-    def asked(self, call_id: int, call: Begin, now: int) -> list[Effect]:
-        return self._starting.asked(call_id, call, now) + self._ask(now)
+    def asked(self, call_id: int, call: Begin, now: int, effects: list[Effect]) -> None:
+        self._starting.asked(call_id, call, now, effects)
+        self._ask(now, effects)
 
-    def _ask(self, now: int) -> list[Effect]:
+    def _ask(self, now: int, effects: list[Effect]) -> None:
         routes = self._peers.routes
         self._probed.clear()
         probes = [*routes.probe(DEFAULT_TOPIC), *routes.probe(SELF_TEST_TOPIC)]
         asked = [*probes, *routes.missing()]
         strangers = self._membership.strangers(routes.readers())
-        return self._peers.ask_routes(asked, now) + self._membership.register(strangers, now)
+        self._peers.ask_routes(asked, now, effects)
+        self._membership.register(strangers, now, effects)
 
-    def routed(self, news: RouteNews, now: int) -> list[Effect]:
+    def routed(self, news: RouteNews, now: int, effects: list[Effect]) -> None:
         """A nameserver was asked, and that has ended."""
         if not self._starting.open or not news.done:
-            return []
+            return
         self._failing = news.trouble is not None
         if news.trouble is not None:
-            return self._starting.failed(news.trouble)
+            self._starting.failed(news.trouble, effects)
+            return
         if news.done in (DEFAULT_TOPIC, SELF_TEST_TOPIC):
             self._probed[news.done] = news.found
-        return self._look(now)
+        self._look(now, effects)
 
-    def registered(self, reply: object, now: int) -> list[Effect]:
+    def registered(self, reply: object, now: int, effects: list[Effect]) -> None:
         """A broker was told of this member."""
         if not self._starting.open:
-            return []
+            return
         if isinstance(reply, RemotingError) and not self._membership.reaches(
             self._peers.routes.readers()
         ):
-            return self._starting.failed(reply)
-        return self._look(now)
+            self._starting.failed(reply, effects)
+        else:
+            self._look(now, effects)
 
-    def checked(self, error: SteelyardError | None, now: int) -> list[Effect]:
+    def checked(self, error: SteelyardError | None, now: int, effects: list[Effect]) -> None:
         """A broker said whether it can filter as subscribed."""
         self._rejection = self._rejection or error
-        return self._look(now) if self._starting.open else []
+        if self._starting.open:
+            self._look(now, effects)
 
-    def due(self, now: int) -> list[Effect]:
-        effects = self._starting.due(now)
-        return effects + self._ask(now) if self._starting.open else effects
+    def due(self, now: int, effects: list[Effect]) -> None:
+        self._starting.due(now, effects)
+        if self._starting.open:
+            self._ask(now, effects)
 
-    def _look(self, now: int) -> list[Effect]:
+    def _look(self, now: int, effects: list[Effect]) -> None:
         """Whether the start is over."""
         routes, membership = self._peers.routes, self._membership
         if self._rejection is not None:
-            return self._starting.rejected(self._rejection)
+            self._starting.rejected(self._rejection, effects)
+            return
         if self._failing or len(self._probed) < 2:
-            return []
+            return
         if routes.asking or membership.pending or membership.checking:
-            return []
+            return
         default = self._probed[DEFAULT_TOPIC]
         unknown = [topic for topic in self._topics if routes.route(topic) is None]
         if not routes.readers() and not any(self._probed.values()):
-            return self._nobody(now)
+            self._nobody(now, effects)
+            return
         if unknown and (default is None or not default.inheritable):
-            return self._missing(unknown, now)
+            self._missing(unknown, now, effects)
+            return
         readers = routes.readers()
         if readers and not membership.reaches(readers):
-            return []
-        return self._starting.reached()
+            return
+        self._starting.reached(effects)
 
-    def _missing(self, topics: Sequence[str], now: int) -> list[Effect]:
+    def _missing(self, topics: Sequence[str], now: int, effects: list[Effect]) -> None:
         """A nameserver knows neither the topics nor a broker that makes topics by itself; another may, or this one soon."""
         error = RouteError(
             f"no topic {', '.join(topics)}: no nameserver knows it, and the brokers make no topics by themselves;"
@@ -112,14 +121,16 @@ class FirstContact:
         )
         self._looks -= 1
         if self._looks == 0:
-            return self._starting.rejected(error) or [LogLine("WARNING", str(error))]
+            if not self._starting.rejected(error, effects):
+                effects.append(LogLine("WARNING", str(error)))
+            return
         self._probed.clear()
         self._peers.routes.turn()
-        return self._starting.doubted(error, now)
+        self._starting.doubted(error, now, effects)
 
-    def _nobody(self, now: int) -> list[Effect]:
+    def _nobody(self, now: int, effects: list[Effect]) -> None:
         """A nameserver answers, and knows no broker: they may come."""
         where = ", ".join(self._peers.config.nameservers)
         text = f"no broker has registered with nameserver {where} yet"
-        told = self._troubles.ill(where, f"{text}; waiting for one", now)
-        return [*told, *self._starting.failed(RouteError(text))]
+        effects += self._troubles.ill(where, f"{text}; waiting for one", now)
+        self._starting.failed(RouteError(text), effects)

@@ -107,19 +107,19 @@ class Handover:
     # -- what to hold ------------------------------------------------------------------------------
 
     def want(
-        self, target: Collection[MessageQueue], now: int
-    ) -> tuple[Change[MessageQueue], list[Effect]]:
+        self, target: Collection[MessageQueue], now: int, effects: list[Effect]
+    ) -> Change[MessageQueue]:
         """Hold these queues and no others from now on. Returns what changes."""
         self._wanted = frozenset(target)
         stale = self._holdings.stale(now)
         ours = [held.queue for held in self._holdings.all() if held.state not in LEAVING]
         change = diff(ours, target, stale)
-        effects = self._give_up([self._of(queue) for queue in change.release], now)
+        self._give_up([self._of(queue) for queue in change.release], now, effects)
         for queue in change.acquire:
             if self._holdings.get(queue) is None:
-                effects += self._hold(queue, now)
-        effects += self._locks_news(self._locks.ask(now), now)
-        return change, effects
+                self._hold(queue, now, effects)
+        self._locks_news(self._locks.ask(now, effects), now, effects)
+        return change
 
     def want_quota(
         self,
@@ -127,7 +127,8 @@ class Handover:
         quota: int,
         pool: Collection[MessageQueue],
         now: int,
-    ) -> tuple[Change[MessageQueue], list[Effect]]:
+        effects: list[Effect],
+    ) -> Change[MessageQueue]:
         """Hold the target, and so many queues of the pool besides: those held longest, and others if they are free.
 
         What is read without a lock stays in any case until there is one: nobody else could take it. What is not read
@@ -144,8 +145,9 @@ class Handover:
         ours.sort(key=lambda held: self._locks.granted_at(held.queue) > 0)
         bare = sum(not self._locks.granted_at(held.queue) for held in ours)
         kept = [held.queue for held in ours[: max(quota, bare)]]
-        change, effects = self.want([*target, *kept], now)
-        return change, effects + self._seek(now)
+        change = self.want([*target, *kept], now, effects)
+        self._seek(now, effects)
+        return change
 
     def _of_pool(self) -> frozenset[MessageQueue]:
         return self._wanted & self._quota.pool
@@ -153,23 +155,22 @@ class Handover:
     def _lacking(self) -> int:
         return self._quota.size - len(self._of_pool())
 
-    def _seek(self, now: int) -> list[Effect]:
+    def _seek(self, now: int, effects: list[Effect]) -> None:
         """Try to lock what is lacking, unless that is under way."""
         if self._sought or self._lacking() <= 0:
-            return []
+            return
         picked = self._quota.pick(self._lacking(), self._holdings.queues())
         for queue in picked:
             self._locks.want(queue, now, sought=True)
         self._sought.update(picked)
-        return self._locks_news(self._locks.ask(now), now)
+        self._locks_news(self._locks.ask(now, effects), now, effects)
 
-    def seek_again(self, now: int) -> list[Effect]:
+    def seek_again(self, now: int, effects: list[Effect]) -> None:
         """Timer: what is lacking may be free by now."""
-        return self._seek(now)
+        self._seek(now, effects)
 
-    def _found(self, news: LockNews, now: int) -> list[Effect]:
+    def _found(self, news: LockNews, now: int, effects: list[Effect]) -> None:
         """What came of seeking: what is lacking is taken, what is too much let go."""
-        effects: list[Effect] = []
         for queue in news.missed:
             self._sought.discard(queue)
             self._locks.forget(queue)
@@ -179,84 +180,84 @@ class Handover:
                 self._wanted |= {queue}
                 held = self._holdings.hold(queue, now)
                 self._locks.keep(queue)
-                effects += self._acquire(held, now)
+                self._acquire(held, now, effects)
             else:
-                effects += self._locks.let_go(queue, now)[1]
+                self._locks.let_go(queue, now, effects)
         if self._sought or self._lacking() <= 0:
-            return effects
-        return [*effects, SetTimer(SEEK_TIMER, now + self._quota.wait())]
+            return
+        effects.append(SetTimer(SEEK_TIMER, now + self._quota.wait()))
 
     def _of(self, queue: MessageQueue) -> Held:
         held = self._holdings.get(queue)
         assert held is not None
         return held
 
-    def _hold(self, queue: MessageQueue, now: int) -> list[Effect]:
+    def _hold(self, queue: MessageQueue, now: int, effects: list[Effect]) -> None:
         held = self._holdings.hold(queue, now)
         if self._locks.needed:
             self._locks.want(queue, now)
-            return []
-        return self._acquire(held, now)
+        else:
+            self._acquire(held, now, effects)
 
-    def _give_up(self, given: Sequence[Held], now: int) -> list[Effect]:
+    def _give_up(self, given: Sequence[Held], now: int, effects: list[Effect]) -> None:
         """Queues that the plan takes away, or takes away and gives back because they are stale."""
-        effects: list[Effect] = []
         drained: list[Held] = []
         lost: list[Held] = []
         for held in given:
             if self._peers.address(held.queue) is None:
                 lost.append(held)
-                effects += self._holdings.commits.commit(held, now, news_only=False)
-                effects += self._drop(held, now)
+                self._holdings.commits.commit(held, now, effects, news_only=False)
+                self._drop(held, now, effects)
             elif held.state is State.PULLING and held.queue in self._wanted:
                 lost.append(held)
-                effects += self._release(held, now)
+                self._release(held, now, effects)
             elif held.state is State.PULLING and self._drains:
                 drained.append(held)
             elif held.state is State.PULLING and not self._locks.needed:
                 lost.append(held)
-                effects += self._holdings.commits.commit(held, now, news_only=False)
-                effects += self._drop(held, now)
+                self._holdings.commits.commit(held, now, effects, news_only=False)
+                self._drop(held, now, effects)
             else:
                 if held.state in COMING and held.handover.announced:
-                    effects += self._tell(Revoked((held.queue,)), [held], now)
-                effects += self._release(held, now)
-        effects += self._tell_lost(lost, now)
+                    self._tell(Revoked((held.queue,)), [held], now, effects)
+                self._release(held, now, effects)
+        self._tell_lost(lost, now, effects)
         until = now + self._peers.config.drain_timeout_ms
-        return effects + self._drain(drained, until, now)
+        self._drain(drained, until, now, effects)
 
     # -- coming ------------------------------------------------------------------------------------
 
-    def _acquire(self, held: Held, now: int) -> list[Effect]:
+    def _acquire(self, held: Held, now: int, effects: list[Effect]) -> None:
         self._holdings.move(held, Move.LOCKED, now)
-        return self._started(*self._holdings.acquire(held, now), now)
+        self._started(self._holdings.acquire(held, now, effects), now, effects)
 
     def offset_answered(
-        self, asked: OffsetAsked, reply: Command | RemotingError, now: int
-    ) -> list[Effect]:
-        return self._started(*self._holdings.offset_answered(asked, reply, now), now)
+        self, asked: OffsetAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> None:
+        self._started(self._holdings.offset_answered(asked, reply, now, effects), now, effects)
 
     def start_answered(
-        self, asked: StartAsked, reply: Command | RemotingError, now: int
-    ) -> list[Effect]:
-        return self._started(*self._holdings.start_answered(asked, reply, now), now)
+        self, asked: StartAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> None:
+        self._started(self._holdings.start_answered(asked, reply, now, effects), now, effects)
 
-    def _started(self, held: Held | None, effects: list[Effect], now: int) -> list[Effect]:
+    def _started(self, held: Held | None, now: int, effects: list[Effect]) -> None:
         """The start offset is known, if there is a holding."""
         if held is None:
-            return effects
+            return
         if not self._hooks.wanted:
-            return effects + self._begin(held, now)
+            self._begin(held, now, effects)
+            return
         self._ready.append(held)
-        return [*effects, SetTimer(GATHER_TIMER, now + GATHER_MS)]
+        effects.append(SetTimer(GATHER_TIMER, now + GATHER_MS))
 
-    def _begin(self, held: Held, now: int) -> list[Effect]:
+    def _begin(self, held: Held, now: int, effects: list[Effect]) -> None:
         self._holdings.begin(held, now)
-        return self._pulling.look(held, now)
+        self._pulling.look(held, now, effects)
 
     # -- going -------------------------------------------------------------------------------------
 
-    def _drain(self, given: Sequence[Held], until: int, now: int) -> list[Effect]:
+    def _drain(self, given: Sequence[Held], until: int, now: int, effects: list[Effect]) -> None:
         """No more pulling and handing. The queue stays until the application is done, or until then."""
         round_ = _Round({held.epoch: held for held in given}, [])
         for held in given:
@@ -266,223 +267,217 @@ class Handover:
             self._draining[held.epoch] = held
             if self._hooks.wanted:
                 self._rounds[held.epoch] = round_
-        return [effect for held in given for effect in self._go_on_draining(held, now)]
+        for held in given:
+            self._go_on_draining(held, now, effects)
 
-    def _go_on_draining(self, held: Held, now: int) -> list[Effect]:
+    def _go_on_draining(self, held: Held, now: int, effects: list[Effect]) -> None:
         if held.application.handed and now < held.handover.drain_by:
-            return self._holdings.later(held, held.handover.drain_by - now, now)
+            self._holdings.later(held, held.handover.drain_by - now, now, effects)
+            return
         round_ = self._rounds.get(held.epoch)
         if round_ is not None:
-            return self._drained(held, round_, now)
+            self._drained(held, round_, now, effects)
+            return
         settled = self._holdings.commits.settles_at(held)
         if now < settled:
-            return self._holdings.later(held, settled - now, now)
-        return self._release(held, now)
+            self._holdings.later(held, settled - now, now, effects)
+        else:
+            self._release(held, now, effects)
 
-    def _drained(self, held: Held, round_: _Round, now: int) -> list[Effect]:
+    def _drained(self, held: Held, round_: _Round, now: int, effects: list[Effect]) -> None:
         """With hooks: one of a round is done. The application is told when all are."""
         if round_.open.pop(held.epoch, None) is not None:
             round_.drained.append(held)
             if not round_.open:
                 queues = tuple(sorted(h.queue for h in round_.drained if h.handover.announced))
-                return self._tell(Revoked(queues), round_.drained, now)
-        return []
+                self._tell(Revoked(queues), round_.drained, now, effects)
 
-    def _release(self, held: Held, now: int) -> list[Effect]:
+    def _release(self, held: Held, now: int, effects: list[Effect]) -> None:
         """The last commit, if anything was read, then the unlock."""
         read = held.state in READ
         self._draining.pop(held.epoch, None)
         self._holdings.move(held, Move.RELEASED, now)
-        if read:
-            answered, effects = self._holdings.commits.commit_last(held, now)
-            if answered:
-                return effects
-        else:
-            effects = []
-        return effects + self._let_go(held, now)
+        if read and self._holdings.commits.commit_last(held, now, effects):
+            return
+        self._let_go(held, now, effects)
 
     def last_commit_answered(
-        self, sent: LastCommitSent, reply: Command | RemotingError, now: int
-    ) -> list[Effect]:
+        self, sent: LastCommitSent, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> None:
         held = self._holdings.find(sent.queue, sent.epoch)
         if held is None:
-            return []
-        effects: list[Effect] = []
+            return
         if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS:
             why = reply if isinstance(reply, RemotingError) else f"code {reply.code}"
             effects.append(LogLine("WARNING", f"last commit of {held.queue}: {why}; sent again"))
-            effects += self._holdings.commits.commit_again(held)
+            self._holdings.commits.commit_again(held, effects)
         elif not held.handover.repeated and self._holdings.commits.doubtful(held):
             held.handover.repeat_at = now + SETTLE_MS
-            return self._holdings.later(held, SETTLE_MS, now)
-        return effects + self._let_go(held, now)
+            self._holdings.later(held, SETTLE_MS, now, effects)
+            return
+        self._let_go(held, now, effects)
 
-    def _say_again(self, held: Held, now: int) -> list[Effect]:
+    def _say_again(self, held: Held, now: int, effects: list[Effect]) -> None:
         """The last commit once more, if it is time: what was under way has been taken in."""
         if not held.handover.repeat_at or (
             now < held.handover.repeat_at and self._holdings.commits.doubtful(held)
         ):
-            return []
+            return
         held.handover.repeat_at = 0
         held.handover.repeated = True
-        answered, effects = self._holdings.commits.commit_last(held, now)
-        return effects if answered else effects + self._let_go(held, now)
+        if not self._holdings.commits.commit_last(held, now, effects):
+            self._let_go(held, now, effects)
 
-    def _let_go(self, held: Held, now: int) -> list[Effect]:
-        done, effects = self._locks.let_go(held.queue, now)
-        return effects + self._gone(held, Move.LET_GO, now) if done else effects
+    def _let_go(self, held: Held, now: int, effects: list[Effect]) -> None:
+        if self._locks.let_go(held.queue, now, effects):
+            self._gone(held, Move.LET_GO, now, effects)
 
     def let_go_answered(
-        self, asked: LocksLetGo, reply: Command | RemotingError, now: int
-    ) -> list[Effect]:
-        queues, effects = self._locks.let_go_answered(asked, reply, now)
+        self, asked: LocksLetGo, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> None:
+        queues = self._locks.let_go_answered(asked, reply, now, effects)
         for queue in queues:
             held = self._holdings.get(queue)
             if held is not None and held.state is State.RELEASING:
-                effects += self._gone(held, Move.LET_GO, now)
-        return effects
+                self._gone(held, Move.LET_GO, now, effects)
 
-    def _gone(self, held: Held, event: Move, now: int) -> list[Effect]:
+    def _gone(self, held: Held, event: Move, now: int, effects: list[Effect]) -> None:
         """Others may have it now; or we again."""
         self._holdings.gone(held, event, now)
         if held.queue in self._quota.pool:  # whoever locks it first has it
             self._wanted -= {held.queue}
-            return self._seek(now)
+            self._seek(now, effects)
+            return
         if held.queue not in self._wanted:
-            return []
-        effects = self._hold(held.queue, now)
-        return effects + self._locks_news(self._locks.ask(now), now)
+            return
+        self._hold(held.queue, now, effects)
+        self._locks_news(self._locks.ask(now, effects), now, effects)
 
-    def _drop(self, held: Held, now: int) -> list[Effect]:
+    def _drop(self, held: Held, now: int, effects: list[Effect]) -> None:
         """Gone without a word to the broker."""
         self._locks.forget(held.queue)
-        return self._gone(held, Move.DROPPED, now)
+        self._gone(held, Move.DROPPED, now, effects)
 
     # -- what happens in between -------------------------------------------------------------------
 
-    def go_on(self, held: Held, now: int) -> list[Effect]:
+    def go_on(self, held: Held, now: int, effects: list[Effect]) -> None:
         """The holding's timer was due, or its pull ended."""
         match held.state:
             case State.ACQUIRING:
-                return self._started(*self._holdings.acquire(held, now), now)
+                self._started(self._holdings.acquire(held, now, effects), now, effects)
             case State.PULLING:
-                return self._pulling.look(held, now)
+                self._pulling.look(held, now, effects)
             case State.DRAINING:
-                return self._go_on_draining(held, now)
+                self._go_on_draining(held, now, effects)
             case State.RELEASING:
-                return self._say_again(held, now)
+                self._say_again(held, now, effects)
             case State.LOCKING | State.GONE:
-                return []
+                pass
             case state:
                 assert_never(state)
 
-    def heard_out(self, now: int) -> list[Effect]:
+    def heard_out(self, now: int, effects: list[Effect]) -> None:
         """The application gave a verdict: perhaps a queue that is given up is done."""
-        effects = self._locks.heard_out(now)
+        self._locks.heard_out(now, effects)
         for held in list(self._draining.values()):
             if not held.application.handed:
-                effects += self._go_on_draining(held, now)
-        return effects
+                self._go_on_draining(held, now, effects)
 
-    def routed(self, now: int) -> list[Effect]:
+    def routed(self, now: int, effects: list[Effect]) -> None:
         """The routes have changed: a broker may be there again whose locks are waited for."""
-        return self._locks_news(self._locks.ask(now), now)
+        self._locks_news(self._locks.ask(now, effects), now, effects)
 
     def locks_answered(
-        self, asked: LocksAsked, reply: Command | RemotingError, now: int
-    ) -> list[Effect]:
-        return self._locks_news(self._locks.answered(asked, reply, now), now)
+        self, asked: LocksAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> None:
+        self._locks_news(self._locks.answered(asked, reply, now, effects), now, effects)
 
     def present_answered(
-        self, asked: PresentAsked, reply: Command | RemotingError, now: int
-    ) -> list[Effect]:
-        return self._locks_news(self._locks.present_answered(asked, reply, now), now)
+        self, asked: PresentAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> None:
+        self._locks_news(self._locks.present_answered(asked, reply, now, effects), now, effects)
 
-    def _locks_news(self, news: LockNews, now: int) -> list[Effect]:
-        effects = news.effects
+    def _locks_news(self, news: LockNews, now: int, effects: list[Effect]) -> None:
         for held in news.free:
-            effects += self._acquire(held, now)
+            self._acquire(held, now, effects)
         for held in news.lost:
             self._draining.pop(held.epoch, None)
             self._rounds.pop(held.epoch, None)
-            effects += self._drop(held, now)
-        effects += self._tell_lost(news.lost, now)
-        return effects + self._found(news, now) if news.won or news.missed else effects
+            self._drop(held, now, effects)
+        self._tell_lost(news.lost, now, effects)
+        if news.won or news.missed:
+            self._found(news, now, effects)
 
     # -- hooks -------------------------------------------------------------------------------------
 
-    def gathered(self, now: int) -> list[Effect]:
+    def gathered(self, now: int, effects: list[Effect]) -> None:
         """Timer: what is ready by now is told to the application."""
         ready = [held for held in self._ready if held.state is State.ACQUIRING]
         self._ready.clear()
         if not ready:
-            return []
+            return
         for held in ready:
             held.handover.announced = True
         queues = tuple(sorted(held.queue for held in ready))
-        return self._hooks.tell(Telling(Assigned(queues), tuple(ready)), now)
+        self._hooks.tell(Telling(Assigned(queues), tuple(ready)), now, effects)
 
-    def told(self, ticket: int, now: int) -> list[Effect]:
+    def told(self, ticket: int, now: int, effects: list[Effect]) -> None:
         """The application answered what it was told, or its time is over."""
-        telling, effects = self._hooks.ended(ticket, now)
+        telling = self._hooks.ended(ticket, now, effects)
         if telling is None:
-            return effects
+            return
         for held in telling.waiting:
             if held.state is State.ACQUIRING:
-                effects += self._begin(held, now)
+                self._begin(held, now, effects)
             elif held.state is State.DRAINING:
                 self._rounds.pop(held.epoch, None)
-                effects += self._go_on_draining(held, now)
-        return effects
+                self._go_on_draining(held, now, effects)
 
-    def _tell(self, what: Revoked, held: Sequence[Held], now: int) -> list[Effect]:
+    def _tell(self, what: Revoked, held: Sequence[Held], now: int, effects: list[Effect]) -> None:
         for one in held:
             one.handover.announced = False
         if what.queues:
-            return self._hooks.tell(Telling(what, tuple(held)), now)
-        effects: list[Effect] = []
+            self._hooks.tell(Telling(what, tuple(held)), now, effects)
+            return
         for one in held:
             self._rounds.pop(one.epoch, None)
-            effects += self._go_on_draining(one, now)
-        return effects
+            self._go_on_draining(one, now, effects)
 
-    def _tell_lost(self, lost: Sequence[Held], now: int) -> list[Effect]:
+    def _tell_lost(self, lost: Sequence[Held], now: int, effects: list[Effect]) -> None:
         announced = [held for held in lost if held.handover.announced]
         if not announced:
-            return []
+            return
         for held in announced:
             held.handover.announced = False
         queues = tuple(sorted(held.queue for held in announced))
-        return self._hooks.tell(Telling(Lost(queues)), now)
+        self._hooks.tell(Telling(Lost(queues)), now, effects)
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def stop(self, until: int, now: int) -> list[Effect]:
+    def stop(self, until: int, now: int, effects: list[Effect]) -> None:
         """Give everything up; the application has until then."""
         self._wanted = frozenset()
         self._quota.plan(0, ())
-        effects: list[Effect] = []
         for queue in sorted(self._sought):
-            effects += self._locks.let_go(queue, now)[1]
+            self._locks.let_go(queue, now, effects)
         self._sought.clear()
         drained = []
         for held in self._holdings.all():
             if held.state is State.PULLING:
                 drained.append(held)
             elif held.state in COMING:
-                effects += self._release(held, now)
-        return effects + self._drain(drained, until, now)
+                self._release(held, now, effects)
+        self._drain(drained, until, now, effects)
 
-    def abandon(self, now: int) -> list[Effect]:
+    def abandon(self, now: int, effects: list[Effect]) -> None:
         """The time of a stop is over: commit what is finished, unlock, without waiting for anybody."""
         self._hooks.drop()
-        effects: list[Effect] = []
         for held in self._holdings.all():
-            effects += self._holdings.commits.commit(held, now, news_only=False)
+            self._holdings.commits.commit(held, now, effects, news_only=False)
             self._holdings.gone(held, Move.DROPPED, now)
         self._draining.clear()
         self._rounds.clear()
-        return effects + self._locks.abandon(now)
+        self._locks.abandon(now, effects)
 
     def check(self) -> None:
         """Assert that what drains is known, and that everything wanted is held or on its way."""

@@ -26,7 +26,7 @@ from steelyard.nodes.consumer.remoting.held import (
     Pull,
     Wishes,
 )
-from steelyard.nodes.consumer.remoting.offsets import Offsets
+from steelyard.nodes.consumer.remoting.offsets import PENDING, Offsets
 from steelyard.nodes.consumer.remoting.peers import OffsetAsked, Peers, StartAsked
 from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.types import ConsumeFrom, LogLine, MessageQueue
@@ -131,33 +131,35 @@ class Holdings:
 
     # -- where to start ----------------------------------------------------------------------------
 
-    def acquire(self, held: Held, now: int) -> tuple[Held | None, list[Effect]]:
+    def acquire(self, held: Held, now: int, effects: list[Effect]) -> Held | None:
         """Learn where to start. Returns what can be pulled now; otherwise an answer will tell."""
         address = self._peers.address(held.queue)
         if address is None:
-            return None, self.later(held, self._peers.config.pull_retry_ms, now)
-        found = self._offsets.ask(OffsetAsked(held.queue, held.epoch), address, now)
-        if isinstance(found, list):
-            return None, found
+            self.later(held, self._peers.config.pull_retry_ms, now, effects)
+            return None
+        found = self._offsets.ask(OffsetAsked(held.queue, held.epoch), address, now, effects)
+        if found is PENDING:
+            return None
         if found is None:
-            return self._start_unknown(held, now)
-        return self._known(held, found, found), []
+            return self._start_unknown(held, now, effects)
+        return self._known(held, found, found)
 
     def offset_answered(
-        self, asked: OffsetAsked, reply: Command | RemotingError, now: int
-    ) -> tuple[Held | None, list[Effect]]:
+        self, asked: OffsetAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> Held | None:
         """The broker told the committed offset, or that it has none. Returns what to pull now."""
         held = self.find(asked.queue, asked.epoch)
         if held is None or held.state is not State.ACQUIRING:
-            return None, []
+            return None
         if isinstance(reply, Command) and reply.code == ResponseCode.QUERY_NOT_FOUND:
-            return self._start_unknown(held, now)
+            return self._start_unknown(held, now, effects)
         offset = _offset_in(reply)
         if isinstance(offset, int) and offset >= 0:
-            return self._known(held, offset, offset), []
-        return None, self._failed(held, "committed offset", offset, now)
+            return self._known(held, offset, offset)
+        self._failed(held, "committed offset", offset, now, effects)
+        return None
 
-    def _start_unknown(self, held: Held, now: int) -> tuple[Held | None, list[Effect]]:
+    def _start_unknown(self, held: Held, now: int, effects: list[Effect]) -> Held | None:
         """No committed offset: the group's setting tells where it starts."""
         config = self._peers.config
         queue = held.queue
@@ -170,10 +172,10 @@ class Holdings:
             case _ if config.consume_offset >= 0 and not is_retry:
                 pass  # no further than the end
             case ConsumeFrom.FIRST_OFFSET:
-                return self._known(held, 0, UNKNOWN), []
+                return self._known(held, 0, UNKNOWN)
             case ConsumeFrom.LAST_OFFSET:
                 if is_retry:  # messages to retry must not be missed
-                    return self._known(held, 0, UNKNOWN), []
+                    return self._known(held, 0, UNKNOWN)
             case ConsumeFrom.TIMESTAMP:
                 if not is_retry:
                     code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
@@ -186,24 +188,27 @@ class Holdings:
                 assert_never(consume_from)
         address = self._peers.address(queue)
         if address is None:
-            return None, self.later(held, config.pull_retry_ms, now)
+            self.later(held, config.pull_retry_ms, now, effects)
+            return None
         purpose = StartAsked(queue, held.epoch)
-        return None, self._peers.ask(address, code, header, purpose, now)
+        self._peers.ask(address, code, header, purpose, now, effects)
+        return None
 
     def start_answered(
-        self, asked: StartAsked, reply: Command | RemotingError, now: int
-    ) -> tuple[Held | None, list[Effect]]:
+        self, asked: StartAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> Held | None:
         """The broker told where the queue ends, or what was stored at a time. Returns what to pull now."""
         held = self.find(asked.queue, asked.epoch)
         if held is None or held.state is not State.ACQUIRING:
-            return None, []
+            return None
         offset = _offset_in(reply)
         if isinstance(offset, int) and offset >= 0:
             wanted = self._peers.config.consume_offset
             if wanted >= 0 and held.queue.topic != self._peers.retry_topic:
                 offset = min(offset, wanted)
-            return self._known(held, offset, UNKNOWN), []
-        return None, self._failed(held, "start offset", offset, now)
+            return self._known(held, offset, UNKNOWN)
+        self._failed(held, "start offset", offset, now, effects)
+        return None
 
     def _known(self, held: Held, offset: int, committed: int) -> Held:
         held.process = ProcessQueue(offset)
@@ -216,10 +221,13 @@ class Holdings:
         held.holding.move(Move.STARTED, now)
         held.pull = Pull(self._peers.address(held.queue), looked_at=now)
 
-    def _failed(self, held: Held, what: str, offset: int | str, now: int) -> list[Effect]:
+    def _failed(
+        self, held: Held, what: str, offset: int | str, now: int, effects: list[Effect]
+    ) -> None:
         text = f"{what} of {_name(held.queue)}: {offset}; asked again soon"
         tell = LogLine("WARNING", text)
-        return [tell, *self.later(held, self._peers.config.pull_retry_ms, now)]
+        effects.append(tell)
+        self.later(held, self._peers.config.pull_retry_ms, now, effects)
 
     def restart(self, held: Held, offset: int, now: int) -> Held:
         """The broker has moved the offset: go on from there as if the queue were new, and commit it."""
@@ -231,12 +239,13 @@ class Holdings:
         fresh.wishes = Wishes(offset if self._waits_for_word else None, held.wishes.paused)
         return fresh
 
-    def later(self, held: Held, delay_ms: int, now: int) -> list[Effect]:
+    def later(self, held: Held, delay_ms: int, now: int, effects: list[Effect]) -> None:
         """Look at the queue again after a while."""
-        return [SetTimer(LookAgain(held.queue, held.epoch), now + delay_ms)]
+        effects.append(SetTimer(LookAgain(held.queue, held.epoch), now + delay_ms))
 
-    def commit_all(self, now: int) -> list[Effect]:
-        return [effect for held in self._held.values() for effect in self.commits.commit(held, now)]
+    def commit_all(self, now: int, effects: list[Effect]) -> None:
+        for held in self._held.values():
+            self.commits.commit(held, now, effects)
 
     def check(self) -> None:
         """Assert what must hold of every queue."""

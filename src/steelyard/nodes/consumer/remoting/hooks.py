@@ -42,27 +42,29 @@ class Hooks:
         self._now_told: Telling | None = None
         self._next: deque[Telling] = deque()
 
-    def tell(self, telling: Telling, now: int) -> list[Effect]:
+    def tell(self, telling: Telling, now: int, effects: list[Effect]) -> None:
         """Tell the application, after what it is being told."""
         assert self.wanted
         self._next.append(telling)
-        return self._tell_next(now) if self._now_told is None else []
+        if self._now_told is None:
+            self._tell_next(now, effects)
 
-    def _tell_next(self, now: int) -> list[Effect]:
+    def _tell_next(self, now: int, effects: list[Effect]) -> None:
         if not self._next:
-            return []
+            return
         self._now_told = self._next.popleft()
         self._ticket -= 1
         hand = Deliver(self._ticket, self._now_told.what)
-        return [hand, SetTimer(HookTimer(self._ticket), now + self._timeout_ms)]
+        effects += [hand, SetTimer(HookTimer(self._ticket), now + self._timeout_ms)]
 
-    def ended(self, ticket: int, now: int) -> tuple[Telling | None, list[Effect]]:
+    def ended(self, ticket: int, now: int, effects: list[Effect]) -> Telling | None:
         """The application answered, or its time is over. Returns what that was; None if it ended before."""
         ended = self._now_told
         if ended is None or ticket != self._ticket:
-            return None, []
+            return None
         self._now_told = None
-        return ended, self._tell_next(now)
+        self._tell_next(now, effects)
+        return ended
 
     def drop(self) -> None:
         """The end: nothing more is told."""

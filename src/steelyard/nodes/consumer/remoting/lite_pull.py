@@ -64,31 +64,33 @@ class LitePull:
         self._assigning: list[int] = []
         """Calls that are answered after that."""
 
-    def asked(self, call_id: int, call: Polling | Question, now: int) -> list[Effect]:
+    def asked(
+        self, call_id: int, call: Polling | Question, now: int, effects: list[Effect]
+    ) -> None:
         match call:
             case Poll() if not self._config.subscriptions and not self._assigned:
                 text = "nothing to poll: subscribe(topic) before the start, or assign(queues)"
-                return [Answer(call_id, ConfigError(text))]
+                effects.append(Answer(call_id, ConfigError(text)))
             case Poll():
-                return self.polled.poll(call_id, call, now)
+                self.polled.poll(call_id, call, now, effects)
             case GiveBack():
-                return self.polled.give_back(call_id, call, now)
+                self.polled.give_back(call_id, call, now, effects)
             case Commit():
-                return self.polled.commit(call_id, call, now)
+                self.polled.commit(call_id, call, now, effects)
             case PauseQueues():
-                return self.polled.pause(call_id, call)
+                self.polled.pause(call_id, call, effects)
             case ResumeQueues():
-                return self.polled.resume(call_id, call, now)
+                self.polled.resume(call_id, call, now, effects)
             case Seek():
-                return self._seeking.ask(call_id, call, now)
+                self._seeking.ask(call_id, call, now, effects)
             case Assign():
-                return self._assign(call_id, call, now)
+                self._assign(call_id, call, now, effects)
             case Assignment():
-                return [Answer(call_id, self.polled.assignment())]
+                effects.append(Answer(call_id, self.polled.assignment()))
             case Committed(queue=queue) if isinstance(self._offsets, LocalOffsets):
-                return [Answer(call_id, self._offsets.get(queue))]
+                effects.append(Answer(call_id, self._offsets.get(queue)))
             case _:
-                return self._questions.ask(call_id, call, now)
+                self._questions.ask(call_id, call, now, effects)
 
     def answered(
         self,
@@ -96,24 +98,26 @@ class LitePull:
         address: Address,
         reply: Command | RemotingError,
         now: int,
-    ) -> list[Effect]:
+        effects: list[Effect],
+    ) -> None:
         """A broker answered something that the application waits for, or did not."""
         match purpose:
             case OffsetTold():
-                return self.polled.told(purpose, address, reply)
+                self.polled.told(purpose, address, reply, effects)
             case RangeAsked():
-                return self._seeking.answered(purpose, address, reply, now)
+                self._seeking.answered(purpose, address, reply, now, effects)
             case QuestionSent():
-                return self._questions.answered(purpose, address, reply)
+                self._questions.answered(purpose, address, reply, effects)
             case _:
                 assert_never(purpose)
 
     # -- assigned queues ---------------------------------------------------------------------------
 
-    def _assign(self, call_id: int, call: Assign, now: int) -> list[Effect]:
+    def _assign(self, call_id: int, call: Assign, now: int, effects: list[Effect]) -> None:
         if self._config.subscriptions:
             text = "this consumer subscribes to topics; either subscribe or assign, not both"
-            return [Answer(call_id, ConfigError(text))]
+            effects.append(Answer(call_id, ConfigError(text)))
+            return
         topics = sorted({queue.topic for queue in call.queues})
         try:
             wanted = {
@@ -121,44 +125,44 @@ class LitePull:
                 for topic in topics
             }
         except ConfigError as error:
-            return [Answer(call_id, error)]
+            effects.append(Answer(call_id, error))
+            return
         self._pulling.begin(wanted)
         self._assigned = tuple(sorted(set(call.queues)))
         routes = self._peers.routes
-        effects: list[Effect] = []
         for topic in topics:
-            effects += self._peers.ask_routes(routes.want(topic), now)
+            self._peers.ask_routes(routes.want(topic), now, effects)
         self._unrouted = {topic for topic in topics if routes.route(topic) is None}
         self._assigning.append(call_id)
-        return effects + self._hold_assigned(now)
+        self._hold_assigned(now, effects)
 
-    def _hold_assigned(self, now: int) -> list[Effect]:
+    def _hold_assigned(self, now: int, effects: list[Effect]) -> None:
         """Take the assigned queues whose topics have a route; the others follow with it, should there ever be one."""
         route = self._peers.routes.route
         here = [queue for queue in self._assigned if route(queue.topic) is not None]
-        _, effects = self._handover.want(here, now)
+        _ = self._handover.want(here, now, effects)
         self._pulling.share_out()
         if self._unrouted:
-            return effects
+            return
         assigning, self._assigning = self._assigning, []
-        return effects + [Answer(call_id, None) for call_id in assigning]
+        effects += [Answer(call_id, None) for call_id in assigning]
 
-    def routed(self, news: RouteNews, now: int) -> list[Effect]:
+    def routed(self, news: RouteNews, now: int, effects: list[Effect]) -> None:
         """The question for the route of a topic has ended."""
-        effects = self._questions.routed(news, now)
+        self._questions.routed(news, now, effects)
         if not self._config.subscriptions:
             self._unrouted.discard(news.done)
-            effects += self._hold_assigned(now)
-        return effects
+            self._hold_assigned(now, effects)
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def stop(self) -> list[Effect]:
+    def stop(self, effects: list[Effect]) -> None:
         """What the application still waits for will not come."""
         error = ClosedError("the consumer was closed")
         assigning, self._assigning = self._assigning, []
-        effects: list[Effect] = [Answer(call_id, error) for call_id in assigning]
-        return effects + self.polled.stop() + self._questions.close()
+        effects += [Answer(call_id, error) for call_id in assigning]
+        self.polled.stop(effects)
+        self._questions.close(effects)
 
     def check(self) -> None:
         self._questions.check()

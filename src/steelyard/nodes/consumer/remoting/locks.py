@@ -79,7 +79,6 @@ class LockNews(msgspec.Struct):
     lost: list[Held] = []
     won: list[MessageQueue] = []
     missed: list[MessageQueue] = []
-    effects: list[Effect] = []
 
 
 class _Claim(msgspec.Struct):
@@ -155,18 +154,18 @@ class Locks:
         claim = self._claims.get(queue)
         return 0 if claim is None else claim.granted_at
 
-    def renew(self, held: Held, now: int) -> list[Effect]:
+    def renew(self, held: Held, now: int, effects: list[Effect]) -> None:
         """Ask for this queue's lock soon."""
         address = self._peers.master(held.queue)
         claim = self._claims.get(held.queue)
         if address is None or claim is None:
-            return []
+            return
         dispatcher = self._dispatcher(address)
         if claim.granted_at:
             dispatcher.renew_at = now
         else:
             dispatcher.ask_at = now
-        return self._talk(address, now)
+        self._talk(address, now, effects)
 
     def want(self, queue: MessageQueue, now: int, *, sought: bool = False) -> None:
         """This member wants the lock from now on; `ask` once all are named."""
@@ -179,7 +178,7 @@ class Locks:
                 if not unlocks:
                     del dispatcher.unlocks[self._me]
 
-    def ask(self, now: int) -> LockNews:
+    def ask(self, now: int, effects: list[Effect]) -> LockNews:
         """Ask for everything that is waited for, now. Some need no lock."""
         news = LockNews()
         addresses: dict[Address, None] = {}
@@ -198,28 +197,28 @@ class Locks:
             dispatcher = self._dispatcher(address)
             dispatcher.ask_at = now
             dispatcher.wait_ms = POLL_MS
-            news.effects += self._talk(address, now)
+            self._talk(address, now, effects)
         return news
 
     def keep(self, queue: MessageQueue) -> None:
         """A queue that was sought has a holding now."""
         self._claims[queue].sought = False
 
-    def let_go(self, queue: MessageQueue, now: int) -> tuple[bool, list[Effect]]:
+    def let_go(self, queue: MessageQueue, now: int, effects: list[Effect]) -> bool:
         """This member does not want the lock any longer. True: done; else `LocksLetGo` tells when it is."""
         claim = self._claims.pop(queue, None)
         if claim is None or claim.address is None:
-            return True, []
+            return True
         self._unlock(claim.address, self._me, [queue])
-        return False, self._talk(claim.address, now)
+        self._talk(claim.address, now, effects)
+        return False
 
     def forget(self, queue: MessageQueue) -> None:
         """This member does not want the lock any longer, and nobody is there to be told."""
         self._claims.pop(queue, None)
 
-    def abandon(self, now: int) -> list[Effect]:
+    def abandon(self, now: int, effects: list[Effect]) -> None:
         """The end: unlock everything without waiting for anybody."""
-        effects: list[Effect] = []
         for queue in list(self._claims):
             claim = self._claims.pop(queue)
             if claim.address is not None:
@@ -228,22 +227,21 @@ class Locks:
             mine = dispatcher.unlocks.get(self._me)
             if mine:
                 command = self._command(RequestCode.UNLOCK_BATCH_MQ, self._me, tuple(mine))
-                effects += self._peers.calls.tell(address, command)
+                self._peers.calls.tell(address, command, effects)
             dispatcher.unlocks = {}
-        return effects
 
-    def due(self, timer: LockTimer, now: int) -> list[Effect]:
+    def due(self, timer: LockTimer, now: int, effects: list[Effect]) -> None:
         self._dispatcher(timer.address).timer_at = None
-        return self._talk(timer.address, now)
+        self._talk(timer.address, now, effects)
 
-    def registered(self, address: Address, now: int) -> list[Effect]:
+    def registered(self, address: Address, now: int, effects: list[Effect]) -> None:
         """The broker did not know this member: it may have been restarted, and has forgotten its locks."""
         if address not in self._desks and not self._claims_at(address):
-            return []
+            return
         dispatcher = self._dispatcher(address)
         dispatcher.lockless = False
         dispatcher.renew_at = now
-        return self._talk(address, now)
+        self._talk(address, now, effects)
 
     def heard(self, members: Collection[str], now: int) -> None:
         """The members that brokers told of in one rebalance."""
@@ -261,28 +259,31 @@ class Locks:
     def _dispatcher(self, address: Address) -> _Desk:
         return self._desks.setdefault(address, _Desk())
 
-    def _talk(self, address: Address, now: int) -> list[Effect]:
+    def _talk(self, address: Address, now: int, effects: list[Effect]) -> None:
         """The next request, unless one is under way or it is not time."""
         dispatcher = self._dispatcher(address)
         if dispatcher.busy:
-            return []
+            return
         for client_id in list(dispatcher.unlocks):
             queues = self._take_unlocks(dispatcher, client_id, now)
             if queues:
                 command = self._command(RequestCode.UNLOCK_BATCH_MQ, client_id, queues)
-                return self._send(address, command, LocksLetGo(address, client_id, queues), now)
+                self._send(address, command, LocksLetGo(address, client_id, queues), now, effects)
+                return
         if dispatcher.refused:
             header = headers.ConsumerGroupHeader(consumer_group=self._peers.config.group)
             code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
             command = Command(code=code, ext=headers.write(header))
-            return self._send(address, command, PresentAsked(address), now)
+            self._send(address, command, PresentAsked(address), now, effects)
+            return
         asked = self._due_at(address, dispatcher, now)
         if asked:
             for queue in asked:
                 self._claims[queue].address = address
             command = self._command(RequestCode.LOCK_BATCH_MQ, self._me, asked)
-            return self._send(address, command, LocksAsked(address, asked, now), now)
-        return self._timer(address, dispatcher, now)
+            self._send(address, command, LocksAsked(address, asked, now), now, effects)
+        else:
+            self._timer(address, dispatcher, now, effects)
 
     def _take_unlocks(
         self, dispatcher: _Desk, client_id: str, now: int
@@ -297,13 +298,11 @@ class Locks:
             del dispatcher.unlocks[client_id]
         return queues
 
-    def heard_out(self, now: int) -> list[Effect]:
+    def heard_out(self, now: int, effects: list[Effect]) -> None:
         """The application gave a verdict: perhaps a lock need not be kept any longer."""
-        effects: list[Effect] = []
         for address, dispatcher in self._desks.items():
             if dispatcher.unlocks:
-                effects += self._talk(address, now)
-        return effects
+                self._talk(address, now, effects)
 
     def _due_at(self, address: Address, dispatcher: _Desk, now: int) -> tuple[MessageQueue, ...]:
         """What to ask the broker for now: everything, or what is missing."""
@@ -327,7 +326,7 @@ class Locks:
                 here.append(queue)
         return here
 
-    def _timer(self, address: Address, dispatcher: _Desk, now: int) -> list[Effect]:
+    def _timer(self, address: Address, dispatcher: _Desk, now: int, effects: list[Effect]) -> None:
         times = [at for at in (dispatcher.ask_at, dispatcher.renew_at) if at is not None]
         # Only our own are left: those that wait for the application.
         times += [
@@ -335,9 +334,9 @@ class Locks:
         ]
         at = min(times, default=None)
         if at is None or (dispatcher.timer_at is not None and dispatcher.timer_at <= at):
-            return []
+            return
         dispatcher.timer_at = at
-        return [SetTimer(LockTimer(address), at)]
+        effects.append(SetTimer(LockTimer(address), at))
 
     def _send(
         self,
@@ -345,9 +344,10 @@ class Locks:
         command: Command,
         purpose: LocksAsked | LocksLetGo | PresentAsked,
         now: int,
-    ) -> list[Effect]:
+        effects: list[Effect],
+    ) -> None:
         self._dispatcher(address).busy = True
-        return self._peers.call(address, command, purpose, now, LOCK_TIMEOUT_MS)
+        self._peers.call(address, command, purpose, now, effects, LOCK_TIMEOUT_MS)
 
     def _command(
         self, code: RequestCode, client_id: str, queues: tuple[MessageQueue, ...]
@@ -361,12 +361,14 @@ class Locks:
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def answered(self, asked: LocksAsked, reply: Command | RemotingError, now: int) -> LockNews:
+    def answered(
+        self, asked: LocksAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> LockNews:
         """The outcome of a 41."""
         dispatcher = self._dispatcher(asked.address)
         dispatcher.busy = False
         news = LockNews()
-        granted = self._granted(asked, reply, news)
+        granted = self._granted(asked, reply, effects)
         if granted is not None:
             self._settle(dispatcher, asked, now)
         for queue in asked.queues:
@@ -389,9 +391,9 @@ class Locks:
                 else:
                     self._release_waiting(queue, claim, news)
         self._plan(asked.address, dispatcher, answered=granted is not None, now=now)
-        news.effects += self._talk(asked.address, now)
+        self._talk(asked.address, now, effects)
         if granted is None:
-            news.effects += self._turn_to_masters(asked, now)
+            self._turn_to_masters(asked, now, effects)
         return news
 
     def _settle(self, dispatcher: _Desk, asked: LocksAsked, now: int) -> None:
@@ -402,12 +404,11 @@ class Locks:
             elif asked.at >= settled_at:
                 del dispatcher.unheard[queue]
 
-    def _turn_to_masters(self, asked: LocksAsked, now: int) -> list[Effect]:
+    def _turn_to_masters(self, asked: LocksAsked, now: int, effects: list[Effect]) -> None:
         """Who was asked does not say. The routes may name another master by now: its locks are renewed at once."""
         masters = {
             self._peers.master(queue): None for queue in asked.queues if queue in self._claims
         }
-        effects: list[Effect] = []
         for address in masters:
             if (
                 address is not None
@@ -415,11 +416,10 @@ class Locks:
                 and not self._dispatcher(address).lockless
             ):
                 self._dispatcher(address).renew_at = now
-                effects += self._talk(address, now)
-        return effects
+                self._talk(address, now, effects)
 
     def _granted(
-        self, asked: LocksAsked, reply: Command | RemotingError, news: LockNews
+        self, asked: LocksAsked, reply: Command | RemotingError, effects: list[Effect]
     ) -> frozenset[MessageQueue] | None:
         """The queues that are locked for this member, None where the broker does not say."""
         if isinstance(reply, RemotingError):
@@ -429,12 +429,12 @@ class Locks:
             return None
         if reply.code != ResponseCode.SUCCESS:
             text = f"locks refused by {asked.address}: code {reply.code}: {reply.remark}"
-            news.effects.append(LogLine("WARNING", text))
+            effects.append(LogLine("WARNING", text))
             return None
         try:
             body = fastjson.read(LockBatchResponseBody, reply.body)
         except ProtocolError as error:
-            news.effects.append(LogLine("WARNING", f"lock reply of {asked.address}: {error}"))
+            effects.append(LogLine("WARNING", f"lock reply of {asked.address}: {error}"))
             return None
         return frozenset(body.lock_ok_mq_set)
 
@@ -479,7 +479,7 @@ class Locks:
         return now - claim.since >= self._takeover_ms and now - rerouted_at >= self._rerouted_ms
 
     def present_answered(
-        self, asked: PresentAsked, reply: Command | RemotingError, now: int
+        self, asked: PresentAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> LockNews:
         """Whom the broker that refuses a lock knows. What the dead have is unlocked."""
         dispatcher = self._dispatcher(asked.address)
@@ -495,13 +495,13 @@ class Locks:
             if dispatcher.alone:
                 self._do_without(queue, claim, news)
             elif self._overdue(queue, claim, now):
-                self._take_over(queue, claim, known, news, now)
+                self._take_over(queue, claim, known, news, now, effects)
         if known is not None and not dispatcher.alone:
             for client_id in self._departed.dead(known):
                 self._unlock(asked.address, client_id, refused)
                 self._departed.tried(client_id, refused)
                 dispatcher.ask_at = now
-        news.effects += self._talk(asked.address, now)
+        self._talk(asked.address, now, effects)
         return news
 
     def _take_over(
@@ -511,6 +511,7 @@ class Locks:
         known: frozenset[str] | None,
         news: LockNews,
         now: int,
+        effects: list[Effect],
     ) -> None:
         """The wait was long enough. But if the broker knows members that this one has not heard of, the plan
         was made without them, and one of them may well read the queue."""
@@ -519,19 +520,20 @@ class Locks:
             claim.since = now
             return
         text = f"{queue} was not to be locked for {waited_ms} ms; it is read without a lock"
-        news.effects.append(LogLine("WARNING", text))
+        effects.append(LogLine("WARNING", text))
         self._do_without(queue, claim, news)
 
     def let_go_answered(
-        self, asked: LocksLetGo, reply: Command | RemotingError, now: int
-    ) -> tuple[tuple[MessageQueue, ...], list[Effect]]:
+        self, asked: LocksLetGo, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> tuple[MessageQueue, ...]:
         """The outcome of a 42, whatever it is. Returns the queues that others may have now."""
         dispatcher = self._dispatcher(asked.address)
         dispatcher.busy = False
         mine = asked.queues if asked.client_id == self._me else ()
         if isinstance(reply, RemotingError):
             dispatcher.unheard.update(dict.fromkeys(mine))
-        return mine, self._talk(asked.address, now)
+        self._talk(asked.address, now, effects)
+        return mine
 
     def _waits(self, queue: MessageQueue, claim: _Claim) -> bool:
         """Nothing is read before the lock is there."""

@@ -81,7 +81,7 @@ class Membership:
         body = HeartbeatData(config.client_id, consumer_data_set=(consumer,))
         self._command = Command(code=RequestCode.HEART_BEAT, body=fastjson.write(body))
 
-    def ask_condition(self, topic: str, now: int) -> list[Effect]:
+    def ask_condition(self, topic: str, now: int, effects: list[Effect]) -> None:
         """The topic's route is known: ask one of its brokers, once, whether it can filter as subscribed.
 
         Java asks before the first heartbeat as well, and does not start when the answer is no; here people are
@@ -89,13 +89,13 @@ class Membership:
         """
         route = self._peers.routes.route(topic)
         if topic not in self._conditions or route is None or not route.readers:
-            return []
+            return
         address = route.readers[min(route.readers)]
         config = self._peers.config
         body = CheckClientBody(self._conditions.pop(topic), config.client_id, config.group)
         command = Command(code=RequestCode.CHECK_CLIENT_CONFIG, body=fastjson.write(body))
         self._checking += 1
-        return self._peers.call(address, command, ConditionAsked(topic, address), now)
+        self._peers.call(address, command, ConditionAsked(topic, address), now, effects)
 
     def condition_answered(
         self, asked: ConditionAsked, reply: Command | RemotingError
@@ -109,36 +109,38 @@ class Membership:
             f"{asked.address} cannot filter topic {asked.topic} as subscribed: {why}"
         )
 
-    def register(self, addresses: Iterable[Address], now: int) -> list[Effect]:
+    def register(self, addresses: Iterable[Address], now: int, effects: list[Effect]) -> None:
         """Heartbeats to the brokers that none is on the way to."""
         assert self._command is not None
-        effects: list[Effect] = []
         for address in addresses:
             if address not in self._pending:
                 self._pending[address] = None
-                effects += self._peers.call(address, self._command, HeartbeatSent(address), now)
-        return effects
+                self._peers.call(address, self._command, HeartbeatSent(address), now, effects)
 
     def registered(
-        self, address: Address, reply: Command | RemotingError, now: int
-    ) -> tuple[bool, list[Effect]]:
+        self, address: Address, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> bool:
         """The outcome of a heartbeat. True: the broker did not know this member before."""
         self._pending.pop(address, None)
         if address in self._leaving:
-            if not isinstance(reply, RemotingError):
-                return False, self._unregister(address, now)
-            self.left(address)
-            return False, []
+            if isinstance(reply, RemotingError):
+                self.left(address)
+            else:
+                self._unregister(address, now, effects)
+            return False
         if isinstance(reply, RemotingError):
             self._known.pop(address, None)
-            return False, [*self._troubles.ill(address, f"broker {address}: {reply}", now)]
+            effects += self._troubles.ill(address, f"broker {address}: {reply}", now)
+            return False
         if reply.code != ResponseCode.SUCCESS:
             self._known.pop(address, None)
             text = f"heartbeat refused by {address}: code {reply.code}: {reply.remark}"
-            return False, [LogLine("WARNING", text)]
+            effects.append(LogLine("WARNING", text))
+            return False
         fresh = address not in self._known
         self._known[address] = None
-        return fresh, [*self._troubles.well(address)]
+        effects += self._troubles.well(address)
+        return fresh
 
     def lost(self, address: Address) -> None:
         """The link is gone: the broker has forgotten this member, or will."""
@@ -162,23 +164,21 @@ class Membership:
         """One of these brokers knows this member."""
         return any(address in self._known for address in addresses)
 
-    def leave(self, now: int) -> list[Effect]:
+    def leave(self, now: int, effects: list[Effect]) -> None:
         """Unregister from every broker that knows this member, or is about to."""
         self._leaving = self._known | self._pending
         self._known = {}
-        effects: list[Effect] = []
         for address in self._leaving:
             if address not in self._pending:
-                effects += self._unregister(address, now)
-        return effects
+                self._unregister(address, now, effects)
 
-    def _unregister(self, address: Address, now: int) -> list[Effect]:
+    def _unregister(self, address: Address, now: int, effects: list[Effect]) -> None:
         config = self._peers.config
         header = headers.UnregisterClientRequestHeader(
             client_id=config.client_id, consumer_group=config.group
         )
         purpose = Unregistered(address)
-        return self._peers.ask(address, RequestCode.UNREGISTER_CLIENT, header, purpose, now)
+        self._peers.ask(address, RequestCode.UNREGISTER_CLIENT, header, purpose, now, effects)
 
     def left(self, address: Address) -> None:
         """The broker has forgotten this member, or will never say so."""

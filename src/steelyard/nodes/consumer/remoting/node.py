@@ -186,167 +186,188 @@ class ConsumerNode:
             SetTimer(COMMIT_TIMER, now + self._config.commit_interval_ms),
         ]
         for topic in self._topics:
-            effects += self._peers.ask_routes(self._peers.routes.want(topic), now)
+            self._peers.ask_routes(self._peers.routes.want(topic), now, effects)
         return effects
 
     def handle(self, event: Event, now: int) -> list[Effect]:
+        effects: list[Effect] = []
         match event:  # the most frequent first: a class that does not match costs as much as a call
             case Received(link=link, message=Command() as command):
                 if is_response(command):
                     outcome = self._peers.calls.replied(command)
-                    return [] if outcome is None else self._settle(outcome, now)
-                return self._requested(link, command, now)
+                    if outcome is not None:
+                        self._settle(outcome, now, effects)
+                else:
+                    self._requested(link, command, now, effects)
             case Due(key=key):
-                return self._due(key, now)
+                self._due(key, now, effects)
             case Handled(ticket=ticket) if ticket < 0:
-                return self._handover.told(ticket, now) + self._leave_if_done(now)
+                self._handover.told(ticket, now, effects)
+                self._leave_if_done(now, effects)
             case Handled():
-                reported = self._reporting.handled(event, now)
-                if reported is not None:
-                    return reported
-                return self._delivery.handled(event, now) + self._heard_out(now)
+                if not self._reporting.handled(event, now, effects):
+                    self._delivery.handled(event, now, effects)
+                    self._heard_out(now, effects)
             case Asked():
-                return self._asked(event, now)
+                self._asked(event, now, effects)
             case Opened(dialed=True):
-                return self._opened(event, now)
+                self._opened(event, now, effects)
             case Refused(address=address):
-                effects = self._settle_all(self._peers.calls.refused(event), now)
-                return effects + self._doubt(address, now)
+                self._settle_all(self._peers.calls.refused(event), now, effects)
+                self._doubt(address, now, effects)
             case Closed():
-                return self._closed(event, now)
+                self._closed(event, now, effects)
             case Opened() | Received() | Flushed():
-                return []
+                pass
             case _:
                 assert_never(event)
+        return effects
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def _settle_all(self, outcomes: list[Outcome[Purpose]], now: int) -> list[Effect]:
-        return [effect for outcome in outcomes for effect in self._settle(outcome, now)]
+    def _settle_all(
+        self, outcomes: list[Outcome[Purpose]], now: int, effects: list[Effect]
+    ) -> None:
+        for outcome in outcomes:
+            self._settle(outcome, now, effects)
 
-    def _settle(self, outcome: Outcome[Purpose], now: int) -> list[Effect]:
+    def _settle(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         purpose, reply = outcome.purpose, outcome.reply
         match purpose:
             case PullSent():
-                return self._pulled(purpose, outcome.address, reply, now)
+                self._pulled(purpose, outcome.address, reply, now, effects)
             case RouteAsked():
-                return self._route_answered(purpose, reply, now)
+                self._route_answered(purpose, reply, now, effects)
             case HeartbeatSent(address=address):
-                fresh, effects = self._membership.registered(address, reply, now)
-                effects += self._contact.registered(reply, now)
+                fresh = self._membership.registered(address, reply, now, effects)
+                self._contact.registered(reply, now, effects)
                 if fresh:
-                    effects += self._locks.registered(address, now)
+                    self._locks.registered(address, now, effects)
                 retry_topic = self._peers.retry_topic
                 if fresh and retry_topic and self._peers.routes.route(retry_topic) is None:
                     # A broker makes the retry topic of a new group at its first heartbeat.
-                    effects += self._poll_soon(now)
-                return effects + self._ready(now, fresh) + self._finish()
+                    self._poll_soon(now, effects)
+                self._ready(now, fresh, effects)
+                self._finish(effects)
             case ConditionAsked():
                 error = self._membership.condition_answered(purpose, reply)
-                told: list[Effect] = [] if error is None else [LogLine("ERROR", str(error))]
-                return told + self._contact.checked(error, now)
+                if error is not None:
+                    effects.append(LogLine("ERROR", str(error)))
+                self._contact.checked(error, now, effects)
             case MembersAsked():
                 self._balance.answered(purpose, reply)
-                return self._rebalance(now)
+                self._rebalance(now, effects)
             case OffsetAsked():
-                return self._handover.offset_answered(purpose, reply, now)
+                self._handover.offset_answered(purpose, reply, now, effects)
             case StartAsked():
-                return self._handover.start_answered(purpose, reply, now)
+                self._handover.start_answered(purpose, reply, now, effects)
             case LastCommitSent():
-                effects = self._commit_ended(purpose, outcome.address, now)
-                effects += self._handover.last_commit_answered(purpose, reply, now)
-                return effects + self._leave_if_done(now)
+                self._commit_ended(purpose, outcome.address, now, effects)
+                self._handover.last_commit_answered(purpose, reply, now, effects)
+                self._leave_if_done(now, effects)
             case LocksAsked():
-                return self._handover.locks_answered(purpose, reply, now) + self._tell_shares()
+                self._handover.locks_answered(purpose, reply, now, effects)
+                self._tell_shares(effects)
             case LocksLetGo():
-                effects = self._handover.let_go_answered(purpose, reply, now)
-                return effects + self._leave_if_done(now)
+                self._handover.let_go_answered(purpose, reply, now, effects)
+                self._leave_if_done(now, effects)
             case PresentAsked():
-                return self._handover.present_answered(purpose, reply, now)
+                self._handover.present_answered(purpose, reply, now, effects)
             case SentBack():
-                return self._delivery.sent_back(purpose, reply, now) + self._heard_out(now)
+                self._delivery.sent_back(purpose, reply, now, effects)
+                self._heard_out(now, effects)
             case OffsetTold() | RangeAsked() | QuestionSent():
                 assert self._lite is not None
-                effects = []
                 if isinstance(purpose, OffsetTold):
-                    effects = self._commit_ended(purpose, outcome.address, now)
-                effects += self._lite.answered(purpose, outcome.address, reply, now)
-                return effects + self._heard_out(now)
+                    self._commit_ended(purpose, outcome.address, now, effects)
+                self._lite.answered(purpose, outcome.address, reply, now, effects)
+                self._heard_out(now, effects)
             case Unregistered(address=address):
                 self._membership.left(address)
-                return self._finish()
+                self._finish(effects)
             case _:
                 assert_never(purpose)
 
     def _commit_ended(
-        self, told: LastCommitSent | OffsetTold, address: Address, now: int
-    ) -> list[Effect]:
-        return [] if self._left else self._offsets.answered(told.queue, address, now)
+        self, told: LastCommitSent | OffsetTold, address: Address, now: int, effects: list[Effect]
+    ) -> None:
+        if not self._left:
+            self._offsets.answered(told.queue, address, now, effects)
 
     def _pulled(
-        self, sent: PullSent, address: Address, reply: Command | RemotingError, now: int
-    ) -> list[Effect]:
-        held, effects = self._pulling.answered(sent, address, reply, now)
-        if held is None:
-            return effects
-        if held.state is State.PULLING:
-            return self._delivery.offer(held, now) + effects
-        return effects + self._handover.go_on(held, now) + self._leave_if_done(now)
+        self,
+        sent: PullSent,
+        address: Address,
+        reply: Command | RemotingError,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
+        more: list[Effect] = []
+        held = self._pulling.answered(sent, address, reply, now, more)
+        if held is not None and held.state is State.PULLING:
+            self._delivery.offer(held, now, effects)
+        effects += more  # after what came was handed over
+        if held is not None and held.state is not State.PULLING:
+            self._handover.go_on(held, now, effects)
+            self._leave_if_done(now, effects)
 
-    def _heard_out(self, now: int) -> list[Effect]:
+    def _heard_out(self, now: int, effects: list[Effect]) -> None:
         """The application said something: what is given up may be done, and with it the consumer."""
-        return self._handover.heard_out(now) + self._leave_if_done(now)
+        self._handover.heard_out(now, effects)
+        self._leave_if_done(now, effects)
 
     def _route_answered(
-        self, asked: RouteAsked, reply: Command | RemotingError, now: int
-    ) -> list[Effect]:
+        self, asked: RouteAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> None:
         news = self._peers.routes.answered(asked, reply, now)
-        effects: list[Effect] = [*news.tell]
-        effects += self._peers.ask_routes(news.again, now)
+        effects += news.tell
+        self._peers.ask_routes(news.again, now, effects)
         if self._stop is not None or not news.done:
-            return effects
-        effects += self._membership.ask_condition(news.done, now)
+            return
+        self._membership.ask_condition(news.done, now, effects)
         strangers = self._membership.strangers(self._peers.routes.readers())
-        effects += self._membership.register(strangers, now)
-        effects += self._contact.routed(news, now)
+        self._membership.register(strangers, now, effects)
+        self._contact.routed(news, now, effects)
         if news.changed:
             self._locks.rerouted(news.done, now)
-            effects += self._handover.routed(now)
+            self._handover.routed(now, effects)
         if self._lite is not None:
-            effects += self._lite.routed(news, now)
+            self._lite.routed(news, now, effects)
             if not self._topics:
-                effects += self._tell_shares()
-        return effects + self._ready(now, news.changed)
+                self._tell_shares(effects)
+        self._ready(now, news.changed, effects)
 
-    def _ready(self, now: int, news: bool) -> list[Effect]:
+    def _ready(self, now: int, news: bool, effects: list[Effect]) -> None:
         """A route or a heartbeat was answered. The first rebalance waits until all have been."""
         if self._stop is not None or not self._topics:
-            return []
+            return
         if self._balance.begun:
-            return self._balance.wake(now) if news else []
+            if news:
+                self._balance.wake(now, effects)
+            return
         if self._peers.routes.asking or self._membership.pending:
-            return []
-        return self._balance.wake(now)
+            return
+        self._balance.wake(now, effects)
 
     # -- rebalance ---------------------------------------------------------------------------------
 
-    def _rebalance(self, now: int) -> list[Effect]:
+    def _rebalance(self, now: int, effects: list[Effect]) -> None:
         """Once all member lists are in: decide, give up, take."""
         if self._stop is not None:
-            return []
+            return
         decision = self._balance.decision(self._handover.wanted, now)
         if decision is None:
-            return []
+            return
         self._locks.heard(self._balance.everybody(), now)
         if decision.quota is None:
-            change, effects = self._handover.want(decision.target, now)
+            change = self._handover.want(decision.target, now, effects)
         else:
-            change, effects = self._handover.want_quota(
-                decision.target, decision.quota, decision.pool, now
+            change = self._handover.want_quota(
+                decision.target, decision.quota, decision.pool, now, effects
             )
         self._pulling.share_out()
         effects.append(SetTimer(REBALANCE_TIMER, decision.next_at))
-        effects += self._balance.complaints(decision)
+        self._balance.complaints(decision, effects)
         if change.release or change.acquire:
             text = (
                 f"group {self._config.group}: {self._config.client_id} holds"
@@ -354,143 +375,156 @@ class ConsumerNode:
                 f" took {len(change.acquire)}"
             )
             effects.append(LogLine("INFO", text))
-        return effects + self._tell_shares() + self._introduce(decision, now)
+        self._tell_shares(effects)
+        self._introduce(decision, now, effects)
 
-    def _tell_shares(self) -> list[Effect]:
+    def _tell_shares(self, effects: list[Effect]) -> None:
         """Tell the application of other queues of its topics, and of other shares of them."""
         if not self._config.queue_changes or self._stop is not None:
-            return []
+            return
         plan = self._handover.wanted
         topics = self._topics or sorted({queue.topic for queue in plan})
-        return [
+        effects += [
             Deliver(self._peers.ticket(), share) for share in self._shares.changed(topics, plan)
         ]
 
-    def _introduce(self, decision: Decision, now: int) -> list[Effect]:
+    def _introduce(self, decision: Decision, now: int, effects: list[Effect]) -> None:
         """A broker that does not list this member has forgotten it: say again who is here."""
-        if not decision.absent:
-            return []
-        return self._membership.register(self._peers.routes.readers(), now)
+        if decision.absent:
+            self._membership.register(self._peers.routes.readers(), now, effects)
 
     # -- events ------------------------------------------------------------------------------------
 
-    def _requested(self, link: Link, command: Command, now: int) -> list[Effect]:
+    def _requested(self, link: Link, command: Command, now: int, effects: list[Effect]) -> None:
         """A broker asks or tells."""
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             try:
                 header = headers.read(headers.ConsumerGroupHeader, command.ext)
             except ProtocolError as error:
-                return [LogLine("WARNING", f"notification without a group: {error}")]
-            if header.consumer_group != self._config.group:
-                return []
-            return self._ready(now, news=True)
-        reported = self._reporting.requested(link, command, now)
-        if reported is not None:
-            return reported
-        if is_oneway(command):
-            return []
+                effects.append(LogLine("WARNING", f"notification without a group: {error}"))
+                return
+            if header.consumer_group == self._config.group:
+                self._ready(now, True, effects)
+            return
+        if self._reporting.requested(link, command, now, effects) or is_oneway(command):
+            return
         remark = f" request type {command.code} not supported"
         code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         reply = Command(code=code, opaque=command.opaque, flag=RESPONSE_FLAG, remark=remark)
-        return [Send(link, reply)]
+        effects.append(Send(link, reply))
 
-    def _opened(self, event: Opened, now: int) -> list[Effect]:
+    def _opened(self, event: Opened, now: int, effects: list[Effect]) -> None:
         """The heartbeat goes first, so that the broker knows who asks."""
-        waiting = self._peers.calls.opened(event)
-        if self._stop is not None or event.address not in self._peers.routes.readers():
-            return waiting
-        strangers = self._membership.strangers([event.address])
-        return self._membership.register(strangers, now) + waiting
+        waiting: list[Effect] = []
+        self._peers.calls.opened(event, waiting)
+        if self._stop is None and event.address in self._peers.routes.readers():
+            strangers = self._membership.strangers([event.address])
+            self._membership.register(strangers, now, effects)
+        effects += waiting
 
-    def _closed(self, event: Closed, now: int) -> list[Effect]:
+    def _closed(self, event: Closed, now: int, effects: list[Effect]) -> None:
         address = self._peers.calls.address_of(event.link)
         if address is None:
-            return []
+            return
         self._membership.lost(address)
-        effects = self._settle_all(self._peers.calls.closed(event), now)
-        return effects + self._doubt(address, now)
+        self._settle_all(self._peers.calls.closed(event), now, effects)
+        self._doubt(address, now, effects)
 
-    def _doubt(self, address: Address, now: int) -> list[Effect]:
+    def _doubt(self, address: Address, now: int, effects: list[Effect]) -> None:
         """A broker may have stopped: learn soon whether it is still in the routes."""
         if self._stop is not None or address not in self._peers.routes.readers():
-            return []
-        return self._poll_soon(now)
+            return
+        self._poll_soon(now, effects)
 
-    def _poll_soon(self, now: int) -> list[Effect]:
+    def _poll_soon(self, now: int, effects: list[Effect]) -> None:
         soon = self._pace.hurry(now)
-        return [] if soon is None else [SetTimer(ROUTE_TIMER, soon)]
+        if soon is not None:
+            effects.append(SetTimer(ROUTE_TIMER, soon))
 
-    def _due(self, key: object, now: int) -> list[Effect]:
+    def _due(self, key: object, now: int, effects: list[Effect]) -> None:
         if key == CALLS_TIMER:
-            outcomes, effects = self._peers.calls.expire(now)
-            return effects + self._settle_all(outcomes, now)
+            self._settle_all(self._peers.calls.expire(now, effects), now, effects)
+            return
         if self._left:
-            return []
+            return
         match key:
             case LookAgain():
                 held = self._holdings.find(key.queue, key.epoch)
                 if held is None:
-                    return []
-                return self._handover.go_on(held, now) + self._leave_if_done(now)
+                    return
+                self._handover.go_on(held, now, effects)
+                self._leave_if_done(now, effects)
             case LockTimer():
-                return self._locks.due(key, now)
+                self._locks.due(key, now, effects)
             case HookTimer(ticket=ticket):
-                return self._handover.told(ticket, now) + self._leave_if_done(now)
+                self._handover.told(ticket, now, effects)
+                self._leave_if_done(now, effects)
             case DeliveryTimer():
-                return self._delivery.due(key, now) + self._heard_out(now)
+                self._delivery.due(key, now, effects)
+                self._heard_out(now, effects)
             case _ if key == GATHER_TIMER:
-                return self._handover.gathered(now)
+                self._handover.gathered(now, effects)
             case _ if key == SEEK_TIMER:
-                return self._handover.seek_again(now)
+                self._handover.seek_again(now, effects)
             case _ if key == STOP_TIMER:
-                return self._handover.abandon(now) + self._leave_if_done(now)
+                self._handover.abandon(now, effects)
+                self._leave_if_done(now, effects)
             case _ if key == REBALANCE_TIMER:
                 if self._stop is not None:
-                    return []
-                return self._balance.begin(now) + self._rebalance(now)
+                    return
+                self._balance.begin(now, effects)
+                self._rebalance(now, effects)
             case _ if key == START_TIMER:
-                return [] if self._stop is not None else self._contact.due(now)
+                if self._stop is None:
+                    self._contact.due(now, effects)
             case _ if key == ROUTE_TIMER:
                 again = SetTimer(ROUTE_TIMER, self._pace.next(now))
-                return [again, *self._peers.ask_routes(self._peers.routes.refresh(), now)]
+                effects.append(again)
+                self._peers.ask_routes(self._peers.routes.refresh(), now, effects)
             case _ if key == HEARTBEAT_TIMER:
                 again = SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms)
-                return [again, *self._membership.register(self._peers.routes.readers(), now)]
+                effects.append(again)
+                self._membership.register(self._peers.routes.readers(), now, effects)
             case _:
                 assert key == COMMIT_TIMER, f"timer {key!r} is not ours"
                 again = SetTimer(COMMIT_TIMER, now + self._config.commit_interval_ms)
-                return [again, *self._holdings.commit_all(now), *self._offsets.keep()]
+                effects.append(again)
+                self._holdings.commit_all(now, effects)
+                self._offsets.keep(effects)
 
     # -- calls of the application ------------------------------------------------------------------
 
-    def _asked(self, event: Asked, now: int) -> list[Effect]:
+    def _asked(self, event: Asked, now: int, effects: list[Effect]) -> None:
         match event.call:
             case Describe():
-                return [Answer(event.call_id, self._describe(now))]
+                effects.append(Answer(event.call_id, self._describe(now)))
             case Pause():
                 self._pulling.pause()
-                return [Answer(event.call_id, None)]
+                effects.append(Answer(event.call_id, None))
             case Resume():
-                return [Answer(event.call_id, None), *self._pulling.resume(now)]
+                effects.append(Answer(event.call_id, None))
+                self._pulling.resume(now, effects)
             case Resize(consume_threads=consume_threads, handed_max=handed_max):
                 self._reporting.resize(consume_threads)
-                effects = self._delivery.resize(handed_max, now)
-                return [Answer(event.call_id, None), *effects]
+                effects.append(Answer(event.call_id, None))
+                self._delivery.resize(handed_max, now, effects)
             case _ if self._stop is not None and (self._left or not isinstance(event.call, Commit)):
-                return [Answer(event.call_id, ClosedError("the consumer was closed"))]
+                effects.append(Answer(event.call_id, ClosedError("the consumer was closed")))
             case Begin() as begin:
-                return self._contact.asked(event.call_id, begin, now)
+                self._contact.asked(event.call_id, begin, now, effects)
             case Stop():
                 self._stop = event.call_id
-                effects = [] if self._lite is None else self._lite.stop()
                 until = now + self._config.stop_timeout_ms
-                effects += self._handover.stop(until if event.call.wait else now, now)
-                return [SetTimer(STOP_TIMER, until), *effects, *self._leave_if_done(now)]
+                effects.append(SetTimer(STOP_TIMER, until))
+                if self._lite is not None:
+                    self._lite.stop(effects)
+                self._handover.stop(until if event.call.wait else now, now, effects)
+                self._leave_if_done(now, effects)
             case call if self._lite is not None and isinstance(call, Polling | Question):
-                effects = self._lite.asked(event.call_id, call, now)
+                self._lite.asked(event.call_id, call, now, effects)
                 if isinstance(call, Assign):
-                    effects += self._tell_shares()
-                return effects + self._heard_out(now)
+                    self._tell_shares(effects)
+                self._heard_out(now, effects)
             case call:
                 raise AssertionError(f"a consumer does not know the call {call!r}")
 
@@ -509,18 +543,20 @@ class ConsumerNode:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def _leave_if_done(self, now: int) -> list[Effect]:
+    def _leave_if_done(self, now: int, effects: list[Effect]) -> None:
         """While stopping: leave once nothing is held any more."""
         if self._stop is None or self._left or self._holdings.queues():
-            return []
+            return
         self._left = True
-        return self._offsets.keep() + self._membership.leave(now) + self._finish()
+        self._offsets.keep(effects)
+        self._membership.leave(now, effects)
+        self._finish(effects)
 
-    def _finish(self) -> list[Effect]:
+    def _finish(self, effects: list[Effect]) -> None:
         if self._stop is None or self._stopped or not self._left or self._membership.leaving:
-            return []
+            return
         self._stopped = True
-        return [Answer(self._stop, None)]
+        effects.append(Answer(self._stop, None))
 
     def check(self) -> None:
         """Assert what must hold of all parts after each event."""

@@ -14,7 +14,8 @@ Source: client/consumer/store/RemoteBrokerOffsetStore.java, LocalFileOffsetStore
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from enum import Enum
+from typing import Final, Protocol
 
 from steelyard.nodes.consumer.remoting.peers import LastCommitSent, OffsetAsked, OffsetTold, Peers
 from steelyard.nodes.seam import Address, Effect, Persist
@@ -28,24 +29,39 @@ Told = LastCommitSent | OffsetTold
 """What a sure commit is for."""
 
 
+class Pending(Enum):
+    """In place of an offset: it was asked for."""
+
+    PENDING = "pending"
+
+
+PENDING: Final = Pending.PENDING
+
+
 class Offsets(Protocol):
     """See the module's text. `address`: of the queue's broker."""
 
-    def ask(self, asked: OffsetAsked, address: Address, now: int) -> int | list[Effect] | None:
-        """The offset of a queue, None where there is none; or what to send, so that the answer comes under `asked`."""
+    def ask(
+        self, asked: OffsetAsked, address: Address, now: int, effects: list[Effect]
+    ) -> int | Pending | None:
+        """The offset of a queue, None where there is none; PENDING: the answer comes under `asked`."""
 
-    def write(self, queue: MessageQueue, address: Address, offset: int) -> list[Effect]:
+    def write(
+        self, queue: MessageQueue, address: Address, offset: int, effects: list[Effect]
+    ) -> None:
         """Commit. Nobody says whether it arrived."""
 
     def write_surely(
-        self, told: Told, address: Address, offset: int, now: int
-    ) -> list[Effect] | None:
-        """Commit, and learn under `told` what became of it. None: it is done. The node passes the outcome to `answered`."""
+        self, told: Told, address: Address, offset: int, now: int, effects: list[Effect]
+    ) -> bool:
+        """Commit. True: the outcome comes under `told`, and the node passes it to `answered`; False: it is done."""
 
-    def answered(self, queue: MessageQueue, address: Address, now: int) -> list[Effect]:
-        """A `write_surely` has ended, well or not. What to send next."""
+    def answered(
+        self, queue: MessageQueue, address: Address, now: int, effects: list[Effect]
+    ) -> None:
+        """A `write_surely` has ended, well or not."""
 
-    def keep(self) -> list[Effect]:
+    def keep(self, effects: list[Effect]) -> None:
         """Time to write down what is not."""
 
 
@@ -59,37 +75,43 @@ class BrokerOffsets:
         self._first: dict[tuple[Address, str], deque[tuple[Told, int]]] = {}
         """Where the first commit is under way: what waits for it."""
 
-    def ask(self, asked: OffsetAsked, address: Address, now: int) -> list[Effect]:
+    def ask(self, asked: OffsetAsked, address: Address, now: int, effects: list[Effect]) -> Pending:
         header = headers.QueryConsumerOffsetRequestHeader(
             consumer_group=self._peers.config.group,
             topic=asked.queue.topic,
             queue_id=asked.queue.queue_id,
             set_zero_if_not_found=False if self._peers.config.consume_strictly else None,
         )
-        return self._peers.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header, asked, now)
+        self._peers.ask(address, RequestCode.QUERY_CONSUMER_OFFSET, header, asked, now, effects)
+        return PENDING
 
-    def write(self, queue: MessageQueue, address: Address, offset: int) -> list[Effect]:
-        return self._peers.calls.tell(address, self._command(queue, offset))
+    def write(
+        self, queue: MessageQueue, address: Address, offset: int, effects: list[Effect]
+    ) -> None:
+        self._peers.calls.tell(address, self._command(queue, offset), effects)
 
-    def write_surely(self, told: Told, address: Address, offset: int, now: int) -> list[Effect]:
+    def write_surely(
+        self, told: Told, address: Address, offset: int, now: int, effects: list[Effect]
+    ) -> bool:
         place = (address, told.queue.topic)
         if place in self._first:
             self._first[place].append((told, offset))
-            return []
+            return True
         if place not in self._begun:
             self._first[place] = deque()
-        return self._peers.call(address, self._command(told.queue, offset), told, now)
+        self._peers.call(address, self._command(told.queue, offset), told, now, effects)
+        return True
 
-    def answered(self, queue: MessageQueue, address: Address, now: int) -> list[Effect]:
+    def answered(
+        self, queue: MessageQueue, address: Address, now: int, effects: list[Effect]
+    ) -> None:
         place = (address, queue.topic)
         self._begun.add(place)
-        effects: list[Effect] = []
         for told, offset in self._first.pop(place, ()):
-            effects += self.write_surely(told, address, offset, now)
-        return effects
+            self.write_surely(told, address, offset, now, effects)
 
-    def keep(self) -> list[Effect]:
-        return []
+    def keep(self, effects: list[Effect]) -> None:
+        """The brokers keep them."""
 
     def _command(self, queue: MessageQueue, offset: int) -> Command:
         header = headers.UpdateConsumerOffsetRequestHeader(
@@ -112,24 +134,32 @@ class LocalOffsets:
         """The offset of a queue, None where there is none."""
         return self._offsets.get(queue)
 
-    def ask(self, asked: OffsetAsked, address: Address, now: int) -> int | None:
+    def ask(
+        self, asked: OffsetAsked, address: Address, now: int, effects: list[Effect]
+    ) -> int | None:
         return self.get(asked.queue)
 
-    def write(self, queue: MessageQueue, address: Address, offset: int) -> list[Effect]:
+    def write(
+        self, queue: MessageQueue, address: Address, offset: int, effects: list[Effect]
+    ) -> None:
         self._offsets[queue] = offset
-        return []
 
-    def write_surely(self, told: Told, address: Address, offset: int, now: int) -> None:
-        self.write(told.queue, address, offset)
+    def write_surely(
+        self, told: Told, address: Address, offset: int, now: int, effects: list[Effect]
+    ) -> bool:
+        self.write(told.queue, address, offset, effects)
+        return False
 
-    def answered(self, queue: MessageQueue, address: Address, now: int) -> list[Effect]:
+    def answered(
+        self, queue: MessageQueue, address: Address, now: int, effects: list[Effect]
+    ) -> None:
         raise AssertionError("nobody was asked")
 
-    def keep(self) -> list[Effect]:
+    def keep(self, effects: list[Effect]) -> None:
         if self._offsets == self._written:
-            return []
+            return
         self._written = dict(self._offsets)
-        return [Persist(fastjson.write(OffsetTable(self._written)))]
+        effects.append(Persist(fastjson.write(OffsetTable(self._written))))
 
 
 def read_kept(data: bytes) -> dict[MessageQueue, int]:

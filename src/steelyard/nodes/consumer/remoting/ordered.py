@@ -140,7 +140,7 @@ class OrderedDelivery:
 
     # -- to the listener ---------------------------------------------------------------------------
 
-    def offer(self, held: Held, now: int) -> list[Effect]:
+    def offer(self, held: Held, now: int, effects: list[Effect]) -> None:
         turn = self._turns.get(held.queue)
         if turn is None:
             self._begin(held, now)
@@ -151,7 +151,7 @@ class OrderedDelivery:
                 if turn.step is Step.LINE:
                     self._line.remove(turn)
                 self._begin(held, now)
-        return self._hand_more(now)
+        self._hand_more(now, effects)
 
     def _begin(self, held: Held, now: int) -> None:
         if held.process.waiting:
@@ -164,9 +164,8 @@ class OrderedDelivery:
         if turn.successor is not None and turn.successor.state is State.PULLING:
             self._begin(turn.successor, now)
 
-    def _hand_more(self, now: int) -> list[Effect]:
+    def _hand_more(self, now: int, effects: list[Effect]) -> None:
         """As many batches as there are places."""
-        effects: list[Effect] = []
         while self._free > 0 and self._line:
             turn = self._line.popleft()
             if turn.held.state is not State.PULLING or not self._filled(turn):
@@ -174,10 +173,9 @@ class OrderedDelivery:
             elif self._locks.holds(turn.held, now):
                 effects.append(self._hand(turn, now))
             else:
-                effects += self._locks.renew(turn.held, now)
+                self._locks.renew(turn.held, now, effects)
                 effects.append(self._rest(turn, Move.UNLOCKED, turn.lock_rest_ms, now))
                 turn.lock_rest_ms = min(2 * turn.lock_rest_ms, LOCK_REST_MS_MAX)
-        return effects
 
     def _filled(self, turn: _Turn) -> bool:
         """Take the next messages, unless there are some to consume again. False: there are none."""
@@ -201,19 +199,19 @@ class OrderedDelivery:
         turn.move(event)
         return SetTimer(Rest(turn.held.queue, turn.held.epoch), now + rest_ms)
 
-    def due(self, key: DeliveryTimer, now: int) -> list[Effect]:
+    def due(self, key: DeliveryTimer, now: int, effects: list[Effect]) -> None:
         assert isinstance(key, Rest)
         turn = self._turns.get(key.queue)
         if turn is None or turn.held.epoch != key.epoch or turn.step is not Step.RESTING:
-            return []
+            return
         turn.move(Move.RESTED)
         turn.began = now
         self._line.append(turn)
-        return self._hand_more(now)
+        self._hand_more(now, effects)
 
     # -- verdicts ----------------------------------------------------------------------------------
 
-    def handled(self, event: Handled, now: int) -> list[Effect]:
+    def handled(self, event: Handled, now: int, effects: list[Effect]) -> None:
         turn = self._with_listener.pop(event.ticket)
         held = turn.held
         self._free += 1
@@ -222,14 +220,13 @@ class OrderedDelivery:
         ok = event.status is ConsumeOrderlyStatus.SUCCESS
         took_ms = now - turn.handed_at
         self._statistics.consumed(held.queue.topic, took_ms, len(turn.messages), ok, now)
-        effects: list[Effect] = []
         if ok and held.state in READ:
             self._finish(turn, now)
         elif held.state is State.PULLING:
-            effects = self._again(turn, now)
+            self._again(turn, now, effects)
         else:  # the next owner consumes it again
             self._end(turn, now)
-        return effects + self._hand_more(now)
+        self._hand_more(now, effects)
 
     def _finish(self, turn: _Turn, now: int) -> None:
         """The batch is done: on with the queue, or with another one."""
@@ -246,7 +243,7 @@ class OrderedDelivery:
         else:
             self._line.appendleft(turn)
 
-    def _again(self, turn: _Turn, now: int) -> list[Effect]:
+    def _again(self, turn: _Turn, now: int, effects: list[Effect]) -> None:
         """The batch failed. What was tried too often leaves, the rest is tried again."""
         tries_max = self._tries_max
         spent = {
@@ -255,43 +252,45 @@ class OrderedDelivery:
             if 0 <= tries_max <= message.reconsume_times
         }
         if not spent:
-            return self._try_again(turn, frozenset(), now)
+            self._try_again(turn, frozenset(), now, effects)
+            return
         if not self._peers.retry_topic:
-            return self._drop(turn, spent, now)
+            self._drop(turn, spent, now, effects)
+            return
         number = self._peers.ticket()
         turn.move(Move.SPENT)
         turn.held.application.handed += 1
         self._departures[number] = _Departure(turn, set(spent), set())
-        effects: list[Effect] = []
         for position in sorted(spent):
             purpose = SentBack(number, position)
-            sent = send_copy(self._peers, turn.messages[position], tries_max, purpose, now)
-            if isinstance(sent, RouteError):
-                effects += self.sent_back(purpose, sent, now)
-            else:
-                effects += sent
-        return effects
+            message = turn.messages[position]
+            error = send_copy(self._peers, message, tries_max, purpose, now, effects)
+            if error is not None:
+                self.sent_back(purpose, error, now, effects)
 
-    def _drop(self, turn: _Turn, spent: set[int], now: int) -> list[Effect]:
+    def _drop(self, turn: _Turn, spent: set[int], now: int, effects: list[Effect]) -> None:
         """There is no retry topic: what was tried too often is over."""
         dropped = [turn.messages[position].message_id for position in sorted(spent)]
-        effects: list[Effect] = [
+        effects += [
             LogLine("WARNING", f"message {message_id} failed and is dropped: {DROPPED}")
             for message_id in dropped
         ]
         if len(spent) == len(turn.messages):
             self._finish(turn, now)
-            return effects
-        return effects + self._try_again(turn, spent, now)
+        else:
+            self._try_again(turn, spent, now, effects)
 
     def sent_back(
-        self, sent: SentBack, reply: Command | RemotingError | RouteError, now: int
-    ) -> list[Effect]:
+        self,
+        sent: SentBack,
+        reply: Command | RemotingError | RouteError,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
         """A copy was stored, or was not."""
         departure = self._departures[sent.number]
         turn = departure.turn
         departure.open.discard(sent.position)
-        effects: list[Effect] = []
         if isinstance(reply, Command) and reply.code == ResponseCode.SUCCESS:
             departure.gone.add(sent.position)
         else:
@@ -299,31 +298,33 @@ class OrderedDelivery:
             message_id = turn.messages[sent.position].message_id
             effects.append(LogLine("WARNING", f"message {message_id} stays in its queue: {why}"))
         if departure.open:
-            return effects
+            return
         del self._departures[sent.number]
         turn.held.application.handed -= 1
         if len(departure.gone) == len(turn.messages) and turn.held.state in READ:
             self._finish(turn, now)
         elif turn.held.state is State.PULLING:
-            effects += self._try_again(turn, departure.gone, now)
+            self._try_again(turn, departure.gone, now, effects)
         else:
             self._end(turn, now)
-        return effects + self._hand_more(now)
+        self._hand_more(now, effects)
 
-    def _try_again(self, turn: _Turn, without: set[int] | frozenset[int], now: int) -> list[Effect]:
+    def _try_again(
+        self, turn: _Turn, without: set[int] | frozenset[int], now: int, effects: list[Effect]
+    ) -> None:
         """The same messages again, after a while; not those at the positions of `without`."""
         turn.messages = tuple(
             msgspec.structs.replace(message, reconsume_times=message.reconsume_times + 1)
             for position, message in enumerate(turn.messages)
             if position not in without
         )
-        return [self._rest(turn, Move.FAILED, self._suspend_ms, now)]
+        effects.append(self._rest(turn, Move.FAILED, self._suspend_ms, now))
 
-    def resize(self, handed_max: int, now: int) -> list[Effect]:
+    def resize(self, handed_max: int, now: int, effects: list[Effect]) -> None:
         """So many places at the listener from now on; what is out beyond them comes back by itself."""
         self._free += handed_max - self._handed_max
         self._handed_max = handed_max
-        return self._hand_more(now)
+        self._hand_more(now, effects)
 
     def check(self) -> None:
         """Assert that the places add up, and that every turn is where its step says."""

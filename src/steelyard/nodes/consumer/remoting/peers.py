@@ -181,11 +181,12 @@ class Peers:
         header: headers.Header,
         purpose: Purpose,
         now: int,
+        effects: list[Effect],
         timeout_ms: int | None = None,
-    ) -> list[Effect]:
+    ) -> None:
         """Send a request without a body; the outcome comes to the node under `purpose`."""
         command = Command(code=code, ext=headers.write(header))
-        return self.call(address, command, purpose, now, timeout_ms)
+        self.call(address, command, purpose, now, effects, timeout_ms)
 
     def call(
         self,
@@ -193,14 +194,13 @@ class Peers:
         command: Command,
         purpose: Purpose,
         now: int,
+        effects: list[Effect],
         timeout_ms: int | None = None,
-    ) -> list[Effect]:
+    ) -> None:
         if timeout_ms is None:
             timeout_ms = self.config.call_timeout_ms
-        return self.calls.call(address, command, purpose, now, timeout_ms)
+        self.calls.call(address, command, purpose, now, timeout_ms, effects)
 
-    def ask_routes(self, asked: Iterable[RouteAsked], now: int) -> list[Effect]:
-        effects: list[Effect] = []
+    def ask_routes(self, asked: Iterable[RouteAsked], now: int, effects: list[Effect]) -> None:
         for item in asked:
-            effects += self.call(item.nameserver, question(item), item, now)
-        return effects
+            self.call(item.nameserver, question(item), item, now, effects)

@@ -107,19 +107,24 @@ class PolledDelivery:
 
     # -- polls -------------------------------------------------------------------------------------
 
-    def poll(self, call_id: int, call: Poll, now: int) -> list[Effect]:
+    def poll(self, call_id: int, call: Poll, now: int, effects: list[Effect]) -> None:
         if call.messages_max < 1 or call.timeout_ms < 0:
             text = f"a poll for {call.messages_max} messages within {call.timeout_ms} ms cannot be"
-            return [Answer(call_id, ConfigError(f"{text}; it must be 1 or more, and 0 or more"))]
+            effects.append(
+                Answer(call_id, ConfigError(f"{text}; it must be 1 or more, and 0 or more"))
+            )
+            return
         if self._parked is not None:
             text = "another poll is under way: one thread or task polls at a time"
-            return [Answer(call_id, ConfigError(text))]
+            effects.append(Answer(call_id, ConfigError(text)))
+            return
         self._poll_begins()
         messages = self._take(call, now)
         if messages or not call.timeout_ms:
-            return [Answer(call_id, messages)]
-        self._parked = _Parked(call_id, call)
-        return [SetTimer(PollTimer(call_id), now + call.timeout_ms)]
+            effects.append(Answer(call_id, messages))
+        else:
+            self._parked = _Parked(call_id, call)
+            effects.append(SetTimer(PollTimer(call_id), now + call.timeout_ms))
 
     def _poll_begins(self) -> None:
         """What polls returned before counts as consumed."""
@@ -159,15 +164,16 @@ class PolledDelivery:
         self._last = call.number, returned
         return tuple(found)
 
-    def give_back(self, call_id: int, call: GiveBack, now: int) -> list[Effect]:
-        effects: list[Effect] = [Answer(call_id, None)]
+    def give_back(self, call_id: int, call: GiveBack, now: int, effects: list[Effect]) -> None:
+        effects.append(Answer(call_id, None))
         parked = self._parked
         number, returned = self._last
         if parked is not None and parked.call.number == call.number:
             self._parked = None
-            return [*effects, Answer(parked.call_id, ()), DropTimer(PollTimer(parked.call_id))]
+            effects += [Answer(parked.call_id, ()), DropTimer(PollTimer(parked.call_id))]
+            return
         if number != call.number:
-            return effects
+            return
         self._last = 0, []
         for item in returned:
             held = item.held
@@ -179,54 +185,49 @@ class PolledDelivery:
                 held.application.handed = 0
                 held.wishes.agreed = None if self._config.auto_commit else held.wishes.agreed
             if held.state is State.PULLING:
-                effects += self.offer(held, now)
+                self.offer(held, now, effects)
             else:
                 held.process.discard_waiting()
-        return effects
 
-    def offer(self, held: Held, now: int) -> list[Effect]:
+    def offer(self, held: Held, now: int, effects: list[Effect]) -> None:
         self._queue_up(held)
         parked = self._parked
-        if parked is None:
-            return []
-        messages = self._take(parked.call, now)
-        if not messages:
-            return []
-        self._parked = None
-        return [Answer(parked.call_id, messages), DropTimer(PollTimer(parked.call_id))]
+        messages = () if parked is None else self._take(parked.call, now)
+        if parked is not None and messages:
+            self._parked = None
+            effects += [Answer(parked.call_id, messages), DropTimer(PollTimer(parked.call_id))]
 
     def _queue_up(self, held: Held) -> None:
         if not held.application.queued and held.process.waiting and not held.wishes.paused:
             held.application.queued = True
             self._line.append(held)
 
-    def due(self, key: DeliveryTimer, now: int) -> list[Effect]:
+    def due(self, key: DeliveryTimer, now: int, effects: list[Effect]) -> None:
         assert isinstance(key, PollTimer)
         if self._parked is None or self._parked.call_id != key.call_id:
-            return []
+            return
         self._parked = None
-        return [Answer(key.call_id, ())]
+        effects.append(Answer(key.call_id, ()))
 
     # -- commits -----------------------------------------------------------------------------------
 
-    def commit(self, call_id: int, call: Commit, now: int) -> list[Effect]:
+    def commit(self, call_id: int, call: Commit, now: int, effects: list[Effect]) -> None:
         read = {held.queue: held for held in self._holdings.all() if held.state in READ}
         if call.offsets is not None:
             wrong = _wrong_offsets(call.offsets, read)
             if wrong is not None:
-                return [Answer(call_id, wrong)]
+                effects.append(Answer(call_id, wrong))
+                return
             said = [(read[queue], offset) for queue, offset in sorted(call.offsets.items())]
         else:
             said = [(held, held.process.committable) for held in read.values()]
         committing = self._committing[call_id] = _Committing()
-        effects: list[Effect] = []
         for held, offset in said:
             self._agree(held, offset)
             if call.offsets is not None or offset != held.commits.committed:
-                effects += self._tell(call_id, committing, held, offset, now)
+                self._tell(call_id, committing, held, offset, now, effects)
         if not committing.open:
-            effects += self._committed(call_id, committing)
-        return effects
+            self._committed(call_id, committing, effects)
 
     def _agree(self, held: Held, offset: int) -> None:
         """The application says how far it is."""
@@ -239,24 +240,30 @@ class PolledDelivery:
                 self._out.pop(held.epoch, None)
 
     def _tell(
-        self, call_id: int, committing: _Committing, held: Held, offset: int, now: int
-    ) -> list[Effect]:
+        self,
+        call_id: int,
+        committing: _Committing,
+        held: Held,
+        offset: int,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
         address = self._peers.address(held.queue) or held.pull.address
         if address is None:
             name = held.queue.broker_name
             committing.error = ConnectError(f"broker {name} is not in the routes")
-            return []
+            return
         self._holdings.commits.wrote(held, offset, now)
         told = OffsetTold(held.queue, held.epoch, call_id)
-        effects = self._offsets.write_surely(told, address, offset, now)
-        if effects is None:
-            return []
-        committing.open += 1
-        return effects
+        committing.open += self._offsets.write_surely(told, address, offset, now, effects)
 
     def told(
-        self, told: OffsetTold, address: Address, reply: Command | RemotingError
-    ) -> list[Effect]:
+        self,
+        told: OffsetTold,
+        address: Address,
+        reply: Command | RemotingError,
+        effects: list[Effect],
+    ) -> None:
         """A broker answered to a commit, or did not."""
         committing = self._committing[told.call_id]
         committing.open -= 1
@@ -272,33 +279,37 @@ class PolledDelivery:
                 self._holdings.commits.lost(held)
         elif held is not None:
             self._holdings.commits.arrived(held)
-        return [] if committing.open else self._committed(told.call_id, committing)
+        if not committing.open:
+            self._committed(told.call_id, committing, effects)
 
-    def _committed(self, call_id: int, committing: _Committing) -> list[Effect]:
+    def _committed(self, call_id: int, committing: _Committing, effects: list[Effect]) -> None:
         del self._committing[call_id]
-        return [*self._offsets.keep(), Answer(call_id, committing.error)]
+        self._offsets.keep(effects)
+        effects.append(Answer(call_id, committing.error))
 
     # -- single queues -----------------------------------------------------------------------------
 
-    def pause(self, call_id: int, call: PauseQueues) -> list[Effect]:
+    def pause(self, call_id: int, call: PauseQueues, effects: list[Effect]) -> None:
         found = self.held(call.queues)
         if isinstance(found, ConfigError):
-            return [Answer(call_id, found)]
+            effects.append(Answer(call_id, found))
+            return
         for held in found:
             held.wishes.paused = True
-        return [Answer(call_id, None)]
+        effects.append(Answer(call_id, None))
 
-    def resume(self, call_id: int, call: ResumeQueues, now: int) -> list[Effect]:
+    def resume(self, call_id: int, call: ResumeQueues, now: int, effects: list[Effect]) -> None:
         found = self.held(call.queues)
         if isinstance(found, ConfigError):
-            return [Answer(call_id, found)]
-        effects: list[Effect] = [Answer(call_id, None)]
+            effects.append(Answer(call_id, found))
+            return
+        effects.append(Answer(call_id, None))
         for held in found:
             held.wishes.paused = False
-            effects += self._pulling.look(held, now) + self.offer(held, now)
-        return effects
+            self._pulling.look(held, now, effects)
+            self.offer(held, now, effects)
 
-    def move(self, held: Held, offset: int, now: int) -> list[Effect]:
+    def move(self, held: Held, offset: int, now: int, effects: list[Effect]) -> None:
         """The application wants to go on at another offset. What is here of the queue is left."""
         fresh = self._holdings.restart(held, offset, now)
         self._out.pop(held.epoch, None)
@@ -307,7 +318,7 @@ class PolledDelivery:
         else:  # that is not a commit yet
             fresh.wishes.agreed = held.wishes.agreed
             self._holdings.commits.go_on(fresh, held)
-        return self._pulling.look(fresh, now)
+        self._pulling.look(fresh, now, effects)
 
     def assignment(self) -> tuple[MessageQueue, ...]:
         here = (State.ACQUIRING, State.PULLING)
@@ -325,23 +336,25 @@ class PolledDelivery:
 
     # -- the rest of a delivery --------------------------------------------------------------------
 
-    def stop(self) -> list[Effect]:
+    def stop(self, effects: list[Effect]) -> None:
         """The application polls no more: nothing is waited for."""
         for held in self._out.values():
             held.application.handed = 0
         self._out.clear()
         parked, self._parked = self._parked, None
-        if parked is None:
-            return []
-        return [Answer(parked.call_id, ClosedError("the consumer was closed during the poll"))]
+        if parked is not None:
+            error = ClosedError("the consumer was closed during the poll")
+            effects.append(Answer(parked.call_id, error))
 
-    def resize(self, handed_max: int, now: int) -> list[Effect]:
+    def resize(self, handed_max: int, now: int, effects: list[Effect]) -> None:
         raise AssertionError("an application that polls has no listeners")
 
-    def handled(self, event: Handled, now: int) -> list[Effect]:
-        return []  # it was told something, and has nothing to decide
+    def handled(self, event: Handled, now: int, effects: list[Effect]) -> None:
+        """It was told something, and has nothing to decide."""
 
-    def sent_back(self, sent: SentBack, reply: Command | RemotingError, now: int) -> list[Effect]:
+    def sent_back(
+        self, sent: SentBack, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> None:
         raise AssertionError("nothing of a polled queue is sent back")
 
     def check(self) -> None:

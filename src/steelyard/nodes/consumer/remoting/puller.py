@@ -108,92 +108,102 @@ class PullerNode:
             SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms),
         ]
         for topic in self._topics:
-            effects += self._peers.ask_routes(self._peers.routes.want(topic), now)
+            self._peers.ask_routes(self._peers.routes.want(topic), now, effects)
         return effects
 
     def handle(self, event: Event, now: int) -> list[Effect]:
+        effects: list[Effect] = []
         match event:
             case Received(link=link, message=Command() as command):
                 if is_response(command):
                     outcome = self._peers.calls.replied(command)
-                    return [] if outcome is None else self._settle(outcome, now)
-                return self._requested(link, command, now)
+                    if outcome is not None:
+                        self._settle(outcome, now, effects)
+                else:
+                    self._requested(link, command, now, effects)
             case Asked():
-                return self._asked(event, now)
+                self._asked(event, now, effects)
             case Due(key=key):
-                return self._due(key, now)
+                self._due(key, now, effects)
             case Opened(dialed=True):
-                return self._opened(event, now)
+                self._opened(event, now, effects)
             case Refused(address=address):
-                effects = self._settle_all(self._peers.calls.refused(event), now)
-                return effects + self._doubt(address, now)
+                self._settle_all(self._peers.calls.refused(event), now, effects)
+                self._doubt(address, now, effects)
             case Closed():
-                return self._closed(event, now)
+                self._closed(event, now, effects)
             case Opened() | Received() | Flushed() | Handled():
-                return []
+                pass
             case _:
                 assert_never(event)
+        return effects
 
     # -- answers -----------------------------------------------------------------------------------
 
-    def _settle_all(self, outcomes: list[Outcome[Purpose]], now: int) -> list[Effect]:
-        return [effect for outcome in outcomes for effect in self._settle(outcome, now)]
+    def _settle_all(
+        self, outcomes: list[Outcome[Purpose]], now: int, effects: list[Effect]
+    ) -> None:
+        for outcome in outcomes:
+            self._settle(outcome, now, effects)
 
-    def _settle(self, outcome: Outcome[Purpose], now: int) -> list[Effect]:
+    def _settle(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
         purpose, reply = outcome.purpose, outcome.reply
         match purpose:
             case QuestionSent():
-                return self._questions.answered(purpose, outcome.address, reply)
+                self._questions.answered(purpose, outcome.address, reply, effects)
             case RouteAsked():
-                return self._route_answered(purpose, reply, now)
+                self._route_answered(purpose, reply, now, effects)
             case HeartbeatSent(address=address):
-                fresh, effects = self._membership.registered(address, reply, now)
-                effects += self._contact.registered(reply, now)
-                return effects + self._ready(now, fresh) + self._finish()
+                fresh = self._membership.registered(address, reply, now, effects)
+                self._contact.registered(reply, now, effects)
+                self._ready(now, fresh, effects)
+                self._finish(effects)
             case MembersAsked():
                 self._balance.answered(purpose, reply)
-                return self._rebalance(now)
+                self._rebalance(now, effects)
             case Unregistered(address=address):
                 self._membership.left(address)
-                return self._finish()
+                self._finish(effects)
             case _:
                 raise AssertionError(f"a pull consumer does not ask for {purpose!r}")
 
     def _route_answered(
-        self, asked: RouteAsked, reply: Command | RemotingError, now: int
-    ) -> list[Effect]:
+        self, asked: RouteAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> None:
         news = self._peers.routes.answered(asked, reply, now)
-        effects: list[Effect] = [*news.tell]
-        effects += self._peers.ask_routes(news.again, now)
+        effects += news.tell
+        self._peers.ask_routes(news.again, now, effects)
         if self._stop is not None or not news.done:
-            return effects
+            return
         strangers = self._membership.strangers(self._peers.routes.readers())
-        effects += self._membership.register(strangers, now)
-        effects += self._contact.routed(news, now)
-        effects += self._questions.routed(news, now)
-        return effects + self._ready(now, news.changed and news.done in self._topics)
+        self._membership.register(strangers, now, effects)
+        self._contact.routed(news, now, effects)
+        self._questions.routed(news, now, effects)
+        self._ready(now, news.changed and news.done in self._topics, effects)
 
     # -- rebalance ---------------------------------------------------------------------------------
 
-    def _ready(self, now: int, news: bool) -> list[Effect]:
+    def _ready(self, now: int, news: bool, effects: list[Effect]) -> None:
         """A route or a heartbeat was answered. The first rebalance waits until all have been."""
         if self._stop is not None or not self._topics:
-            return []
+            return
         if self._balance.begun:
-            return self._balance.wake(now) if news else []
+            if news:
+                self._balance.wake(now, effects)
+            return
         if self._peers.routes.asking or self._membership.pending:
-            return []
-        return self._balance.wake(now)
+            return
+        self._balance.wake(now, effects)
 
-    def _rebalance(self, now: int) -> list[Effect]:
+    def _rebalance(self, now: int, effects: list[Effect]) -> None:
         """Once all member lists are in: decide, and tell what is different."""
         if self._stop is not None:
-            return []
+            return
         decision = self._balance.decision(self._shares.all(), now)
         if decision is None:
-            return []
-        effects: list[Effect] = [SetTimer(REBALANCE_TIMER, decision.next_at)]
-        effects += self._balance.complaints(decision)
+            return
+        effects.append(SetTimer(REBALANCE_TIMER, decision.next_at))
+        self._balance.complaints(decision, effects)
         for share in self._shares.changed(self._topics, decision.target):
             text = (
                 f"group {self._config.group}: {self._config.client_id} has {len(share.mine)} of"
@@ -206,102 +216,112 @@ class PullerNode:
         waiting, self._waiting = self._waiting, []
         effects += [Answer(call_id, self._shares.of(call.topic)) for call_id, call in waiting]
         if decision.absent:  # a broker that does not list this member has forgotten it
-            effects += self._membership.register(self._peers.routes.readers(), now)
-        return effects
+            self._membership.register(self._peers.routes.readers(), now, effects)
 
     # -- events ------------------------------------------------------------------------------------
 
-    def _requested(self, link: Link, command: Command, now: int) -> list[Effect]:
+    def _requested(self, link: Link, command: Command, now: int, effects: list[Effect]) -> None:
         """A broker asks or tells."""
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             try:
                 header = headers.read(headers.ConsumerGroupHeader, command.ext)
             except ProtocolError as error:
-                return [LogLine("WARNING", f"notification without a group: {error}")]
-            if header.consumer_group != self._config.group:
-                return []
-            return self._ready(now, news=True)
+                effects.append(LogLine("WARNING", f"notification without a group: {error}"))
+                return
+            if header.consumer_group == self._config.group:
+                self._ready(now, True, effects)
+            return
         if is_oneway(command):
-            return []
+            return
         remark = f" request type {command.code} not supported"
         code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         reply = Command(code=code, opaque=command.opaque, flag=RESPONSE_FLAG, remark=remark)
-        return [Send(link, reply)]
+        effects.append(Send(link, reply))
 
-    def _opened(self, event: Opened, now: int) -> list[Effect]:
+    def _opened(self, event: Opened, now: int, effects: list[Effect]) -> None:
         """The heartbeat goes first, so that the broker knows who asks."""
-        waiting = self._peers.calls.opened(event)
-        if self._stop is not None or event.address not in self._peers.routes.readers():
-            return waiting
-        strangers = self._membership.strangers([event.address])
-        return self._membership.register(strangers, now) + waiting
+        waiting: list[Effect] = []
+        self._peers.calls.opened(event, waiting)
+        if self._stop is None and event.address in self._peers.routes.readers():
+            strangers = self._membership.strangers([event.address])
+            self._membership.register(strangers, now, effects)
+        effects += waiting
 
-    def _closed(self, event: Closed, now: int) -> list[Effect]:
+    def _closed(self, event: Closed, now: int, effects: list[Effect]) -> None:
         address = self._peers.calls.address_of(event.link)
         if address is None:
-            return []
+            return
         self._membership.lost(address)
-        effects = self._settle_all(self._peers.calls.closed(event), now)
-        return effects + self._doubt(address, now)
+        self._settle_all(self._peers.calls.closed(event), now, effects)
+        self._doubt(address, now, effects)
 
-    def _doubt(self, address: Address, now: int) -> list[Effect]:
+    def _doubt(self, address: Address, now: int, effects: list[Effect]) -> None:
         """A broker may have stopped: learn soon whether it is still in the routes."""
         if self._stop is not None or address not in self._peers.routes.readers():
-            return []
+            return
         soon = self._pace.hurry(now)
-        return [] if soon is None else [SetTimer(ROUTE_TIMER, soon)]
+        if soon is not None:
+            effects.append(SetTimer(ROUTE_TIMER, soon))
 
-    def _due(self, key: object, now: int) -> list[Effect]:
+    def _due(self, key: object, now: int, effects: list[Effect]) -> None:
         if key == CALLS_TIMER:
-            outcomes, effects = self._peers.calls.expire(now)
-            return effects + self._settle_all(outcomes, now)
+            self._settle_all(self._peers.calls.expire(now, effects), now, effects)
+            return
         if self._stop is not None:
-            return []
+            return
         if key == START_TIMER:
-            return self._contact.due(now)
+            self._contact.due(now, effects)
+            return
         if key == REBALANCE_TIMER:
-            return self._balance.begin(now) + self._rebalance(now)
+            self._balance.begin(now, effects)
+            self._rebalance(now, effects)
+            return
         if key == ROUTE_TIMER:
             again = SetTimer(ROUTE_TIMER, self._pace.next(now))
-            return [again, *self._peers.ask_routes(self._peers.routes.refresh(), now)]
+            effects.append(again)
+            self._peers.ask_routes(self._peers.routes.refresh(), now, effects)
+            return
         assert key == HEARTBEAT_TIMER, f"timer {key!r} is not ours"
         again = SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms)
-        return [again, *self._membership.register(self._peers.routes.readers(), now)]
+        effects.append(again)
+        self._membership.register(self._peers.routes.readers(), now, effects)
 
     # -- calls of the application ------------------------------------------------------------------
 
-    def _asked(self, event: Asked, now: int) -> list[Effect]:
+    def _asked(self, event: Asked, now: int, effects: list[Effect]) -> None:
         call_id, call = event.call_id, event.call
         if self._stop is not None:
-            return [Answer(call_id, ClosedError("the consumer was closed"))]
+            effects.append(Answer(call_id, ClosedError("the consumer was closed")))
+            return
         match call:
             case _ if isinstance(call, Question):
-                return self._questions.ask(call_id, call, now)
+                self._questions.ask(call_id, call, now, effects)
             case Balanced(topic=topic) if topic not in self._topics:
                 text = f"topic {topic!r} is not registered: call register(topic) before the start"
-                return [Answer(call_id, ConfigError(text))]
+                effects.append(Answer(call_id, ConfigError(text)))
             case Balanced():
                 if self._decided:
-                    return [Answer(call_id, self._shares.of(call.topic))]
-                self._waiting.append((call_id, call))
-                return []
+                    effects.append(Answer(call_id, self._shares.of(call.topic)))
+                else:
+                    self._waiting.append((call_id, call))
             case Begin():
-                return self._contact.asked(call_id, call, now)
+                self._contact.asked(call_id, call, now, effects)
             case Stop():
                 self._stop = call_id
                 error = ClosedError("the consumer was closed while the call was under way")
-                effects: list[Effect] = [Answer(waiting, error) for waiting, _ in self._waiting]
+                effects += [Answer(waiting, error) for waiting, _ in self._waiting]
                 self._waiting = []
-                effects += self._questions.close()
-                return effects + self._membership.leave(now) + self._finish()
+                self._questions.close(effects)
+                self._membership.leave(now, effects)
+                self._finish(effects)
             case _:
                 raise AssertionError(f"a pull consumer does not know the call {call!r}")
 
-    def _finish(self) -> list[Effect]:
+    def _finish(self, effects: list[Effect]) -> None:
         if self._stop is None or self._stopped or self._membership.leaving:
-            return []
+            return
         self._stopped = True
-        return [Answer(self._stop, None)]
+        effects.append(Answer(self._stop, None))
 
     def check(self) -> None:
         """Assert what must hold of all parts after each event."""

@@ -103,25 +103,29 @@ class Pulling:
         """Send no pulls until `resume`."""
         self.paused = True
 
-    def resume(self, now: int) -> list[Effect]:
+    def resume(self, now: int, effects: list[Effect]) -> None:
         """Pull everything that can be pulled."""
         self.paused = False
-        return [effect for held in self._holdings.all() for effect in self.look(held, now)]
+        for held in self._holdings.all():
+            self.look(held, now, effects)
 
-    def look(self, held: Held, now: int) -> list[Effect]:
+    def look(self, held: Held, now: int, effects: list[Effect]) -> None:
         """Send a pull, unless one is under way, the client holds too much, or the broker is unknown."""
         if held.pull.under_way or held.wishes.paused or held.state is not State.PULLING:
-            return []
+            return
         config = self._peers.config
         held.pull.looked_at = now
         if self.paused:
-            return self._holdings.later(held, PAUSED_LOOK_MS, now)
+            self._holdings.later(held, PAUSED_LOOK_MS, now, effects)
+            return
         limits = self._shares.get(held.queue.topic, self._limits)
         if blocked(held.process, limits) is not None:
-            return self._holdings.later(held, config.flow_retry_ms, now)
+            self._holdings.later(held, config.flow_retry_ms, now, effects)
+            return
         address = self._peers.address(held.queue)
         if address is None:
-            return self._holdings.later(held, config.pull_retry_ms, now)
+            self._holdings.later(held, config.pull_retry_ms, now, effects)
+            return
         held.pull.address = address
         queue = held.queue
         commit = held.process.committable if self._carries_commits else 0
@@ -147,47 +151,59 @@ class Pulling:
         if commit > 0:
             self._holdings.commits.rode(held, commit)
         purpose = PullSent(queue, held.epoch, held.process.next_offset)
-        return self._peers.ask(
-            address, RequestCode.PULL_MESSAGE, header, purpose, now, config.pull_timeout_ms
+        self._peers.ask(
+            address, RequestCode.PULL_MESSAGE, header, purpose, now, effects, config.pull_timeout_ms
         )
 
     def answered(
-        self, sent: PullSent, address: Address, reply: Command | RemotingError, now: int
-    ) -> tuple[Held | None, list[Effect]]:
+        self,
+        sent: PullSent,
+        address: Address,
+        reply: Command | RemotingError,
+        now: int,
+        effects: list[Effect],
+    ) -> Held | None:
         """The outcome of a pull. Returns the queue that has new messages to hand, if it has, or that is
         given up and waited for this."""
         held = self._holdings.find(sent.queue, sent.epoch)
         if held is None:
-            return None, []
+            return None
         held.pull.under_way = False
         self._holdings.commits.pull_answered(held)
         if held.state is not State.PULLING:
-            return held, []
+            return held
         if isinstance(reply, RemotingError):
-            return None, self._unanswered(held, address, reply, now)
+            self._unanswered(held, address, reply, now, effects)
+            return None
         config = self._peers.config
         if reply.code == ResponseCode.SUCCESS or reply.code in _NOTHING:
-            return self._taken_in(held, sent, reply, now)
+            return self._taken_in(held, sent, reply, now, effects)
         if reply.code == ResponseCode.PULL_OFFSET_MOVED:
-            return None, self._moved(held, sent, reply, now)
+            self._moved(held, sent, reply, now, effects)
+            return None
         if reply.code in _BUSY:
-            return None, self._holdings.later(held, BUSY_RETRY_MS, now)
-        effects = self._holdings.later(held, config.pull_retry_ms, now)
+            self._holdings.later(held, BUSY_RETRY_MS, now, effects)
+            return None
         if reply.code in _UNKNOWN_HERE:
-            return None, effects + self._membership.register([address], now)
+            self._holdings.later(held, config.pull_retry_ms, now, effects)
+            self._membership.register([address], now, effects)
+            return None
         text = f"pull from {address} refused: code {reply.code}: {reply.remark}"
-        return None, [LogLine("WARNING", text), *effects]
+        effects.append(LogLine("WARNING", text))
+        self._holdings.later(held, config.pull_retry_ms, now, effects)
+        return None
 
     def _taken_in(
-        self, held: Held, sent: PullSent, reply: Command, now: int
-    ) -> tuple[Held | None, list[Effect]]:
+        self, held: Held, sent: PullSent, reply: Command, now: int, effects: list[Effect]
+    ) -> Held | None:
         try:
             header = headers.read(headers.PullMessageResponseHeader, reply.ext)
             messages = decode_records(reply.body, sent.queue.broker_name)
         except ProtocolError as error:
             text = f"pull reply for {sent.queue.topic} is broken: {error}"
-            later = self._holdings.later(held, self._peers.config.pull_retry_ms, now)
-            return None, [LogLine("WARNING", text), *later]
+            effects.append(LogLine("WARNING", text))
+            self._holdings.later(held, self._peers.config.pull_retry_ms, now, effects)
+            return None
         topic = sent.queue.topic
         if topic.startswith(RETRY_PREFIX):
             restore_topics(messages)
@@ -201,39 +217,45 @@ class Pulling:
         else:
             held.pull.in_vain += 1
             if held.pull.in_vain > 1:
-                return None, self._holdings.later(held, flow_retry_ms, now)
-        return (held if added else None), self.look(held, now)
+                self._holdings.later(held, flow_retry_ms, now, effects)
+                return None
+        self.look(held, now, effects)
+        return held if added else None
 
-    def _moved(self, held: Held, sent: PullSent, reply: Command, now: int) -> list[Effect]:
+    def _moved(
+        self, held: Held, sent: PullSent, reply: Command, now: int, effects: list[Effect]
+    ) -> None:
         retry_ms = self._peers.config.pull_retry_ms
         try:
             header = headers.read(headers.PullMessageResponseHeader, reply.ext)
         except ProtocolError as error:
             text = f"pull reply for {sent.queue.topic} is broken: {error}"
-            return [LogLine("WARNING", text), *self._holdings.later(held, retry_ms, now)]
+            effects.append(LogLine("WARNING", text))
+            self._holdings.later(held, retry_ms, now, effects)
+            return
         offset = max(header.next_begin_offset, 0)
         if self._polled and offset > sent.offset:  # what waits for a poll is good all the same
             held.process.add((), offset)
             text = f"{sent.queue} begins at offset {offset}, beyond {sent.offset}; going on there"
-            return [LogLine("WARNING", text), *self.look(held, now)]
+            effects.append(LogLine("WARNING", text))
+            self.look(held, now, effects)
+            return
         text = f"offset {sent.offset} of {sent.queue} is not there; going on at {offset}"
         fresh = self._holdings.restart(held, offset, now)
-        effects: list[Effect] = [
-            LogLine("WARNING", text),
-            *self._holdings.commits.commit(fresh, now),
-        ]
+        effects.append(LogLine("WARNING", text))
+        self._holdings.commits.commit(fresh, now, effects)
         if offset == sent.offset:  # the broker contradicts itself
-            return effects + self._holdings.later(fresh, retry_ms, now)
-        return effects + self.look(fresh, now)
+            self._holdings.later(fresh, retry_ms, now, effects)
+        else:
+            self.look(fresh, now, effects)
 
     def _unanswered(
-        self, held: Held, address: Address, error: RemotingError, now: int
-    ) -> list[Effect]:
+        self, held: Held, address: Address, error: RemotingError, now: int, effects: list[Effect]
+    ) -> None:
         self._holdings.commits.lost(held)  # the commit that rode on the pull may be lost
-        effects = self._holdings.later(held, self._peers.config.pull_retry_ms, now)
+        self._holdings.later(held, self._peers.config.pull_retry_ms, now, effects)
         if isinstance(error, CallTimeoutError):
-            effects += self._peers.calls.hang_up(address, "a pull was not answered")
-        return effects
+            self._peers.calls.hang_up(address, "a pull was not answered", effects)
 
 
 def restore_topics(messages: list[MessageView]) -> None:

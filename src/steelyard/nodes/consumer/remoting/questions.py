@@ -148,59 +148,65 @@ class Questions:
         self._unrouted: dict[str, list[int]] = {}
         """Calls that wait for the route of a topic."""
 
-    def ask(self, call_id: int, question: Question, now: int) -> list[Effect]:
+    def ask(self, call_id: int, question: Question, now: int, effects: list[Effect]) -> None:
         wrong = _wrong(question)
         if wrong is not None:
-            return [Answer(call_id, wrong)]
+            effects.append(Answer(call_id, wrong))
+            return
         self._open[call_id] = question
         address = self._address(question)
         if address is not None:
-            return self._send(call_id, question, address, now)
+            self._send(call_id, question, address, now, effects)
+            return
         topic = _topic(question)
         self._unrouted.setdefault(topic, []).append(call_id)
-        return self._peers.ask_routes(self._peers.routes.renew(topic), now)
+        self._peers.ask_routes(self._peers.routes.renew(topic), now, effects)
 
-    def routed(self, news: RouteNews, now: int) -> list[Effect]:
+    def routed(self, news: RouteNews, now: int, effects: list[Effect]) -> None:
         """The question for the route of a topic has ended."""
-        effects: list[Effect] = []
         route = self._peers.routes.route(news.done)
         for call_id in self._unrouted.pop(news.done, ()):
             question = self._open[call_id]
             address = self._address(question)
             if isinstance(question, FetchQueues) and route is not None:
-                effects += self._answer(call_id, route.subscribe)
+                self._answer(call_id, route.subscribe, effects)
             elif address is not None:
-                effects += self._send(call_id, question, address, now)
+                self._send(call_id, question, address, now, effects)
             elif news.error is not None:
-                effects += self._answer(call_id, news.error)
+                self._answer(call_id, news.error, effects)
             else:
                 text = f"the route of {news.done} does not name the broker of {question}"
-                effects += self._answer(call_id, RouteError(text))
-        return effects
+                self._answer(call_id, RouteError(text), effects)
 
     def answered(
-        self, sent: QuestionSent, address: Address, reply: Command | RemotingError
-    ) -> list[Effect]:
+        self,
+        sent: QuestionSent,
+        address: Address,
+        reply: Command | RemotingError,
+        effects: list[Effect],
+    ) -> None:
         """A broker answered, or did not."""
         question = self._open.get(sent.call_id)
         if question is None:
-            return []  # the client was closed
+            return  # the client was closed
         if isinstance(reply, RemotingError):
-            return self._answer(sent.call_id, reply)
+            self._answer(sent.call_id, reply, effects)
+            return
         try:
-            return self._answer(sent.call_id, _result(question, address, reply))
+            self._answer(sent.call_id, _result(question, address, reply), effects)
         except (BrokerError, ProtocolError) as error:
-            return self._answer(sent.call_id, error)
+            self._answer(sent.call_id, error, effects)
 
-    def close(self) -> list[Effect]:
+    def close(self, effects: list[Effect]) -> None:
         """The client stops: what is open will not be answered any more."""
         self._unrouted.clear()
         error = ClosedError("the consumer was closed while the call was under way")
-        return [effect for call_id in list(self._open) for effect in self._answer(call_id, error)]
+        for call_id in list(self._open):
+            self._answer(call_id, error, effects)
 
-    def _answer(self, call_id: int, result: object) -> list[Effect]:
+    def _answer(self, call_id: int, result: object, effects: list[Effect]) -> None:
         del self._open[call_id]
-        return [Answer(call_id, result)]
+        effects.append(Answer(call_id, result))
 
     def _address(self, question: Question) -> Address | None:
         if isinstance(question, FetchQueues):
@@ -210,7 +216,9 @@ class Questions:
             return None if route is None else route.masters.get(question.message.broker_name)
         return self._peers.address(question.queue)
 
-    def _send(self, call_id: int, question: Question, address: Address, now: int) -> list[Effect]:
+    def _send(
+        self, call_id: int, question: Question, address: Address, now: int, effects: list[Effect]
+    ) -> None:
         group = self._peers.config.group
         timeout_ms: int | None = None
         header: headers.Header
@@ -269,7 +277,7 @@ class Questions:
             case _:
                 assert_never(question)
         purpose = QuestionSent(call_id)
-        return self._peers.ask(address, code, header, purpose, now, timeout_ms)
+        self._peers.ask(address, code, header, purpose, now, effects, timeout_ms)
 
     def check(self) -> None:
         """Assert that what waits for a route is open."""

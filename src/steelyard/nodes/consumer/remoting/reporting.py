@@ -96,45 +96,52 @@ class Reporting:
 
     # -- requests ----------------------------------------------------------------------------------
 
-    def requested(self, link: Link, command: Command, now: int) -> list[Effect] | None:
-        """A request of a broker. None where it is not one of these."""
+    def requested(self, link: Link, command: Command, now: int, effects: list[Effect]) -> bool:
+        """A request of a broker. False where it is not one of these."""
         try:
             match command.code:
                 case RequestCode.GET_CONSUMER_RUNNING_INFO:
-                    return self._running_info(link, command, now)
+                    self._running_info(link, command, now, effects)
                 case RequestCode.CONSUME_MESSAGE_DIRECTLY:
-                    return self._consume_directly(link, command, now)
+                    self._consume_directly(link, command, now, effects)
                 case RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
-                    return self._reset(link, command, now)
+                    self._reset(link, command, now, effects)
                 case RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT:
-                    return self._status(link, command)
+                    self._status(link, command, effects)
                 case _:
-                    return None
+                    return False
         except ProtocolError as error:
-            return _reply(link, command, ResponseCode.SYSTEM_ERROR, str(error))
+            _reply(link, command, ResponseCode.SYSTEM_ERROR, effects, str(error))
+        return True
 
-    def _running_info(self, link: Link, command: Command, now: int) -> list[Effect]:
+    def _running_info(self, link: Link, command: Command, now: int, effects: list[Effect]) -> None:
         header = headers.read(headers.ConsumerRunningInfoRequestHeader, command.ext)
         if header.consumer_group != self._peers.config.group:
-            return self._stranger(link, command, header.consumer_group)
+            self._stranger(link, command, header.consumer_group, effects)
+            return
         info = self._info(now)
         if not header.jstack_enable:
-            return _answer(link, command.opaque, info)
-        return self._ask_application(link, command, DescribeThreads(), now, info)
+            _answer(link, command.opaque, info, effects)
+        else:
+            self._ask_application(link, command, DescribeThreads(), now, effects, info)
 
-    def _consume_directly(self, link: Link, command: Command, now: int) -> list[Effect]:
+    def _consume_directly(
+        self, link: Link, command: Command, now: int, effects: list[Effect]
+    ) -> None:
         header = headers.read(headers.ConsumeMessageDirectlyRequestHeader, command.ext)
         if header.consumer_group != self._peers.config.group:
-            return self._stranger(link, command, header.consumer_group)
+            self._stranger(link, command, header.consumer_group, effects)
+            return
         if isinstance(self._peers.config, LitePullConfig):
             remark = f"consumer group {header.consumer_group} polls: it has no listener"
-            return _reply(link, command, ResponseCode.SYSTEM_ERROR, remark)
+            _reply(link, command, ResponseCode.SYSTEM_ERROR, effects, remark)
+            return
         messages = decode_records(command.body, header.broker_name or "")
         if len(messages) != 1:
             raise ProtocolError(f"{len(messages)} messages to consume directly; it must be one")
         restore_topics(messages)
         (message,) = messages
-        return self._ask_application(link, command, ConsumeDirectly(message.queue, message), now)
+        self._ask_application(link, command, ConsumeDirectly(message.queue, message), now, effects)
 
     def _ask_application(
         self,
@@ -142,25 +149,28 @@ class Reporting:
         command: Command,
         question: ConsumeDirectly | DescribeThreads,
         now: int,
+        effects: list[Effect],
         info: ConsumerRunningInfo | None = None,
-    ) -> list[Effect]:
+    ) -> None:
         if len(self._pending) >= PENDING_MAX:
             remark = f"{PENDING_MAX} such requests are under way"
-            return _reply(link, command, ResponseCode.SYSTEM_BUSY, remark)
+            _reply(link, command, ResponseCode.SYSTEM_BUSY, effects, remark)
+            return
         ticket = self._peers.ticket()
         self._pending[ticket] = _Pending(link, command.opaque, now, info)
-        return [Deliver(ticket, question)]
+        effects.append(Deliver(ticket, question))
 
-    def handled(self, event: Handled, now: int) -> list[Effect] | None:
-        """The application has answered. None where it was asked by somebody else."""
+    def handled(self, event: Handled, now: int, effects: list[Effect]) -> bool:
+        """The application has answered. False where it was asked by somebody else."""
         pending = self._pending.pop(event.ticket, None)
         if pending is None:
-            return None
+            return False
         said = event.status
         if pending.info is not None:
             text = said if isinstance(said, str) else ""
             info = msgspec.structs.replace(pending.info, jstack=text)
-            return _answer(pending.link, pending.opaque, info)
+            _answer(pending.link, pending.opaque, info, effects)
+            return True
         result, remark = _result(said)
         body = ConsumeMessageDirectlyResult(
             order=self._peers.config.orderly,
@@ -168,37 +178,37 @@ class Reporting:
             remark=remark,
             spent_time_mills=now - pending.began,
         )
-        return _answer(pending.link, pending.opaque, body)
+        _answer(pending.link, pending.opaque, body, effects)
+        return True
 
-    def _stranger(self, link: Link, command: Command, group: str) -> list[Effect]:
+    def _stranger(self, link: Link, command: Command, group: str, effects: list[Effect]) -> None:
         remark = f"The Consumer Group <{group}> not exist in this consumer"
-        return _reply(link, command, ResponseCode.SYSTEM_ERROR, remark)
+        _reply(link, command, ResponseCode.SYSTEM_ERROR, effects, remark)
 
     # -- offsets -----------------------------------------------------------------------------------
 
-    def _reset(self, link: Link, command: Command, now: int) -> list[Effect]:
+    def _reset(self, link: Link, command: Command, now: int, effects: list[Effect]) -> None:
         header = headers.read(headers.ResetOffsetRequestHeader, command.ext)
         table = fastjson.read(ResetOffsetBody, command.body).offset_table
-        effects: list[Effect] = []
         if header.group == self._peers.config.group:
             for held in self._holdings.all():
                 offset = table.get(held.queue)
                 if held.queue.topic == header.topic and offset is not None:
-                    effects += self._start_anew(held, max(offset, 0), now)
-        return effects + _reply(link, command, ResponseCode.SUCCESS)
+                    self._start_anew(held, max(offset, 0), now, effects)
+        _reply(link, command, ResponseCode.SUCCESS, effects)
 
-    def _start_anew(self, held: Held, offset: int, now: int) -> list[Effect]:
+    def _start_anew(self, held: Held, offset: int, now: int, effects: list[Effect]) -> None:
         # Who gives the queue up need not care: the next owner is told as well. And one that is announced to
         # the application before it is pulled must not be pulled without that.
         anew = {State.PULLING} if self._peers.config.hooks else {State.PULLING, State.ACQUIRING}
         if held.state not in anew:
-            return []
+            return
+        effects.append(LogLine("INFO", f"an operator has set {held.queue} to offset {offset}"))
         fresh = self._holdings.restart(held, offset, now)
-        effects = self._holdings.commits.commit(fresh, now, news_only=False)
-        tell = LogLine("INFO", f"an operator has set {held.queue} to offset {offset}")
-        return [tell, *effects, *self._pulling.look(fresh, now)]
+        self._holdings.commits.commit(fresh, now, effects, news_only=False)
+        self._pulling.look(fresh, now, effects)
 
-    def _status(self, link: Link, command: Command) -> list[Effect]:
+    def _status(self, link: Link, command: Command, effects: list[Effect]) -> None:
         header = headers.read(headers.ConsumerStatusRequestHeader, command.ext)
         ours = header.group == self._peers.config.group
         table = {
@@ -209,7 +219,7 @@ class Reporting:
             and held.state in READ
             and held.committable >= 0
         }
-        return _answer(link, command.opaque, ConsumerStatusBody(table))
+        _answer(link, command.opaque, ConsumerStatusBody(table), effects)
 
     # -- running info ------------------------------------------------------------------------------
 
@@ -295,13 +305,15 @@ def _result(said: Verdict) -> tuple[str, str | None]:
     return ("CR_SUCCESS" if said in _GOOD else "CR_LATER"), None
 
 
-def _answer(link: Link, opaque: int, body: Body) -> list[Effect]:
-    return [Send(link, Command(0, opaque, RESPONSE_FLAG, body=fastjson.write(body)))]
+def _answer(link: Link, opaque: int, body: Body, effects: list[Effect]) -> None:
+    effects.append(Send(link, Command(0, opaque, RESPONSE_FLAG, body=fastjson.write(body))))
 
 
-def _reply(link: Link, command: Command, code: ResponseCode, remark: str = "") -> list[Effect]:
+def _reply(
+    link: Link, command: Command, code: ResponseCode, effects: list[Effect], remark: str = ""
+) -> None:
     if is_oneway(command):
-        return (
-            [LogLine("WARNING", f"request {command.code} of a broker: {remark}")] if remark else []
-        )
-    return [Send(link, Command(code, command.opaque, RESPONSE_FLAG, remark=remark))]
+        if remark:
+            effects.append(LogLine("WARNING", f"request {command.code} of a broker: {remark}"))
+    else:
+        effects.append(Send(link, Command(code, command.opaque, RESPONSE_FLAG, remark=remark)))

@@ -46,46 +46,54 @@ class Seeking:
         self._polled = polled
         self._open: dict[int, _Seeking] = {}
 
-    def ask(self, call_id: int, seek: Seek, now: int) -> list[Effect]:
+    def ask(self, call_id: int, seek: Seek, now: int, effects: list[Effect]) -> None:
         queue = seek.queue
         held = self._polled.held([queue])
         if isinstance(held, ConfigError):
-            return [Answer(call_id, held)]
+            effects.append(Answer(call_id, held))
+            return
         address = self._peers.address(queue)
         if address is None:
             text = f"broker {queue.broker_name} is not in the routes"
-            return [Answer(call_id, RouteError(text))]
+            effects.append(Answer(call_id, RouteError(text)))
+            return
         self._open[call_id] = _Seeking(seek, held[0])
         header = headers.QueueRequestHeader(
             topic=queue.topic, queue_id=queue.queue_id, bname=queue.broker_name
         )
-        effects: list[Effect] = []
         for code, lowest in (
             (RequestCode.GET_MIN_OFFSET, True),
             (RequestCode.GET_MAX_OFFSET, False),
         ):
-            effects += self._peers.ask(address, code, header, RangeAsked(call_id, lowest), now)
-        return effects
+            self._peers.ask(address, code, header, RangeAsked(call_id, lowest), now, effects)
 
     def answered(
-        self, asked: RangeAsked, address: Address, reply: Command | RemotingError, now: int
-    ) -> list[Effect]:
+        self,
+        asked: RangeAsked,
+        address: Address,
+        reply: Command | RemotingError,
+        now: int,
+        effects: list[Effect],
+    ) -> None:
         seeking = self._open.get(asked.call_id)
         if seeking is None:
-            return []  # the other end brought an error
+            return  # the other end brought an error
         try:
             offset = _offset(address, reply)
         except SteelyardError as error:
-            return self._end(asked.call_id, error)
+            self._end(asked.call_id, error, effects)
+            return
         if asked.lowest:
             seeking.low = offset
         else:
             seeking.high = offset
         if seeking.low is None or seeking.high is None:
-            return []
-        return self._go(asked.call_id, seeking, seeking.low, seeking.high, now)
+            return
+        self._go(asked.call_id, seeking, seeking.low, seeking.high, now, effects)
 
-    def _go(self, call_id: int, seeking: _Seeking, low: int, high: int, now: int) -> list[Effect]:
+    def _go(
+        self, call_id: int, seeking: _Seeking, low: int, high: int, now: int, effects: list[Effect]
+    ) -> None:
         queue, to = seeking.seek.queue, seeking.seek.to
         if to is Bound.BEGIN:
             offset = low
@@ -95,16 +103,19 @@ class Seeking:
             offset = to
         if not low <= offset <= high:
             text = f"{queue} has no offset {offset}; it has {low} to {high}"
-            return self._end(call_id, ConfigError(text))
+            self._end(call_id, ConfigError(text), effects)
+            return
         held = self._holdings.get(queue)
         if held is None or held.state not in (State.ACQUIRING, State.PULLING):
             text = f"{queue} is not held, or not yet: see assignment(), or wait for on_assigned"
-            return self._end(call_id, ConfigError(text))
-        return self._polled.move(held, offset, now) + self._end(call_id, None)
+            self._end(call_id, ConfigError(text), effects)
+        else:
+            self._polled.move(held, offset, now, effects)
+            self._end(call_id, None, effects)
 
-    def _end(self, call_id: int, result: SteelyardError | None) -> list[Effect]:
+    def _end(self, call_id: int, result: SteelyardError | None, effects: list[Effect]) -> None:
         del self._open[call_id]
-        return [Answer(call_id, result)]
+        effects.append(Answer(call_id, result))
 
 
 def _offset(address: Address, reply: Command | RemotingError) -> int:
