@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import cast
 
 import msgspec
@@ -25,6 +26,7 @@ from steelyard.groups.kafka.consumer.member import MemberState
 from steelyard.groups.kafka.consumer.requests import CHARACTERS_MAX
 from steelyard.groups.kafka.effects import Began, Ended, Joined, Left
 from steelyard.groups.kafka.groups import Group
+from steelyard.store.memory import Killed
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import (
@@ -712,6 +714,26 @@ def test_a_change_that_a_stranger_brought_to_light_is_stored() -> None:
     assert rig.group.epoch == 2
     rig.restart()
     assert rig.group.epoch == 2
+
+
+@pytest.mark.parametrize("size", range(0, 1_500, 50))
+def test_a_topic_made_again_is_another_one_wherever_the_broker_is_killed(size: int) -> None:
+    """The group's row may know of the new topic, while the row of a member is about the old one."""
+    rig = Rig(World(t=3))
+    clients = [Client(rig, name, ["t"]) for name in ("m1", "m2")]
+    for client in 3 * clients:
+        client.beat()
+    rig.world.set("t", 0)
+    rig.world.set("t", 3)
+    for _ in range(2):
+        rig.disk.kill_after_bytes = size
+        with suppress(Killed):
+            clients[0].beat(lost=True)
+        rig.restart()
+    for client in 4 * clients:
+        client.beat()
+    assert clients[0].owned | clients[1].owned == of("t#1", 0, 1, 2)
+    assert rig.group.state == "Stable"
 
 
 def test_a_topic_that_is_gone_is_given_up_after_a_restart() -> None:

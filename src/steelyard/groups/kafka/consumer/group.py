@@ -26,6 +26,7 @@ from steelyard.groups.kafka.consumer.records import (
     Records,
     Stored,
     by_topic,
+    former_name,
     partitions_of,
 )
 from steelyard.groups.kafka.consumer.subscriptions import Subscriptions, topic_changes
@@ -285,9 +286,9 @@ class ConsumerGroup:
 
     def _retire(self, topic: str) -> None:
         """Give a deleted topic a name of its own in the assignments, to tell it from the new one."""
-        topic_id = self._topic_ids.pop(topic)
-        former = f"{topic}\0{topic_id.hex()}"  # no topic can be called so
-        self._topic_ids[former] = topic_id
+        topic_id = self._topic_ids[topic]
+        former = former_name(topic, topic_id.hex())
+        self._topic_ids |= {former: topic_id, topic: self._topics.id_of(topic)}
         self._is_unsaved = True
 
         def renamed(holdings: Holdings) -> Holdings:
@@ -344,7 +345,9 @@ class ConsumerGroup:
         if not self._unsaved and not self._is_unsaved:
             return False
         changed = {one: self._members.get(one) for one in sorted(self._unsaved)}
-        self._records.write(self.group_id, self._row() if self._is_unsaved else None, changed)
+        self._records.write(
+            self.group_id, self._row() if self._is_unsaved else None, changed, self._topic_ids
+        )
         self._unsaved.clear()
         self._is_unsaved = False
         return True

@@ -2,7 +2,8 @@
 
 Rows of one table: one per group, with its target assignment, and one per member. Keys are JSON arrays, [group id] and
 [group id, member id]. A group's row is written before those of its members: a kill between them leaves members behind
-their group, which then come after it as they do anyway. Kafka keeps the same in __consumer_offsets
+their group, which then come after it as they do anyway. So each has the ids of its own topics: one that the group knows
+as deleted and made again is told from the new one. Kafka keeps the same in __consumer_offsets
 (GroupCoordinatorRecordHelpers.java).
 """
 
@@ -51,7 +52,7 @@ class GroupRow(msgspec.Struct, frozen=True):
 
 
 class MemberRow(msgspec.Struct, frozen=True):
-    """A `Member`."""
+    """A `Member`. `topic_ids`: in hex, of the topics that it holds."""
 
     instance_id: str | None
     rack_id: str | None
@@ -66,6 +67,7 @@ class MemberRow(msgspec.Struct, frozen=True):
     state: MemberState
     assigned: tuple[Held, ...]
     revoking: tuple[Held, ...]
+    topic_ids: dict[str, str] = {}
 
 
 class Stored(msgspec.Struct):
@@ -88,17 +90,22 @@ class Records:
         self._table = table
 
     def write(
-        self, group_id: str, row: GroupRow | None, members: Mapping[str, Member | None]
+        self,
+        group_id: str,
+        row: GroupRow | None,
+        members: Mapping[str, Member | None],
+        topic_ids: Mapping[str, bytes],
     ) -> None:
         """Write the group's row, None for unchanged, then changed members, None for one that is gone.
 
-        Raises StorageError, also for a row that is too large; then nothing is written.
+        `topic_ids`: of the topics in assignments. Raises StorageError, also for a row that is too large; then nothing
+        is written.
         """
         pairs: list[tuple[str, bytes | None]] = []
         if row is not None:
             pairs.append((key_of(group_id), msgspec.json.encode(row)))
         pairs += [
-            (key_of(group_id, member_id), None if member is None else _row_of(member))
+            (key_of(group_id, member_id), None if member is None else _row_of(member, topic_ids))
             for member_id, member in members.items()
         ]
         if any(value is not None and len(value) > VALUE_BYTES_MAX for _, value in pairs):
@@ -124,22 +131,28 @@ class Records:
             except (msgspec.MsgspecError, ValueError):
                 continue
         return {
-            group_id: Stored(
-                rows.get(group_id, GroupRow()),
-                {
-                    member_id: _member_of(member_id, member)
-                    for member_id, member in sorted(found.get(group_id, {}).items())
-                },
-            )
+            group_id: _stored(rows.get(group_id, GroupRow()), found.get(group_id, {}))
             for group_id in sorted({*rows, *found})
         }
+
+
+def former_name(topic: str, topic_id: str) -> str:
+    """What a deleted topic is called in assignments when another one has its name; no topic can be called so."""
+    return f"{topic}\0{topic_id}"
+
+
+def _stored(row: GroupRow, rows: Mapping[str, MemberRow]) -> Stored:
+    topic_ids = dict(row.topic_ids)
+    members = {one: _member_of(one, rows[one], topic_ids) for one in sorted(rows)}
+    return Stored(msgspec.structs.replace(row, topic_ids=topic_ids), members)
 
 
 def key_of(group_id: str, *member_id: str) -> str:
     return _key.encode((group_id, *member_id)).decode()
 
 
-def _row_of(member: Member) -> bytes:
+def _row_of(member: Member, topic_ids: Mapping[str, bytes]) -> bytes:
+    held = sorted({partition.topic for partition in (*member.assigned, *member.revoking)})
     row = MemberRow(
         member.instance_id,
         member.rack_id,
@@ -154,11 +167,18 @@ def _row_of(member: Member) -> bytes:
         member.state,
         _held(member.assigned),
         _held(member.revoking),
+        {topic: topic_ids[topic].hex() for topic in held if topic in topic_ids},
     )
     return msgspec.json.encode(row)
 
 
-def _member_of(member_id: str, row: MemberRow) -> Member:
+def _member_of(member_id: str, row: MemberRow, topic_ids: dict[str, str]) -> Member:
+    """`topic_ids`: of the group; those of topics that only the member knows are added."""
+    names: dict[str, str] = {}
+    for topic, topic_id in row.topic_ids.items():
+        if topic_ids.setdefault(topic, topic_id) != topic_id:
+            names[topic] = former_name(topic, topic_id)
+            topic_ids[names[topic]] = topic_id
     return Member(
         member_id,
         row.instance_id,
@@ -172,8 +192,8 @@ def _member_of(member_id: str, row: MemberRow) -> Member:
         row.epoch,
         row.previous_epoch,
         RECONCILIATION.move(None, Move.RESTORED, row.state),
-        _holdings(row.assigned),
-        _holdings(row.revoking),
+        _holdings(row.assigned, names),
+        _holdings(row.revoking, names),
     )
 
 
@@ -198,5 +218,9 @@ def _held(holdings: Holdings) -> tuple[Held, ...]:
     return tuple(Held(*partition, epoch) for partition, epoch in sorted(holdings.items()))
 
 
-def _holdings(held: Iterable[Held]) -> dict[TopicPartition, int]:
-    return {TopicPartition(one.topic, one.partition): one.epoch for one in held}
+def _holdings(held: Iterable[Held], names: Mapping[str, str]) -> dict[TopicPartition, int]:
+    """`names`: of topics that are not called as they are in the row."""
+    return {
+        TopicPartition(names.get(topic, topic), partition): epoch
+        for topic, partition, epoch in held
+    }
