@@ -9,13 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import psutil
 import pytest
+from tests.waiting import until
 
 from steelyard.admin import exits
 from steelyard.admin.main import main
@@ -80,13 +80,6 @@ def ended(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
-def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "the state was not reached"
-        time.sleep(0.01)
-
-
 # -- servers ---------------------------------------------------------------------------------------
 
 
@@ -104,7 +97,7 @@ def test_up_is_ready_and_stops_cleanly(start: Start, tmp_path: Path, number: int
     assert len(children) == 3  # the nameserver is one
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broker-a", "broker-b"]
     process.send_signal(number)
-    out, errors = process.communicate(timeout=20)
+    out, errors = process.communicate(timeout=60)
     assert (process.returncode, out, errors) == (0, "", "")
     assert all(map(ended, children))
 
@@ -115,7 +108,7 @@ def test_up_prints_one_plain_line(start: Start, tmp_path: Path) -> None:
     )
     assert ready_line(process).startswith("ready: nameserver at 127.0.0.1:")
     process.terminate()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 def test_brokers_end_with_a_killed_supervisor(start: Start, tmp_path: Path) -> None:
@@ -131,7 +124,7 @@ def test_a_nameserver_alone(start: Start) -> None:
     address = json.loads(ready_line(process))["nameserver"]
     assert run("admin", "topicList", "-n", address).stdout == ""
     process.terminate()
-    assert process.communicate(timeout=20) == ("", "")
+    assert process.communicate(timeout=60) == ("", "")
     assert process.returncode == 0
 
 
@@ -183,7 +176,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     yield json.loads(ready_line(process))["nameserver"]
     process.terminate()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     process.communicate()
 
 
@@ -272,7 +265,7 @@ def test_a_group_is_shown(cluster: str, start: Start) -> None:
     (line,) = (line for line in listed if line.startswith("shown "))
     assert line.split()[1:5] == ["1", "V4_9_8", "PUSH", "CLUSTERING"]
     consumer.terminate()
-    assert consumer.wait(20) == 0
+    assert consumer.wait(60) == 0
     progress = run("admin", "consumerProgress", "-n", cluster, "-g", "shown", "-t", "Shown").stdout
     rows = [line.split() for line in progress.splitlines() if line.startswith("Shown ")]
     assert len(rows) == 8

@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from tests.api.conftest import Servers
 from tests.api.kafka import KafkaServers
+from tests.waiting import PATIENCE_S
 
 from steelyard import Admin, RouteError
 from steelyard.admin.main import main
@@ -88,7 +89,7 @@ def coordinator(servers: KafkaServers, group: str) -> tuple[str, int]:
     """The broker that coordinates a group."""
     admin = AdminClient({"bootstrap.servers": servers.bootstrap, "log_level": 0})
     (asked,) = admin.describe_consumer_groups([group]).values()
-    node = asked.result(30).coordinator
+    node = asked.result(60).coordinator
     return node.host, node.port
 
 
@@ -198,7 +199,7 @@ def member(servers: KafkaServers) -> Iterator[Callable[[str, str], Member]]:
 
 def wait_for(run: Run, group: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """The report of a group when it is as it should be."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         report: dict[str, Any] = json.loads("\n".join(run("kafkaGroup", "-g", group, "--json")))
         if holds(report):

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from tests.waiting import PATIENCE_S
 
 
 def steelyard(*arguments: str) -> list[str]:
@@ -30,7 +31,7 @@ def running(*arguments: str) -> Iterator[dict[str, object]]:
             yield ready
         finally:
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize(
@@ -84,8 +85,8 @@ def test_one_broker_without_a_nameserver_is_a_cluster(tmp_path: Path) -> None:
     options = ["--data", str(tmp_path), "--port", "0", "--kafka-port", "0", "--node-id", "7"]
     with running("broker", *options) as ready:
         admin = AdminClient({"bootstrap.servers": str(ready["kafka"])})
-        admin.create_topics([NewTopic("t", 2, 1)])["t"].result(20)
-        told = admin.list_topics(timeout=20)
+        admin.create_topics([NewTopic("t", 2, 1)])["t"].result(60)
+        told = admin.list_topics(timeout=60)
         assert list(told.brokers) == [7]
         assert [p.leader for p in told.topics["t"].partitions.values()] == [7, 7]
 
@@ -97,8 +98,8 @@ def test_two_brokers_are_one_cluster_from_the_first_moment(tmp_path: Path) -> No
         addresses = ready["kafka"].split(",")
         assert len(addresses) == 2
         admins = [AdminClient({"bootstrap.servers": address}) for address in addresses]
-        admins[1].create_topics([NewTopic("t", 4, 1)])["t"].result(20)
-        told = [admin.list_topics(timeout=20) for admin in admins]
+        admins[1].create_topics([NewTopic("t", 4, 1)])["t"].result(60)
+        told = [admin.list_topics(timeout=60) for admin in admins]
         for each in told:
             assert sorted(f"{b.host}:{b.port}" for b in each.brokers.values()) == sorted(addresses)
             leaders = [p.leader for p in each.topics["t"].partitions.values()]
@@ -117,11 +118,11 @@ def test_clients_survive_a_killed_broker_that_comes_back(tmp_path: Path) -> None
         try:
             servers = f"{first['kafka']},{ready['kafka']}"
             admin = AdminClient({"bootstrap.servers": servers})
-            admin.create_topics([NewTopic("t", 4, 1)])["t"].result(20)
+            admin.create_topics([NewTopic("t", 4, 1)])["t"].result(60)
             traffic = _Traffic(servers)
             traffic.until(lambda: len(traffic.acknowledged) >= 100)
             second.kill()
-            second.wait(20)
+            second.wait(60)
             traffic.until(lambda: -1 in _leaders(admin))
             ports = [str(ready[key]).rpartition(":")[2] for key in ("broker", "kafka")]
             second, _ = _start(*options, "--port", ports[0], "--kafka-port", ports[1])
@@ -131,7 +132,7 @@ def test_clients_survive_a_killed_broker_that_comes_back(tmp_path: Path) -> None
             assert sorted(traffic.acknowledged) == list(range(traffic.sent))
         finally:
             second.terminate()
-            assert second.wait(30) == 0
+            assert second.wait(60) == 0
             assert second.stdout is not None
             second.stdout.close()
 
@@ -150,7 +151,7 @@ def _start(*arguments: str) -> tuple[subprocess.Popen[bytes], dict[str, object]]
 
 
 def _leaders(admin: AdminClient) -> list[int]:
-    topic = admin.list_topics("t", timeout=20).topics["t"]
+    topic = admin.list_topics("t", timeout=60).topics["t"]
     return [partition.leader for partition in topic.partitions.values()]
 
 
@@ -166,7 +167,7 @@ class _Traffic:
         self.failed: list[str] = []
 
     def until(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while not holds():
             assert time.monotonic() < deadline, "the state was not reached"
             for _ in range(4):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S
 
 from steelyard.config import BrokerConfig
 from steelyard.driver.loops import Background
+from steelyard.nodes.broker.node import BrokerNode
 from steelyard.servers.server import Server, registered, serve_broker, serve_nameserver
+from steelyard.types import MessageQueue
 
 
 class Servers:
@@ -35,18 +37,24 @@ class Servers:
             await registered(name, server.address, config.nameservers)
             return server
 
-        self._brokers[name] = self._background.wait(start(), 10)
+        self._brokers[name] = self._background.wait(start(), PATIENCE_S)
 
     def stop_broker(self, name: str) -> int:
         """Stop one broker cleanly; the port it had."""
         server = self._brokers.pop(name)
-        self._background.wait(server.stop(), 15)
+        self._background.wait(server.stop(), PATIENCE_S)
         return int(server.address.rpartition(":")[2])
+
+    def parked(self, queue: MessageQueue) -> int:
+        """How many pulls wait at the queue's broker for its next message."""
+        node = self._brokers[queue.broker_name].driver.node
+        assert isinstance(node, BrokerNode)
+        return len(node._pulls.parked.of_queue((queue.topic, queue.queue_id)) or ())
 
     def stop(self) -> None:
         for name in list(self._brokers):
             self.stop_broker(name)
-        self._background.wait(self._nameserver.stop(), 15)
+        self._background.wait(self._nameserver.stop(), PATIENCE_S)
         self._background.loop.call_soon_threadsafe(self._background.loop.stop)
 
 
@@ -60,16 +68,3 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 @pytest.fixture(scope="session")
 def nameservers(servers: Servers) -> str:
     return servers.nameservers
-
-
-@pytest.fixture
-def until() -> Callable[[Callable[[], object]], None]:
-    """Waits until a state is reached; fails after a generous deadline."""
-
-    def wait(holds: Callable[[], object], seconds: float = 20.0) -> None:
-        deadline = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < deadline, "the state was not reached"
-            time.sleep(0.005)
-
-    return wait

@@ -69,13 +69,13 @@ class KafkaServers:
     def topic(self, name: str, partitions: int = 4) -> str:
         admin = AdminClient(self._client)
         (made,) = admin.create_topics([NewTopic(name, partitions, 1)]).values()
-        made.result(30)
+        made.result(60)
         return name
 
     def more_partitions(self, name: str, partitions: int) -> None:
         admin = AdminClient(self._client)
         (made,) = admin.create_partitions([NewPartitions(name, partitions)]).values()
-        made.result(30)
+        made.result(60)
 
     def fill(self, topic: str, values: range, *, partitions: int = 4, codec: str = "none") -> None:
         """These numbers as values, in turn to the partitions."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
+from tests.waiting import until
 
 from steelyard import Admin, ConsumerConfig, Message, Producer, PushConsumer, SendResult, aio
 from steelyard.errors import BrokerError, ClosedError, ConfigError, RouteError
@@ -19,8 +20,6 @@ from steelyard.wire.remoting.message import MessageView
 
 CLUSTER = "DefaultCluster"
 _numbers = count(1)
-
-Until = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +149,6 @@ def test_a_group_at_work(
     group: str,
     sent: list[SendResult],
     join: Callable[..., Member],
-    until: Until,
 ) -> None:
     with pytest.raises(RouteError, match="has had no member yet"):
         admin.members(group)
@@ -222,7 +220,6 @@ def test_what_became_of_a_message(
     group: str,
     sent: list[SendResult],
     join: Callable[..., Member],
-    until: Until,
 ) -> None:
     message = admin.message(sent[0].offset_message_id)
     assert admin.track(message) == []
@@ -247,7 +244,6 @@ def test_a_member_consumes_a_message_again(
     group: str,
     sent: list[SendResult],
     join: Callable[..., Member],
-    until: Until,
 ) -> None:
     member = join(group, topic)
     client = member.consumer.config.client_id
@@ -271,7 +267,6 @@ def test_a_group_that_is_online_starts_again(
     group: str,
     sent: list[SendResult],
     join: Callable[..., Member],
-    until: Until,
 ) -> None:
     member = join(group, topic)
     client = member.consumer.config.client_id
@@ -297,7 +292,6 @@ def test_a_group_that_is_offline_is_moved(
     group: str,
     sent: list[SendResult],
     join: Callable[..., Member],
-    until: Until,
 ) -> None:
     queues = admin.queues(topic)
     new = tuple(QueueReset(queue, 3, 0, 3) for queue in queues)
@@ -349,7 +343,6 @@ def test_the_doctor(
     group: str,
     sent: list[SendResult],
     join: Callable[..., Member],
-    until: Until,
 ) -> None:
     with pytest.raises(RouteError):
         admin.diagnose(group)

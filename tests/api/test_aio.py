@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
+from tests.waiting import until_async
 
 from steelyard import (
     ClosedError,
@@ -22,12 +23,6 @@ from steelyard import (
 from steelyard.driver.loops import run
 
 FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
-
-
-async def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():
-            await asyncio.sleep(0.002)
 
 
 def test_send_and_receive(nameservers: str) -> None:
@@ -48,7 +43,7 @@ def test_send_and_receive(nameservers: str) -> None:
             assert len(await producer.queues("Aio")) == 8
             consumer = aio.PushConsumer("aio", nameservers, listener, config=FIRST)
             async with consumer.subscribe("Aio"):
-                await until(lambda: len(received) == 211)
+                await until_async(lambda: len(received) == 211)
                 state = await consumer.state()
                 assert len([queue for queue in state.held if queue.topic == "Aio"]) == 8
         expected = Counter(
@@ -78,7 +73,7 @@ def test_listeners_run_together_up_to_the_limit(nameservers: str) -> None:
             "together", nameservers, listener, concurrency=7, config=FIRST
         ).subscribe("Together")
         async with consumer:
-            await until(lambda: finished == 40)
+            await until_async(lambda: finished == 40)
         assert most == 7
 
     run(main())
@@ -103,7 +98,7 @@ def test_a_failing_listener_is_logged_and_others_go_on(
         async with aio.PushConsumer(
             "mixed", nameservers, batch_listener=listener, config=config
         ).subscribe("Mixed"):
-            await until(lambda: len(seen) >= 3)
+            await until_async(lambda: len(seen) >= 3)
 
     with caplog.at_level(logging.ERROR, "steelyard"):
         run(main())
@@ -126,7 +121,7 @@ def test_a_cancelled_listener_does_not_take_its_runner_along(
             await producer.send("Runner", b"next", queue=queue)
         consumer = aio.PushConsumer("runner", nameservers, listener, concurrency=1, config=FIRST)
         async with consumer.subscribe("Runner"):
-            await until(lambda: seen == [b"cancelled", b"next"])
+            await until_async(lambda: seen == [b"cancelled", b"next"])
 
     with caplog.at_level(logging.WARNING, "steelyard"):
         run(main())

@@ -273,11 +273,11 @@ def test_a_wrong_argument_is_an_error_of_its_caller(
             )
             assert re.search(named, str(caught.value)), caught.value
         for future in sent:
-            assert future.result(30).status is SendStatus.SEND_OK
+            assert future.result(60).status is SendStatus.SEND_OK
 
     sent = running.send_well(shell)
     feed()
-    assert [future.result(30).status for future in sent] == [SendStatus.SEND_OK] * GOOD_SENDS
+    assert [future.result(60).status for future in sent] == [SendStatus.SEND_OK] * GOOD_SENDS
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -295,7 +295,7 @@ def test_a_wrong_field_of_a_message(running: Running, shell: str, data: st.DataO
             with pytest.raises(ArgumentError, match=rf"message\.{name}\b"):
                 running.call(argument, message)
     for future in sent:
-        assert future.result(30).status is SendStatus.SEND_OK
+        assert future.result(60).status is SendStatus.SEND_OK
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -340,7 +340,7 @@ def test_a_wrong_send_harms_no_other(
         running.call(Argument(shell, "Producer", "send", name), value)
     assert isinstance(caught.value, TypeError | ValueError)
     assert isinstance(caught.value, SteelyardError)
-    assert [future.result(30).status for future in sent] == [SendStatus.SEND_OK] * GOOD_SENDS
+    assert [future.result(60).status for future in sent] == [SendStatus.SEND_OK] * GOOD_SENDS
 
 
 def test_a_wrong_call_among_gathered_ones_raises_when_it_is_awaited() -> None:

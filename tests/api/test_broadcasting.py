@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.api.twins import Twins
+from tests.waiting import PATIENCE_S, until_async
 
 from steelyard import (
     ConfigError,
@@ -47,12 +48,6 @@ async def fill(nameservers: str, topic: str, numbers: range) -> None:
         await asyncio.gather(*(producer.send(topic, b"%d" % number) for number in numbers))
 
 
-async def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():
-            await asyncio.sleep(0.002)
-
-
 def listener(twins: Twins, seen: list[int]) -> Callable[[MessageView], object]:
     """Notes the number of each message."""
 
@@ -86,14 +81,14 @@ def test_every_member_gets_everything_and_goes_on_where_it_was(
         one: list[int] = []
         two: list[int] = []
         async with member("one", one), member("two", two):
-            await until(lambda: len(one) == len(two) == 50)
+            await until_async(lambda: len(one) == len(two) == 50)
         assert sorted(one) == sorted(two) == list(range(50))
         path = tmp_path / "one" / topic / "offsets.json"
         assert sum(read_kept(path.read_bytes()).values()) == 50
         await fill(nameservers, topic, range(50, 60))
         again: list[int] = []
         async with member("one", again):
-            await until(lambda: len(again) == 10)
+            await until_async(lambda: len(again) == 10)
         assert sorted(again) == list(range(50, 60))
 
     run(main())
@@ -119,7 +114,7 @@ def test_a_lite_pull_consumer_broadcasts_too(
 
         async def read(consumer: Any, count: int) -> list[int]:
             found: list[int] = []
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while len(found) < count:
                     found += [int(message.body) for message in await consumer.poll(500)]
             return found
@@ -165,8 +160,8 @@ def test_a_failed_message_is_dropped_with_a_warning(
             config=push_config(tmp_path),
         )
         async with twins.wrap(client.subscribe(topic)):
-            await until(lambda: len(seen) == 3)
-            await until(lambda: [r for r in caplog.records if "is dropped" in r.message])
+            await until_async(lambda: len(seen) == 3)
+            await until_async(lambda: [r for r in caplog.records if "is dropped" in r.message])
         assert sorted(seen) == [0, 1, 2]
 
     with caplog.at_level(logging.WARNING, "steelyard"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.api.kafka import KafkaServers
+from tests.waiting import PATIENCE_S, until_async
 
 import steelyard
 from steelyard import (
@@ -91,17 +92,11 @@ def topic(request: pytest.FixtureRequest, kafka: KafkaServers, make: Make) -> st
 async def read(consumer: Any, count: int) -> list[ConsumerRecord]:
     """Poll until so many records are there."""
     found: list[ConsumerRecord] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while len(found) < count:
             found += await consumer.poll(200)
     assert len(found) == count
     return found
-
-
-async def until(holds: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(30):
-        while not await holds():
-            await asyncio.sleep(0.01)
 
 
 def values(records: list[ConsumerRecord]) -> list[int]:
@@ -179,7 +174,7 @@ def test_members_share_and_hand_over(kafka: KafkaServers, make: Make, topic: str
                             )
                     return [len(await one.assignment()) for one in (first, second)] == [2, 2]
 
-                await until(shared)
+                await until_async(shared)
                 await asyncio.gather(*polls)
                 assert (await first.member()).generation == (await second.member()).generation
                 await first.close()
@@ -225,7 +220,7 @@ def test_commits_by_hand(kafka: KafkaServers, make: Make, topic: str) -> None:
             async def called() -> bool:
                 return bool(ended)
 
-            await until(called)
+            await until_async(called)
             assert ended == [None]
             assert (await consumer.committed(partition)).offset == 2
             await consumer.commit({partition: 1})
@@ -247,7 +242,7 @@ def test_an_automatic_commit_lags_one_poll(kafka: KafkaServers, make: Make, topi
             async def committed() -> bool:
                 return bool(await consumer.committed(partition) == OffsetAndMetadata(1, "", 0))
 
-            await until(committed)
+            await until_async(committed)
 
     run(main())
 
@@ -348,7 +343,7 @@ def test_read_committed_returns_no_aborted_record(
                 await consumer.poll(50)
                 return bool(await consumer.position(partition) == end)
 
-            await until(at_end)  # also past the markers, which are not records
+            await until_async(at_end)  # also past the markers, which are not records
         async with make(group=None) as consumer:
             await consumer.assign([partition])
             assert values(await read(consumer, 5)) == [1, 2, 3, 4, 5]
@@ -397,7 +392,7 @@ def test_who_does_not_poll_loses_its_partitions(
         async def read_all() -> None:
             """Some come again when this process is held up between two polls."""
             seen: set[int] = set()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 while seen != set(range(4)):
                     seen |= set(values(await consumer.poll(200)))
 
@@ -409,7 +404,7 @@ def test_who_does_not_poll_loses_its_partitions(
             async def out() -> bool:
                 return bool((await consumer.member()).generation == -1)
 
-            await until(out)
+            await until_async(out)
             earlier = list(lost)
             with pytest.raises(CommitFailedError):
                 await consumer.commit()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.api.kafka import KafkaServers
 from tests.api.test_kafka_consumer import QUICK, read, values
+from tests.waiting import until_async
 
 from steelyard import ConsumerRecord, TopicPartition
 from steelyard.aio import KafkaConsumer
@@ -91,11 +92,9 @@ def test_an_iteration_ends_with_the_consumer(kafka: KafkaServers) -> None:
                 seen.append(record)  # noqa: PERF401  # others look at it meanwhile
 
         task = asyncio.create_task(iterate())
-        async with asyncio.timeout(30):
-            while len(seen) < 4:
-                await asyncio.sleep(0.01)
-            await consumer.close()
-            await task
+        await until_async(lambda: len(seen) == 4)
+        await consumer.close()
+        await task
         assert values(seen) == [0, 1, 2, 3]
 
     run(main())

@@ -8,12 +8,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.api.twins import Twins
+from tests.waiting import PATIENCE_S, until_async
 
 from steelyard import (
     ClosedError,
@@ -50,16 +50,10 @@ async def fill(nameservers: str, topic: str, count: int) -> None:
         await asyncio.gather(*(producer.send(topic, b"%d" % number) for number in range(count)))
 
 
-async def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():
-            await asyncio.sleep(0.002)
-
-
 async def poll_all(consumer: Any, count: int) -> list[MessageView]:
     """Poll until so many messages are there."""
     found: list[MessageView] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while len(found) < count:
             found += await consumer.poll(500)
     return found
@@ -67,11 +61,15 @@ async def poll_all(consumer: Any, count: int) -> list[MessageView]:
 
 async def assigned(consumer: Any, count: int) -> tuple[MessageQueue, ...]:
     """Wait until the consumer holds so many queues."""
-    async with asyncio.timeout(20):
-        while len(queues := await consumer.assignment()) != count:
-            await asyncio.sleep(0.01)
-    result: tuple[MessageQueue, ...] = queues
-    return result
+    queues: tuple[MessageQueue, ...] = ()
+
+    async def is_assigned() -> bool:
+        nonlocal queues
+        queues = await consumer.assignment()
+        return len(queues) == count
+
+    await until_async(is_assigned)
+    return queues
 
 
 def test_what_a_poll_follows_is_not_read_again(nameservers: str, twins: Twins) -> None:
@@ -156,19 +154,19 @@ def test_a_group_through_joins_and_leaves_reads_everything_once(
         async with asyncio.TaskGroup() as tasks:
             producing = tasks.create_task(produce(stop))
             tasks.create_task(member("one", leaves["one"]))
-            await until(lambda: by_member["one"] > 50)
+            await until_async(lambda: by_member["one"] > 50)
             tasks.create_task(member("two", leaves["two"]))
             tasks.create_task(member("three", leaves["three"]))
-            await until(lambda: by_member["two"] > 50 and by_member["three"] > 50)
+            await until_async(lambda: by_member["two"] > 50 and by_member["three"] > 50)
             leaves["one"].set()
             before = by_member["two"] + by_member["three"]
-            await until(lambda: by_member["two"] + by_member["three"] > before + 200)
+            await until_async(lambda: by_member["two"] + by_member["three"] > before + 200)
             leaves["three"].set()
             before = by_member["two"]
-            await until(lambda: by_member["two"] > before + 200)
+            await until_async(lambda: by_member["two"] > before + 200)
             stop.set()
             count = await producing
-            await until(lambda: len(seen) == count)
+            await until_async(lambda: len(seen) == count)
             leaves["two"].set()
         assert seen == Counter(range(count))
 
@@ -283,7 +281,7 @@ def test_the_application_is_told_of_its_queues(nameservers: str, twins: Twins) -
             assert [message.queue_offset for message in found] == [9] * 8
             second = twins.make("LitePullConsumer", topic, nameservers, config=FIRST)
             async with twins.wrap(second.subscribe(topic)) as other:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(PATIENCE_S):
                     while ("revoked", 4) not in told:
                         await consumer.poll(20)
                 await assigned(other, 4)
@@ -331,7 +329,7 @@ def test_a_cancelled_poll_loses_nothing(nameservers: str) -> None:
                     seen += [int(message.body) for message in await poll]
                 except asyncio.CancelledError:
                     continue
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while len(seen) < 60:
                     seen += [int(message.body) for message in await consumer.poll(100)]
         assert sorted(seen) == list(range(60))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from tests.api.conftest import Servers
+from tests.waiting import until_async
 
 from steelyard import (
     BrokerError,
@@ -35,12 +36,6 @@ def curious(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     servers = Servers(tmp_path_factory.mktemp("curious"), config)
     yield servers.nameservers
     servers.stop()
-
-
-async def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():
-            await asyncio.sleep(0.002)
 
 
 def test_keys_and_selectors_choose_queues(nameservers: str) -> None:
@@ -93,7 +88,7 @@ def test_transactions(nameservers: str) -> None:
 
         consumer = aio.PushConsumer("aio-bank-c", nameservers, listener, config=FIRST)
         async with consumer.subscribe("AioBank"):
-            await until(lambda: len(seen) == 2)
+            await until_async(lambda: len(seen) == 2)
         assert sorted(seen) == [b"plain function", b"yes"]
 
     run(main())
@@ -127,7 +122,7 @@ def test_a_broker_asks_where_it_was_not_told(
             for body in (b"done", b"badly"):
                 result = await producer.send_in_transaction("AioC", body, execute=execute)
                 assert result.state is TransactionState.UNKNOWN
-            await until(lambda: len(seen) == 2 and checked.count(b"badly") > 1)
+            await until_async(lambda: len(seen) == 2 and checked.count(b"badly") > 1)
         assert sorted(seen) == [b"done", b"known"]
 
     with caplog.at_level(logging.ERROR, "steelyard"):
@@ -177,7 +172,7 @@ def test_request_and_reply(nameservers: str) -> None:
                 )
                 assert [view.body for view in replies] == [b"3 euro for %d" % n for n in range(20)]
                 with pytest.raises(CallTimeoutError, match="sent, but not replied to"):
-                    await producer.request("AioPrices", b"hello?", timeout_ms=200)
+                    await producer.request("AioPrices", b"hello?", timeout_ms=1_000)
 
     run(main())
 
@@ -190,11 +185,12 @@ def test_a_requester_that_is_gone_gets_no_reply(nameservers: str) -> None:
             requests.append(request)
 
         async with aio.Producer("gone", nameservers) as producer:
+            await producer.queues("AioGone")
             with pytest.raises(CallTimeoutError):
-                await producer.request("AioGone", b"?", timeout_ms=100)
+                await producer.request("AioGone", b"?", timeout_ms=1_000)
         consumer = aio.PushConsumer("aio-late", nameservers, keep, config=FIRST)
         async with aio.Producer("r", nameservers) as producer, consumer.subscribe("AioGone"):
-            await until(lambda: requests)
+            await until_async(lambda: requests)
             with pytest.raises(BrokerError, match="channel"):
                 await producer.reply(requests[0], b"!")
 

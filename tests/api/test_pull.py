@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.api.conftest import Servers
 from tests.api.twins import Twins
+from tests.waiting import until_async
 
 from steelyard import (
     BrokerError,
@@ -76,8 +79,9 @@ def test_pulls_and_offsets(nameservers: str, twins: Twins) -> None:
     run(main())
 
 
-def test_a_pull_that_is_held_ends_with_the_message(nameservers: str, twins: Twins) -> None:
+def test_a_pull_that_is_held_ends_with_the_message(servers: Servers, twins: Twins) -> None:
     async def main() -> None:
+        nameservers = servers.nameservers
         topic = f"PullHold-{twins.kind}"
         queue = await send(nameservers, topic, "a")
         consumer = twins.wrap(twins.make("PullConsumer", topic, nameservers))
@@ -85,7 +89,7 @@ def test_a_pull_that_is_held_ends_with_the_message(nameservers: str, twins: Twin
             pulls = [
                 asyncio.ensure_future(consumer.pull(queue, 1, hold_ms=15_000)) for _ in range(2)
             ]
-            await asyncio.sleep(0.05)
+            await until_async(lambda: servers.parked(queue) == 2)
             assert not any(pull.done() for pull in pulls)
             await producer.send(topic, b"new", queue=queue)
             for result in await asyncio.gather(*pulls):
@@ -102,14 +106,15 @@ def test_a_message_sent_back_comes_to_the_retry_topic(nameservers: str, twins: T
         async with consumer:
             (message,) = (await consumer.pull(queue, 0)).messages
             await consumer.send_back(message, delay_level=1)
-            async with asyncio.timeout(20):
-                while True:
-                    try:
-                        (retry, *_) = await consumer.queues(f"%RETRY%{topic}")
-                        break
-                    except RouteError:
-                        await asyncio.sleep(0.1)
-            result = await consumer.pull(retry, 0, hold_ms=15_000)
+            retries: list[MessageQueue] = []
+
+            async def is_there() -> bool:
+                with suppress(RouteError):
+                    retries.extend(await consumer.queues(f"%RETRY%{topic}"))
+                return bool(retries)
+
+            await until_async(is_there)
+            result = await consumer.pull(retries[0], 0, hold_ms=15_000)
             assert [again.body for again in result.messages] == [message.body]
             assert result.messages[0].reconsume_times == 1
 
@@ -138,17 +143,15 @@ def test_the_share_of_a_registered_topic_follows_the_group(nameservers: str, twi
             every = set(await one.queues(topic))
             assert await shares(one) == [every]
             async with member() as two:
-                async with asyncio.timeout(20):
-                    while [len(share) for share in await shares(one, two)] != [2, 2]:
-                        await asyncio.sleep(0.01)
+
+                async def shared_out() -> bool:
+                    return [len(share) for share in await shares(one, two)] == [2, 2]
+
+                await until_async(shared_out)
                 mine, others = await shares(one, two)
                 assert mine | others == every
-            async with asyncio.timeout(20):
-                while await shares(one) != [every]:
-                    await asyncio.sleep(0.01)
-            async with asyncio.timeout(20):
-                while len(changes) < 3:
-                    await asyncio.sleep(0.01)
+            await until_async(lambda: len(changes) == 3)
+            assert await shares(one) == [every]
         assert changes == [(topic, 4, 4), (topic, 4, 2), (topic, 4, 4)]
 
     run(main())
@@ -193,14 +196,15 @@ def test_wrong_use(nameservers: str, twins: Twins) -> None:
     run(main())
 
 
-def test_a_stop_ends_a_pull_under_way(nameservers: str, twins: Twins) -> None:
+def test_a_stop_ends_a_pull_under_way(servers: Servers, twins: Twins) -> None:
     async def main() -> None:
+        nameservers = servers.nameservers
         topic = f"PullStop-{twins.kind}"
         queue = await send(nameservers, topic, "a")
         consumer = twins.wrap(twins.make("PullConsumer", topic, nameservers))
         await consumer.start()
         pull = asyncio.ensure_future(consumer.pull(queue, 1, hold_ms=15_000))
-        await asyncio.sleep(0.05)
+        await until_async(lambda: servers.parked(queue) == 1)
         await consumer.stop()
         with pytest.raises(ClosedError):
             await pull

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from tests.waiting import until_async
 
 from steelyard import (
     ClosedError,
@@ -23,12 +23,6 @@ from steelyard.allocate import circle
 from steelyard.driver.loops import run
 
 FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, suspend_ms=10)
-
-
-async def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():
-            await asyncio.sleep(0.002)
 
 
 async def fill(nameservers: str, topic: str, rounds: range) -> None:
@@ -63,14 +57,17 @@ def test_the_order_of_each_queue_survives_members_that_come_and_go(nameservers: 
     async def main() -> None:
         await fill(nameservers, "AioOrdered", range(30))
         first = await member()
-        await until(lambda: count() >= 20)
+        await until_async(lambda: count() >= 20)
         second = await member()
         await fill(nameservers, "AioOrdered", range(30, 60))
-        while len((await second.state()).held) < 4:
-            await asyncio.sleep(0.002)
+
+        async def has_its_share() -> bool:
+            return len((await second.state()).held) >= 4
+
+        await until_async(has_its_share)
         await first.stop()
         await fill(nameservers, "AioOrdered", range(60, 90))
-        await until(lambda: count() >= 90 * 8)
+        await until_async(lambda: count() >= 90 * 8)
         await second.stop()
 
     run(main())
@@ -93,7 +90,7 @@ def test_a_failed_message_holds_its_queue_up(nameservers: str) -> None:
                 await producer.send("AioHeldUp", body, queue=queue)
         consumer = aio.PushConsumer("aio-held", nameservers, listener, orderly=True, config=FIRST)
         async with consumer.subscribe("AioHeldUp"):
-            await until(lambda: len(seen) == 4)
+            await until_async(lambda: len(seen) == 4)
 
     run(main())
     assert seen == [(b"0", 0), (b"0", 1), (b"0", 2), (b"1", 0)]
@@ -127,7 +124,7 @@ def test_hooks_may_be_functions_of_either_kind(
             config=FIRST,
         )
         async with consumer.subscribe("AioHooked"):
-            await until(lambda: len(seen) == 8)
+            await until_async(lambda: len(seen) == 8)
 
     with caplog.at_level(logging.ERROR, "steelyard"):
         run(main())
@@ -156,23 +153,23 @@ def test_pause_resume_and_resize(nameservers: str) -> None:
         consumer = aio.PushConsumer("aio-paused", nameservers, listener, config=FIRST)
         async with consumer.subscribe("AioPaused"):
             await fill(nameservers, "AioPaused", range(1))
-            await until(lambda: reached(b"0") == 8)
+            await until_async(lambda: reached(b"0") == 8)
             await consumer.pause()
             assert (await consumer.state()).paused
             await fill(nameservers, "AioPaused", range(1, 2))
-            await until(lambda: reached(b"1") == 8)
+            await until_async(lambda: reached(b"1") == 8)
             await consumer.resize(2)
             await fill(nameservers, "AioPaused", range(2, 5))
             assert len(seen) == 16
             most = 0
             await consumer.resume()
-            await until(lambda: len(seen) == 40)
+            await until_async(lambda: len(seen) == 40)
             assert most == 2
             await consumer.resize(8)
             await consumer.pause()
             await fill(nameservers, "AioPaused", range(5, 8))
             await consumer.resume()
-            await until(lambda: len(seen) == 64)
+            await until_async(lambda: len(seen) == 64)
             assert most > 2
             with pytest.raises(ConfigError, match="32767"):
                 await consumer.resize(0)
@@ -199,7 +196,7 @@ def test_batches_in_order_and_a_strategy(nameservers: str) -> None:
             config=replace(FIRST, consume_batch=7),
         )
         async with consumer.subscribe("AioBatches"):
-            await until(lambda: sum(len(part) for part in numbers.values()) >= 160)
+            await until_async(lambda: sum(len(part) for part in numbers.values()) >= 160)
 
     run(main())
     assert list(numbers.values()) == [list(range(20))] * 8

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from tests.waiting import until
 
 from steelyard import (
     ClosedError,
@@ -26,8 +27,6 @@ from steelyard import (
 from steelyard.allocate import circle
 
 FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, suspend_ms=10)
-
-Until = Callable[..., None]
 
 
 class Journal:
@@ -63,15 +62,13 @@ def fill(nameservers: str, topic: str, rounds: range) -> None:
             for number in rounds[1:]
         ]
         for future in futures:
-            future.result(10)
+            future.result(60)
 
 
 # -- order ---------------------------------------------------------------------------------------------
 
 
-def test_the_order_of_each_queue_survives_members_that_come_and_go(
-    nameservers: str, until: Until
-) -> None:
+def test_the_order_of_each_queue_survives_members_that_come_and_go(nameservers: str) -> None:
     """Nothing is lost, nothing comes twice, nothing comes before its forerunner."""
     journal = Journal()
 
@@ -95,7 +92,7 @@ def test_the_order_of_each_queue_survives_members_that_come_and_go(
     assert all(numbers == list(range(200)) for numbers in journal.numbers.values())
 
 
-def test_a_failed_message_holds_its_queue_up(nameservers: str, until: Until) -> None:
+def test_a_failed_message_holds_its_queue_up(nameservers: str) -> None:
     seen: list[tuple[bytes, int]] = []
     verdicts: list[ConsumeOrderlyStatus | bool | None] = [
         False,
@@ -121,9 +118,7 @@ def test_a_failed_message_holds_its_queue_up(nameservers: str, until: Until) -> 
     assert seen == [(b"0", 0), (b"0", 1), (b"0", 2), (b"0", 3), (b"1", 0), (b"2", 0)]
 
 
-def test_a_message_that_fails_too_often_goes_to_the_dead_letters(
-    nameservers: str, until: Until
-) -> None:
+def test_a_message_that_fails_too_often_goes_to_the_dead_letters(nameservers: str) -> None:
     seen: list[bytes] = []
     dead: list[MessageView] = []
 
@@ -150,7 +145,7 @@ def test_a_message_that_fails_too_often_goes_to_the_dead_letters(
     assert message.property_of("RETRY_TOPIC") == "Deadly"
 
 
-def test_batches_in_order(nameservers: str, until: Until) -> None:
+def test_batches_in_order(nameservers: str) -> None:
     numbers: dict[MessageQueue, list[int]] = defaultdict(list)
 
     def listener(messages: Sequence[MessageView]) -> None:
@@ -168,7 +163,7 @@ def test_batches_in_order(nameservers: str, until: Until) -> None:
 # -- hooks ---------------------------------------------------------------------------------------------
 
 
-def test_hooks_tell_which_queues_come_and_go(nameservers: str, until: Until) -> None:
+def test_hooks_tell_which_queues_come_and_go(nameservers: str) -> None:
     told: list[tuple[str, tuple[MessageQueue, ...]]] = []
     seen: list[MessageQueue] = []
 
@@ -198,7 +193,7 @@ def test_hooks_tell_which_queues_come_and_go(nameservers: str, until: Until) -> 
 
 
 def test_a_hook_that_fails_is_logged_and_does_no_harm(
-    nameservers: str, until: Until, caplog: pytest.LogCaptureFixture
+    nameservers: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[bytes] = []
 
@@ -225,7 +220,7 @@ def test_a_hook_that_fails_is_logged_and_does_no_harm(
 # -- sizes and pauses ----------------------------------------------------------------------------------
 
 
-def test_a_pause_stops_the_pulling_and_resume_goes_on(nameservers: str, until: Until) -> None:
+def test_a_pause_stops_the_pulling_and_resume_goes_on(nameservers: str) -> None:
     seen: list[tuple[MessageQueue, bytes]] = []
 
     def listener(message: MessageView) -> None:
@@ -251,13 +246,13 @@ def test_a_pause_stops_the_pulling_and_resume_goes_on(nameservers: str, until: U
         assert not consumer.state().paused
 
 
-def test_more_and_fewer_threads(nameservers: str, until: Until) -> None:
+def test_more_and_fewer_threads(nameservers: str) -> None:
     together = threading.Barrier(6)
     names: list[str] = []
 
     def listener(message: MessageView) -> None:
         if message.body == b"0":
-            together.wait(10)
+            together.wait(60)
         names.append(threading.current_thread().name)
 
     with PushConsumer("resized", nameservers, listener, consume_threads=1, config=FIRST).subscribe(
@@ -279,22 +274,20 @@ def test_more_and_fewer_threads(nameservers: str, until: Until) -> None:
     assert not together.broken
 
 
-def test_a_listener_that_hangs_does_not_hold_its_queue_up_for_ever(
-    nameservers: str, until: Until
-) -> None:
+def test_a_listener_that_hangs_does_not_hold_its_queue_up_for_ever(nameservers: str) -> None:
     end = threading.Event()
     seen: list[bytes] = []
 
     def listener(message: MessageView) -> None:
         seen.append(message.body)
         if message.body == b"hangs":
-            end.wait(20)
+            end.wait(60)
 
     with Producer("p", nameservers) as producer:
         queue = producer.queues("Hanging")[0]
         for body in (b"hangs", b"next"):
             producer.send("Hanging", body, queue=queue)
-    config = replace(FIRST, consume_timeout_ms=300)
+    config = replace(FIRST, consume_timeout_ms=1_000)
     with PushConsumer("hanging", nameservers, listener, config=config).subscribe(
         "Hanging"
     ) as consumer:
@@ -303,7 +296,7 @@ def test_a_listener_that_hangs_does_not_hold_its_queue_up_for_ever(
         end.set()
 
 
-def test_rates_are_shown(nameservers: str, until: Until) -> None:
+def test_rates_are_shown(nameservers: str) -> None:
     seen: list[bytes] = []
 
     def listener(message: MessageView) -> bool:
@@ -322,7 +315,7 @@ def test_rates_are_shown(nameservers: str, until: Until) -> None:
 # -- functions of all kinds ----------------------------------------------------------------------------
 
 
-def test_a_listener_may_be_a_coroutine_function(nameservers: str, until: Until) -> None:
+def test_a_listener_may_be_a_coroutine_function(nameservers: str) -> None:
     seen: list[bytes] = []
     told: list[int] = []
 
@@ -343,7 +336,7 @@ def test_a_listener_may_be_a_coroutine_function(nameservers: str, until: Until) 
     assert sum(told) >= 8
 
 
-def test_a_strategy_of_ones_own(nameservers: str, until: Until) -> None:
+def test_a_strategy_of_ones_own(nameservers: str) -> None:
     def held(consumer: PushConsumer) -> list[int]:
         queues = [queue for queue in consumer.state().held if queue.topic == "Circled"]
         return [queue.queue_id for queue in sorted(queues) if queue.broker_name == "broker-a"]

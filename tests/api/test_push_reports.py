@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
+
+from tests.waiting import until
 
 from steelyard import ConsumeFrom, ConsumerConfig, MessageQueue, MessageView, Producer, PushConsumer
 from steelyard.wire.remoting import fastjson, frame, headers
@@ -21,7 +22,6 @@ from steelyard.wire.remoting.command import Command
 
 FIRST = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
 
-Until = Callable[..., None]
 B = TypeVar("B", bound=Body)
 
 
@@ -53,7 +53,7 @@ def broker_of(nameservers: str, queue: MessageQueue) -> str:
     return address
 
 
-def test_running_info_with_threads(nameservers: str, until: Until) -> None:
+def test_running_info_with_threads(nameservers: str) -> None:
     seen: list[MessageView] = []
     with Producer("p", nameservers) as producer:
         sent = producer.send("Watched", b"x")
@@ -77,7 +77,7 @@ def test_running_info_with_threads(nameservers: str, until: Until) -> None:
     assert "describe_threads" in info.jstack
 
 
-def test_a_message_consumed_on_demand(nameservers: str, until: Until) -> None:
+def test_a_message_consumed_on_demand(nameservers: str) -> None:
     seen: list[bytes] = []
 
     def listener(message: MessageView) -> None:
@@ -103,7 +103,7 @@ def test_a_message_consumed_on_demand(nameservers: str, until: Until) -> None:
     assert seen == [b"x"] * 3
 
 
-def test_a_reset_brings_a_group_back_to_the_beginning(nameservers: str, until: Until) -> None:
+def test_a_reset_brings_a_group_back_to_the_beginning(nameservers: str) -> None:
     """One that consumes in order: the messages come again, in order, and the offsets are committed."""
     seen: list[bytes] = []
     with Producer("p", nameservers) as producer:

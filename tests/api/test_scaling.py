@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from itertools import count
 from threading import Event, Thread
 
 import pytest
+from tests.waiting import until, until_async
 
 from steelyard import ConsumeFrom, ConsumerConfig, MessageView, Producer, PushConsumer, aio
 from steelyard.driver.loops import run
-
-Until = Callable[[Callable[[], object]], None]
 
 
 def config(strategy: str) -> ConsumerConfig:
@@ -24,7 +22,7 @@ def config(strategy: str) -> ConsumerConfig:
 
 @pytest.mark.parametrize("strategy", ["AVG", "EVEN"])
 def test_every_message_comes_once_while_members_come_and_go(
-    nameservers: str, until: Until, strategy: str
+    nameservers: str, strategy: str
 ) -> None:
     topic, group = f"Scaling{strategy}", f"scaling-{strategy}"
     sent: list[bytes] = []
@@ -107,25 +105,20 @@ def test_every_message_comes_once_with_asyncio(nameservers: str) -> None:
             await consumer.start()
             return consumer
 
-        async def until(holds: Callable[[], object]) -> None:
-            async with asyncio.timeout(20):
-                while not holds():
-                    await asyncio.sleep(0.005)
-
         def seen(name: str) -> int:
             return sum(who == name for who, _ in received)
 
         publishing = asyncio.create_task(publish())
         first = await member("b")
-        await until(lambda: seen("b") > 20)
+        await until_async(lambda: seen("b") > 20)
         second = await member("a")
-        await until(lambda: seen("a") > 20)
+        await until_async(lambda: seen("a") > 20)
         await first.stop()
         before = seen("a")
-        await until(lambda: seen("a") > before + 50)
+        await until_async(lambda: seen("a") > before + 50)
         done.set()
         await publishing
-        await until(lambda: len(received) >= len(sent))
+        await until_async(lambda: len(received) >= len(sent))
         await second.stop()
         assert Counter(body for _, body in received) == Counter(sent)
 

@@ -11,9 +11,9 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from tests.api.test_aio import until
 from tests.api.test_arguments import CLIENTS, PARTS, SHELLS
 from tests.api.twins import Twins
+from tests.waiting import until_async
 
 import steelyard
 from steelyard import (
@@ -309,7 +309,7 @@ def test_listeners_and_checks_are_plain_or_coroutine_functions(
             assert {first.state, second.state} == {TransactionState.COMMIT}
             for consumer in consumers:
                 await consumer.start()
-            await until(lambda: len(seen) == 4)
+            await until_async(lambda: len(seen) == 4)
             for consumer in consumers:
                 await consumer.close()
         assert sorted(seen) == ["async b'1'", "async b'2'", "plain b'1'", "plain b'2'"]

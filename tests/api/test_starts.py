@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.api.conftest import Servers
 from tests.api.twins import Twins
+from tests.waiting import until_async
 
 from steelyard import Admin, ClosedError, ConfigError, ConnectError, RouteError
 from steelyard.config import BrokerConfig, KafkaConfig
@@ -91,9 +92,9 @@ def test_nobody_there(twins: Twins, client: str, caplog: pytest.LogCaptureFixtur
         wrapped = twins.wrap(make(twins, client, address))
         with caplog.at_level(logging.WARNING):
             await wrapped.start()
-            async with asyncio.timeout(30):
-                while not any(address in line and "refused" in line for line in caplog.messages):
-                    await asyncio.sleep(0.005)
+            await until_async(
+                lambda: any(address in line and "refused" in line for line in caplog.messages)
+            )
         await (wrapped.close() if client == "KafkaConsumer" else wrapped.stop())
         await fails(twins, client, address, address, "Connection refused")
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 
 import pytest
+from tests.waiting import until
 
 from steelyard.client.threads import Threads
 
@@ -35,7 +36,7 @@ def test_one_item_at_a_time_wakes_a_worker_each_time() -> None:
     threads: Threads[int] = Threads(4, lambda item: done.release(), "test")
     for item in range(2_000):
         threads.put(item)
-        assert done.acquire(timeout=10), f"item {item} was not taken"
+        assert done.acquire(timeout=60), f"item {item} was not taken"
     threads.close()
     until_ended(threads)
 
@@ -71,12 +72,9 @@ def test_idle_workers_end() -> None:
 
 
 def settled(threads: Threads[int], count: int) -> bool:
-    """There are so many threads, and no others that end."""
-    for _ in range(1_000):
-        if len(threads.threads) == count:
-            return all(thread.is_alive() for thread in threads.threads)
-        time.sleep(0.005)
-    return False
+    """There come to be so many threads, and no others that end."""
+    until(lambda: len(threads.threads) == count)
+    return all(thread.is_alive() for thread in threads.threads)
 
 
 def test_more_and_fewer_threads() -> None:
@@ -93,12 +91,12 @@ def test_more_and_fewer_threads() -> None:
     for item in range(6):
         threads.put(item)
     for _ in range(6):
-        assert done.acquire(timeout=10)
+        assert done.acquire(timeout=60)
     threads.resize(2)
     assert settled(threads, 2)
     for item in range(6, 100):
         threads.put(item)
-        assert done.acquire(timeout=10), f"item {item} was not taken"
+        assert done.acquire(timeout=60), f"item {item} was not taken"
     threads.close()
     until_ended(threads)
 
@@ -116,7 +114,7 @@ def test_a_thread_that_is_one_too_many_finishes_what_it_has() -> None:
     for item in range(3):
         threads.put(item)
     for _ in range(3):
-        assert begun.acquire(timeout=10)
+        assert begun.acquire(timeout=60)
     threads.resize(1)
     threads.put(3)
     assert len(threads.threads) == 3
@@ -136,8 +134,5 @@ def test_sizes_change_while_items_come() -> None:
             threads.resize(1 + item // 500 % 7)
     threads.close()
     until_ended(threads)
-    for _ in range(1_000):
-        if len(taken) == 20_000:
-            break
-        time.sleep(0.005)
+    until(lambda: len(taken) >= 20_000)
     assert Counter(taken) == Counter(range(20_000))

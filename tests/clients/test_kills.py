@@ -87,7 +87,7 @@ class Brokers:
     def stop(self) -> None:
         for process in (*self._processes.values(), self._nameserver):
             process.terminate()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
         for relay in self._relays.values():
             relay.close()
 
@@ -207,6 +207,6 @@ def _coordinated_by(node_id: int, running: Running, name: str) -> str:
         for number in range(100):
             found = f"{name}-{number}"
             (asked,) = group.admin.describe_consumer_groups([found]).values()
-            if asked.result(30).coordinator.id == node_id:
+            if asked.result(60).coordinator.id == node_id:
                 return found
     raise AssertionError(f"broker {node_id} coordinates none of a hundred groups")

@@ -49,7 +49,7 @@ def test_old_segments_of_a_topic_go(
 ) -> None:
     """Three records hold 2,000,000 bytes, two do not."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
-    admin.create_topics([NewTopic(name, 1, config=settings)])[name].result(30)
+    admin.create_topics([NewTopic(name, 1, config=settings)])[name].result(60)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     for _ in range(8):
         producer.produce(name, b"x" * CHUNK)
@@ -63,7 +63,7 @@ def test_producers_hear_of_a_disk_that_is_nearly_full(tmp_path: Path, name: str)
     full = ("--set", "disk_full_ratio=0.0000001", "--set", f"disk_free_bytes_enough={1 << 60}")
     with servers.run_steelyard(tmp_path, *full) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap})
-        admin.create_topics([NewTopic(name, 1)])[name].result(30)
+        admin.create_topics([NewTopic(name, 1)])[name].result(60)
         failed: list[KafkaError | None] = []
         producer = Producer(
             {"bootstrap.servers": running.bootstrap, "message.timeout.ms": 30_000, "retries": 0}

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.waiting import until_async
 
 from steelyard.driver.driver import Driver
 from steelyard.driver.links import LinkLimits
@@ -85,12 +86,7 @@ class Bench:
         host, _, port = address.rpartition(":")
         return await asyncio.open_connection(host, int(port))
 
-    @staticmethod
-    async def until(holds: Callable[[], object], seconds: float = 60.0) -> None:
-        """Wait until a state is reached; fails after a generous deadline."""
-        async with asyncio.timeout(seconds):
-            while not holds():
-                await asyncio.sleep(0.002)
+    until = staticmethod(until_async)
 
 
 @asynccontextmanager

@@ -59,8 +59,8 @@ class Client:
     """One connection that asks one thing after the other."""
 
     def __init__(self, address: Address) -> None:
-        self._socket = socket.create_connection(address, 20)
-        self._socket.settimeout(20)
+        self._socket = socket.create_connection(address, 60)
+        self._socket.settimeout(60)
         self._number = 0
 
     def __enter__(self) -> Client:

@@ -105,7 +105,7 @@ def test_a_producer() -> None:
         Producer("p", address) as producer,
         pytest.raises(SteelyardError, match="an HTTP server answers at this address"),
     ):
-        producer.send("t", b"x", timeout_ms=2_000)
+        producer.send("t", b"x", timeout_ms=30_000)
 
 
 def test_at_the_other_ports_of_steelyard(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ from steelyard.wire.strangers import Signs, Stranger, refusal  # noqa: E402
 GROWTH_BYTES_MAX = 256 * 1024 * 1024
 """How much a server's memory may grow: all unsent replies, unfinished frames and held pulls are in it."""
 
-LATE_SECONDS_MAX = 15.0
+LATE_SECONDS_MAX = 60.0
 """Longest silence between two messages at the good consumer."""
 
 HALF_OPEN_MAX = 100
@@ -55,7 +55,7 @@ INPUTS_BYTES_MAX = 16 * 1024 * 1024
 
 ATTACKERS = 8
 TOPIC = "GoodTopic"
-START_SECONDS = 30.0
+START_SECONDS = 90.0
 
 
 class FaultError(Exception):

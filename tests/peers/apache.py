@@ -51,7 +51,7 @@ class Missing(Exception):  # noqa: N818  # a reason to skip, no error
     """Java, Maven or the registry is not there; the text says which, and what it said."""
 
 
-def eventually(look: Callable[[], T | None], what: object, deadline_s: float = 60.0) -> T:
+def eventually(look: Callable[[], T | None], what: object, deadline_s: float = 120.0) -> T:
     """Ask `look` until it gives something true; AssertionError shows `what`, as it is then, after the deadline."""
     end = time.monotonic() + deadline_s
     while True:

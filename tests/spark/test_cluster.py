@@ -7,11 +7,11 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from tests.waiting import until
 
 from steelyard import ConsumeFrom, ConsumerConfig, Message, MessageQueue, Producer, PushConsumer
 from steelyard.ledger import cost
@@ -21,8 +21,6 @@ from steelyard.spark import columns
 from steelyard.spark.options import read_options
 from steelyard.spark.ownership import ownership_chart
 from steelyard.spark.source import RocketMQReader
-
-DEADLINE_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +40,6 @@ def read(nameserver: str, topic: str) -> pa.Table:
     reader = RocketMQReader(read_options({"nameservers": nameserver, "topic": topic}))
     batches = [batch for one in reader.partitions() for batch in reader.read(one)]
     return pa.Table.from_batches(batches, columns.SCHEMA)
-
-
-def poll(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_what_was_sent_is_read(nameserver: str) -> None:
@@ -120,17 +111,17 @@ def test_the_ledger_tells_what_a_join_cost(nameserver: str) -> None:
     thread.start()
     try:
         with member("m1"):
-            poll(lambda: settled("m1"))
+            until(lambda: settled("m1"))
             with member("m2"):
-                poll(lambda: settled("m2"))
+                until(lambda: settled("m2"))
                 done.set()
                 thread.join()
-                poll(lambda: len(seen["m1"] | seen["m2"]) == sent)
+                until(lambda: len(seen["m1"] | seen["m2"]) == sent)
     finally:
         done.set()
         thread.join()
 
-    poll(written)
+    until(written)
     assert {one.broker for one in records if isinstance(one, BrokerStarted)} == {
         "broker-a",
         "broker-b",
