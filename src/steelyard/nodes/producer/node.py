@@ -19,6 +19,7 @@ from steelyard.errors import (
     SteelyardError,
 )
 from steelyard.nodes.calls.remoting import CALLS_TIMER, Outcome
+from steelyard.nodes.client_instance import HeartbeatSent, Unregistered
 from steelyard.nodes.producer.contract import (
     EndTransaction,
     FetchQueues,
@@ -31,14 +32,10 @@ from steelyard.nodes.producer.contract import (
 )
 from steelyard.nodes.producer.detection import DETECT_TIMER
 from steelyard.nodes.producer.peers import (
-    HEARTBEAT_TIMER,
-    ROUTE_TIMER,
     Detected,
-    HeartbeatSent,
     Peers,
     Purpose,
     SendTried,
-    Unregistered,
 )
 from steelyard.nodes.producer.requests import REQUESTS_TIMER
 from steelyard.nodes.producer.sending import Sending
@@ -58,13 +55,12 @@ from steelyard.nodes.seam import (
     Opened,
     Received,
     Refused,
-    Send,
 )
 from steelyard.nodes.starting import START_TIMER, Begin, Starting
 from steelyard.produce.rules import check_topic
 from steelyard.types import MessageQueue, Random
-from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.command import Command, is_response
 from steelyard.wire.remoting.ids import UniqueIds
 
 
@@ -74,11 +70,13 @@ class ProducerNode:
     def __init__(self, config: ProducerConfig, ids: UniqueIds, rng: Random) -> None:
         self._config = config
         self._peers = Peers(config, rng)
+        self._client = self._peers.client
         self._sending = Sending(self._peers, ids, rng)
         self._transactions = Transactions(self._peers)
         self._starting = Starting(f"nameserver {', '.join(config.nameservers)}")
         self._fetching: dict[int, str] = {}
         self._stop: int | None = None
+        self._left = False
         self._stopped = False
 
     def start(self, now: int) -> list[Effect]:
@@ -106,12 +104,14 @@ class ProducerNode:
             case Asked():
                 self._asked(event, now, effects)
             case Opened(dialed=True):
-                self._peers.opened(event, now, effects)
+                self._client.opened(event, now, effects)
             case Refused():
                 self._settle_all(self._peers.calls.refused(event), now, effects)
-                self._peers.doubt(event.address, now, effects)
-            case Closed():
-                self._closed(event, now, effects)
+                self._client.doubt(event.address, now, effects)
+            case Closed(link=link):
+                lost = self._client.lost(link)
+                self._settle_all(self._peers.calls.closed(event), now, effects)
+                self._client.doubt(lost, now, effects)
             case Due(key=key):
                 self._due(key, now, effects)
             case Handled():
@@ -139,13 +139,13 @@ class ProducerNode:
                 self._fetch(event.call_id, call, now, effects)
             case Stop():
                 self._stop = event.call_id
-                self._peers.leave()
+                self._client.close()
             case call:
                 raise AssertionError(f"a producer does not know the call {call!r}")
 
     def _probe(self, now: int, effects: list[Effect]) -> None:
         """Ask the nameservers something, to see whether they are there."""
-        self._peers.ask_routes(self._peers.routes.probe(self._config.default_topic), now, effects)
+        self._client.ask_routes(self._peers.routes.probe(self._config.default_topic), now, effects)
 
     def _fetch(self, call_id: int, call: FetchQueues, now: int, effects: list[Effect]) -> None:
         topic = call.topic
@@ -184,21 +184,9 @@ class ProducerNode:
             name = self._peers.routes.broker_name(address)
             self._sending.requests.replied(link, command, name, now, effects)
             return
-        if is_oneway(command):
-            return
-        remark = f" request type {command.code} not supported"
-        code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        effects.append(Send(link, Command(code, command.opaque, RESPONSE_FLAG, remark=remark)))
+        self._client.refuse(link, command, effects)
 
     # -- what became of calls ----------------------------------------------------------------------
-
-    def _closed(self, event: Closed, now: int, effects: list[Effect]) -> None:
-        address = self._peers.calls.address_of(event.link)
-        if address is None:
-            return
-        self._peers.lost(address)
-        self._settle_all(self._peers.calls.closed(event), now, effects)
-        self._peers.doubt(address, now, effects)
 
     def _settle_all(
         self, outcomes: list[Outcome[Purpose]], now: int, effects: list[Effect]
@@ -216,9 +204,9 @@ class ProducerNode:
             case Detected():
                 self._sending.detector.answered(purpose, reply, effects)
             case HeartbeatSent(address=address):
-                self._peers.heartbeat_answered(address, reply)
+                self._client.registered(address, reply, now, effects)
             case Unregistered(address=address):
-                self._peers.goodbye_answered(address)
+                self._client.left(address)
             case _:
                 assert_never(purpose)
 
@@ -226,9 +214,10 @@ class ProducerNode:
         self, asked: RouteAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> None:
         """Whoever waited for the route goes on, or fails."""
-        news = self._peers.route_answered(asked, reply, now, effects)
+        news = self._client.route_answered(asked, reply, now, effects)
         if not news.done:
             return
+        self._client.register_at_strangers(self._client.brokers(), now, effects)
         if self._starting.open:
             if news.trouble is None:
                 self._starting.reached(effects)
@@ -265,11 +254,8 @@ class ProducerNode:
         elif key == DETECT_TIMER:
             if self._stop is None:
                 self._sending.detector.due(now, effects)
-        elif key == ROUTE_TIMER:
-            self._peers.routes_due(now, effects)
-        else:
-            assert key == HEARTBEAT_TIMER
-            self._peers.heartbeats_due(now, effects)
+        elif self._stop is None:
+            self._client.due(key, now, effects)
 
     def _waited_too_long(self, now: int, effects: list[Effect]) -> None:
         for call_id in self._sending.waiting.expire(now, effects):
@@ -285,8 +271,10 @@ class ProducerNode:
         """Once nothing is under way any more, unregister."""
         if self._stopped or not self._sending.idle or self._fetching:
             return
-        self._peers.say_goodbye(now, effects)
-        if self._peers.gone:
+        if not self._left:
+            self._left = True
+            self._client.leave(now, effects)
+        if not self._client.leaving:
             assert self._stop is not None
             self._stopped = True
             effects.append(Answer(self._stop, None))

@@ -26,7 +26,7 @@ class Waiting:
     def add(self, topic: str, call_id: int, deadline: int, now: int, effects: list[Effect]) -> None:
         """The call waits; `release` or `expire` brings it back."""
         self._topics.setdefault(topic, []).append(_Waiting(call_id, deadline))
-        self._peers.ask_routes(self._peers.routes.want(topic), now, effects)
+        self._peers.client.ask_routes(self._peers.routes.want(topic), now, effects)
         if self._due is None or deadline < self._due:
             self._due = deadline
             effects.append(SetTimer(WAITING_TIMER, deadline))

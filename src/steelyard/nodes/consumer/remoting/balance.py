@@ -61,14 +61,12 @@ class Balance:
         self._seen: dict[str, tuple[str, ...]] = {}
         self.members: dict[str, tuple[str, ...]] = {}
 
-    @property
-    def begun(self) -> bool:
-        """There was a first run, or it is under way."""
-        return self._run > 0
-
-    def wake(self, now: int, effects: list[Effect]) -> None:
-        """Something happened that may change who holds what: a run soon."""
-        at = self._rebalancer.wake(now)
+    def wake(self, now: int, effects: list[Effect], *, news: bool = True) -> None:
+        """A run soon. `news`: something may change who holds what; the first run waits for every route and heartbeat
+        that is under way instead."""
+        first = self._run == 0
+        waits = self._peers.routes.asking or self._peers.client.pending if first else not news
+        at = self._rebalancer.wake(now) if self._topics and not waits else None
         if at is not None:
             effects.append(SetTimer(REBALANCE_TIMER, at))
 
@@ -79,7 +77,7 @@ class Balance:
         self._rebalancer.begin(now)
         self._run += 1
         self._seen = {}
-        self._peers.ask_routes(self._peers.routes.missing(), now, effects)
+        self._peers.client.ask_routes(self._peers.routes.missing(), now, effects)
         header = headers.ConsumerGroupHeader(consumer_group=self._peers.config.group)
         code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
         for topic in self._topics:

@@ -52,9 +52,9 @@ class FirstContact:
         self._probed.clear()
         probes = [*routes.probe(DEFAULT_TOPIC), *routes.probe(SELF_TEST_TOPIC)]
         asked = [*probes, *routes.missing()]
-        strangers = self._membership.strangers(routes.readers())
-        self._peers.ask_routes(asked, now, effects)
-        self._membership.register(strangers, now, effects)
+        client = self._peers.client
+        client.ask_routes(asked, now, effects)
+        client.register_at_strangers(client.brokers(), now, effects)
 
     def routed(self, news: RouteNews, now: int, effects: list[Effect]) -> None:
         """A nameserver was asked, and that has ended."""
@@ -72,9 +72,7 @@ class FirstContact:
         """A broker was told of this member."""
         if not self._starting.open:
             return
-        if isinstance(reply, RemotingError) and not self._membership.reaches(
-            self._peers.routes.readers()
-        ):
+        if isinstance(reply, RemotingError) and not self._peers.client.is_known():
             self._starting.failed(reply, effects)
         else:
             self._look(now, effects)
@@ -92,13 +90,13 @@ class FirstContact:
 
     def _look(self, now: int, effects: list[Effect]) -> None:
         """Whether the start is over."""
-        routes, membership = self._peers.routes, self._membership
+        routes, client = self._peers.routes, self._peers.client
         if self._rejection is not None:
             self._starting.rejected(self._rejection, effects)
             return
         if self._failing or len(self._probed) < 2:
             return
-        if routes.asking or membership.pending or membership.checking:
+        if routes.asking or client.pending or self._membership.checking:
             return
         default = self._probed[DEFAULT_TOPIC]
         unknown = [topic for topic in self._topics if routes.route(topic) is None]
@@ -108,8 +106,7 @@ class FirstContact:
         if unknown and (default is None or not default.inheritable):
             self._missing(unknown, now, effects)
             return
-        readers = routes.readers()
-        if readers and not membership.reaches(readers):
+        if client.brokers() and not client.is_known():
             return
         self._starting.reached(effects)
 

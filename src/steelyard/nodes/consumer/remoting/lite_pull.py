@@ -131,7 +131,7 @@ class LitePull:
         self._assigned = tuple(sorted(set(call.queues)))
         routes = self._peers.routes
         for topic in topics:
-            self._peers.ask_routes(routes.want(topic), now, effects)
+            self._peers.client.ask_routes(routes.want(topic), now, effects)
         self._unrouted = {topic for topic in topics if routes.route(topic) is None}
         self._assigning.append(call_id)
         self._hold_assigned(now, effects)

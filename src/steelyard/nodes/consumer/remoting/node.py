@@ -21,10 +21,11 @@ from steelyard.allocate import even, registry
 from steelyard.allocate.plan import Strategy
 from steelyard.config import ConsumerConfig, LitePullConfig
 from steelyard.consume.statistics import Statistics
-from steelyard.errors import ClosedError, ConfigError, ProtocolError, RemotingError
+from steelyard.errors import ClosedError, ConfigError, RemotingError
 from steelyard.groups.remoting.ownership import READ, State
 from steelyard.groups.remoting.rebalancer import Decision
 from steelyard.nodes.calls.remoting import CALLS_TIMER, Outcome
+from steelyard.nodes.client_instance import HeartbeatSent, Unregistered
 from steelyard.nodes.consumer.remoting.balance import REBALANCE_TIMER, Balance
 from steelyard.nodes.consumer.remoting.concurrent import ConcurrentDelivery
 from steelyard.nodes.consumer.remoting.contract import (
@@ -56,7 +57,6 @@ from steelyard.nodes.consumer.remoting.offsets import BrokerOffsets, LocalOffset
 from steelyard.nodes.consumer.remoting.ordered import OrderedDelivery
 from steelyard.nodes.consumer.remoting.peers import (
     ConditionAsked,
-    HeartbeatSent,
     LastCommitSent,
     LocksAsked,
     LocksLetGo,
@@ -71,13 +71,12 @@ from steelyard.nodes.consumer.remoting.peers import (
     RangeAsked,
     SentBack,
     StartAsked,
-    Unregistered,
 )
 from steelyard.nodes.consumer.remoting.pulling import Pulling
 from steelyard.nodes.consumer.remoting.questions import Question
 from steelyard.nodes.consumer.remoting.reporting import Reporting
 from steelyard.nodes.consumer.remoting.shares import Shares
-from steelyard.nodes.route_cache import RouteAsked, RoutePace
+from steelyard.nodes.route_cache import RouteAsked
 from steelyard.nodes.seam import (
     Address,
     Answer,
@@ -93,19 +92,15 @@ from steelyard.nodes.seam import (
     Opened,
     Received,
     Refused,
-    Send,
     SetTimer,
 )
 from steelyard.nodes.starting import START_TIMER, Begin
 from steelyard.types import LogLine, MessageModel, Random
-from steelyard.wire.remoting import headers
-from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.command import Command, is_response
 
 __all__ = ["ConsumeBatch", "ConsumerNode", "ConsumerState", "Describe", "Stop"]
 
-ROUTE_TIMER = "routes"
-HEARTBEAT_TIMER = "heartbeats"
 COMMIT_TIMER = "commits"
 STOP_TIMER = "stop"
 
@@ -129,7 +124,7 @@ class ConsumerNode:
         if self._peers.retry_topic:
             self._topics.append(self._peers.retry_topic)
         subscriptions_of(config, self._peers.retry_topic, version=0)  # a wrong one is told at once
-        self._pace = RoutePace(config.route_poll_ms)
+        self._client = self._peers.client
         self._membership = Membership(self._peers)
         strategy = registry.strategy(config.strategy) if allocate is None else allocate
         clustering = config.message_model is MessageModel.CLUSTERING
@@ -140,7 +135,7 @@ class ConsumerNode:
         self._holdings = Holdings(self._peers, self._offsets)
         self._shares = Shares(self._peers)
         self._statistics = Statistics()
-        self._pulling = Pulling(self._peers, self._holdings, self._membership, self._statistics)
+        self._pulling = Pulling(self._peers, self._holdings, self._statistics)
         drains = shares and (config.clean_handover or config.orderly)
         self._locks = Locks(
             self._peers,
@@ -176,17 +171,14 @@ class ConsumerNode:
     def start(self, now: int) -> list[Effect]:
         subscriptions = subscriptions_of(self._config, self._peers.retry_topic, now)
         consume_type = CONSUME_PASSIVELY if self._lite is None else CONSUME_ACTIVELY
-        self._membership.begin(subscriptions.values(), consume_type)
+        effects: list[Effect] = []
+        self._membership.begin(subscriptions.values(), consume_type, now, effects)
         self._pulling.begin(subscriptions)
         self._statistics.begin(now)
         self._reporting.begin(subscriptions.values(), now)
-        effects: list[Effect] = [
-            SetTimer(ROUTE_TIMER, self._pace.next(now)),
-            SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms),
-            SetTimer(COMMIT_TIMER, now + self._config.commit_interval_ms),
-        ]
+        effects.append(SetTimer(COMMIT_TIMER, now + self._config.commit_interval_ms))
         for topic in self._topics:
-            self._peers.ask_routes(self._peers.routes.want(topic), now, effects)
+            self._client.ask_routes(self._peers.routes.want(topic), now, effects)
         return effects
 
     def handle(self, event: Event, now: int) -> list[Effect]:
@@ -211,12 +203,14 @@ class ConsumerNode:
             case Asked():
                 self._asked(event, now, effects)
             case Opened(dialed=True):
-                self._opened(event, now, effects)
+                self._client.opened(event, now, effects)
             case Refused(address=address):
                 self._settle_all(self._peers.calls.refused(event), now, effects)
-                self._doubt(address, now, effects)
-            case Closed():
-                self._closed(event, now, effects)
+                self._client.doubt(address, now, effects)
+            case Closed(link=link):
+                lost = self._client.lost(link)
+                self._settle_all(self._peers.calls.closed(event), now, effects)
+                self._client.doubt(lost, now, effects)
             case Opened() | Received() | Flushed():
                 pass
             case _:
@@ -246,8 +240,9 @@ class ConsumerNode:
                 retry_topic = self._peers.retry_topic
                 if fresh and retry_topic and self._peers.routes.route(retry_topic) is None:
                     # A broker makes the retry topic of a new group at its first heartbeat.
-                    self._poll_soon(now, effects)
-                self._ready(now, fresh, effects)
+                    self._client.poll_soon(now, effects)
+                if self._stop is None:
+                    self._balance.wake(now, effects, news=fresh)
                 self._finish(effects)
             case ConditionAsked():
                 error = self._membership.condition_answered(purpose, reply)
@@ -283,7 +278,7 @@ class ConsumerNode:
                 self._lite.answered(purpose, outcome.address, reply, now, effects)
                 self._heard_out(now, effects)
             case Unregistered(address=address):
-                self._membership.left(address)
+                self._client.left(address)
                 self._finish(effects)
             case _:
                 assert_never(purpose)
@@ -319,14 +314,11 @@ class ConsumerNode:
     def _route_answered(
         self, asked: RouteAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> None:
-        news = self._peers.routes.answered(asked, reply, now)
-        effects += news.tell
-        self._peers.ask_routes(news.again, now, effects)
+        news = self._client.route_answered(asked, reply, now, effects)
         if self._stop is not None or not news.done:
             return
         self._membership.ask_condition(news.done, now, effects)
-        strangers = self._membership.strangers(self._peers.routes.readers())
-        self._membership.register(strangers, now, effects)
+        self._client.register_at_strangers(self._client.brokers(), now, effects)
         self._contact.routed(news, now, effects)
         if news.changed:
             self._locks.rerouted(news.done, now)
@@ -335,19 +327,7 @@ class ConsumerNode:
             self._lite.routed(news, now, effects)
             if not self._topics:
                 self._tell_shares(effects)
-        self._ready(now, news.changed, effects)
-
-    def _ready(self, now: int, news: bool, effects: list[Effect]) -> None:
-        """A route or a heartbeat was answered. The first rebalance waits until all have been."""
-        if self._stop is not None or not self._topics:
-            return
-        if self._balance.begun:
-            if news:
-                self._balance.wake(now, effects)
-            return
-        if self._peers.routes.asking or self._membership.pending:
-            return
-        self._balance.wake(now, effects)
+        self._balance.wake(now, effects, news=news.changed)
 
     # -- rebalance ---------------------------------------------------------------------------------
 
@@ -391,55 +371,17 @@ class ConsumerNode:
     def _introduce(self, decision: Decision, now: int, effects: list[Effect]) -> None:
         """A broker that does not list this member has forgotten it: say again who is here."""
         if decision.absent:
-            self._membership.register(self._peers.routes.readers(), now, effects)
+            self._client.register(self._client.brokers(), now, effects)
 
     # -- events ------------------------------------------------------------------------------------
 
     def _requested(self, link: Link, command: Command, now: int, effects: list[Effect]) -> None:
         """A broker asks or tells."""
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
-            try:
-                header = headers.read(headers.ConsumerGroupHeader, command.ext)
-            except ProtocolError as error:
-                effects.append(LogLine("WARNING", f"notification without a group: {error}"))
-                return
-            if header.consumer_group == self._config.group:
-                self._ready(now, True, effects)
-            return
-        if self._reporting.requested(link, command, now, effects) or is_oneway(command):
-            return
-        remark = f" request type {command.code} not supported"
-        code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        reply = Command(code=code, opaque=command.opaque, flag=RESPONSE_FLAG, remark=remark)
-        effects.append(Send(link, reply))
-
-    def _opened(self, event: Opened, now: int, effects: list[Effect]) -> None:
-        """The heartbeat goes first, so that the broker knows who asks."""
-        waiting: list[Effect] = []
-        self._peers.calls.opened(event, waiting)
-        if self._stop is None and event.address in self._peers.routes.readers():
-            strangers = self._membership.strangers([event.address])
-            self._membership.register(strangers, now, effects)
-        effects += waiting
-
-    def _closed(self, event: Closed, now: int, effects: list[Effect]) -> None:
-        address = self._peers.calls.address_of(event.link)
-        if address is None:
-            return
-        self._membership.lost(address)
-        self._settle_all(self._peers.calls.closed(event), now, effects)
-        self._doubt(address, now, effects)
-
-    def _doubt(self, address: Address, now: int, effects: list[Effect]) -> None:
-        """A broker may have stopped: learn soon whether it is still in the routes."""
-        if self._stop is not None or address not in self._peers.routes.readers():
-            return
-        self._poll_soon(now, effects)
-
-    def _poll_soon(self, now: int, effects: list[Effect]) -> None:
-        soon = self._pace.hurry(now)
-        if soon is not None:
-            effects.append(SetTimer(ROUTE_TIMER, soon))
+            if self._membership.notified(command, effects) and self._stop is None:
+                self._balance.wake(now, effects)
+        elif not self._reporting.requested(link, command, now, effects):
+            self._client.refuse(link, command, effects)
 
     def _due(self, key: object, now: int, effects: list[Effect]) -> None:
         if key == CALLS_TIMER:
@@ -477,20 +419,12 @@ class ConsumerNode:
             case _ if key == START_TIMER:
                 if self._stop is None:
                     self._contact.due(now, effects)
-            case _ if key == ROUTE_TIMER:
-                again = SetTimer(ROUTE_TIMER, self._pace.next(now))
-                effects.append(again)
-                self._peers.ask_routes(self._peers.routes.refresh(), now, effects)
-            case _ if key == HEARTBEAT_TIMER:
-                again = SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms)
-                effects.append(again)
-                self._membership.register(self._peers.routes.readers(), now, effects)
-            case _:
-                assert key == COMMIT_TIMER, f"timer {key!r} is not ours"
-                again = SetTimer(COMMIT_TIMER, now + self._config.commit_interval_ms)
-                effects.append(again)
+            case _ if key == COMMIT_TIMER:
+                effects.append(SetTimer(COMMIT_TIMER, now + self._config.commit_interval_ms))
                 self._holdings.commit_all(now, effects)
                 self._offsets.keep(effects)
+            case _:
+                self._client.due(key, now, effects)
 
     # -- calls of the application ------------------------------------------------------------------
 
@@ -514,6 +448,7 @@ class ConsumerNode:
                 self._contact.asked(event.call_id, begin, now, effects)
             case Stop():
                 self._stop = event.call_id
+                self._client.close()
                 until = now + self._config.stop_timeout_ms
                 effects.append(SetTimer(STOP_TIMER, until))
                 if self._lite is not None:
@@ -549,11 +484,11 @@ class ConsumerNode:
             return
         self._left = True
         self._offsets.keep(effects)
-        self._membership.leave(now, effects)
+        self._client.leave(now, effects)
         self._finish(effects)
 
     def _finish(self, effects: list[Effect]) -> None:
-        if self._stop is None or self._stopped or not self._left or self._membership.leaving:
+        if self._stop is None or self._stopped or not self._left or self._client.leaving:
             return
         self._stopped = True
         effects.append(Answer(self._stop, None))

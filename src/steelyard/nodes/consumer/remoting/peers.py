@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from steelyard.config import ConsumerConfig, LitePullConfig
 from steelyard.errors import ConfigError
 from steelyard.nodes.calls.remoting import Calls
-from steelyard.nodes.route_cache import RouteAsked, RouteCache, question
+from steelyard.nodes.client_instance import ClientInstance, HeartbeatSent, Unregistered
+from steelyard.nodes.route_cache import RouteAsked, RouteCache
 from steelyard.nodes.seam import Address, Effect
 from steelyard.types import MessageModel, MessageQueue, Random
 from steelyard.wire.remoting import headers
@@ -20,14 +19,6 @@ from steelyard.wire.remoting.names import retry_topic
 
 IN_FLIGHT_MAX = 1 << 20
 """Far above one pull per queue: what is in flight is limited by queues and listener threads."""
-
-
-class HeartbeatSent(msgspec.Struct, frozen=True):
-    address: Address
-
-
-class Unregistered(msgspec.Struct, frozen=True):
-    address: Address
 
 
 class MembersAsked(msgspec.Struct, frozen=True):
@@ -157,6 +148,10 @@ class Peers:
         """Where messages that failed come from; empty for who sends none back."""
         self.calls: Calls[Purpose] = Calls(in_flight_max=IN_FLIGHT_MAX, signer=signer_of(config))
         self.routes = RouteCache(config.nameservers, rng)
+        unregister = headers.UnregisterClientRequestHeader(
+            client_id=config.client_id, consumer_group=config.group
+        )
+        self.client = ClientInstance(config, self.calls, self.routes, unregister, replicas=True)
         self._ticket = 0
 
     def ticket(self) -> int:
@@ -200,7 +195,3 @@ class Peers:
         if timeout_ms is None:
             timeout_ms = self.config.call_timeout_ms
         self.calls.call(address, command, purpose, now, timeout_ms, effects)
-
-    def ask_routes(self, asked: Iterable[RouteAsked], now: int, effects: list[Effect]) -> None:
-        for item in asked:
-            self.call(item.nameserver, question(item), item, now, effects)

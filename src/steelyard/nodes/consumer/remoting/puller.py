@@ -20,25 +20,23 @@ from steelyard.allocate import even, registry
 from steelyard.allocate.plan import Strategy
 from steelyard.config import ConsumerConfig
 from steelyard.consume.subscription import subscription
-from steelyard.errors import ClosedError, ConfigError, ProtocolError, RemotingError
+from steelyard.errors import ClosedError, ConfigError, RemotingError
 from steelyard.nodes.calls.remoting import CALLS_TIMER, Outcome
+from steelyard.nodes.client_instance import HeartbeatSent, Unregistered
 from steelyard.nodes.consumer.remoting.balance import REBALANCE_TIMER, Balance
 from steelyard.nodes.consumer.remoting.contract import Stop
 from steelyard.nodes.consumer.remoting.first_contact import FirstContact
 from steelyard.nodes.consumer.remoting.membership import CONSUME_ACTIVELY, Membership
 from steelyard.nodes.consumer.remoting.peers import (
-    HeartbeatSent,
     MembersAsked,
     Peers,
     Purpose,
     QuestionSent,
-    Unregistered,
 )
 from steelyard.nodes.consumer.remoting.questions import Question, Questions
 from steelyard.nodes.consumer.remoting.shares import Shares
-from steelyard.nodes.route_cache import RouteAsked, RoutePace
+from steelyard.nodes.route_cache import RouteAsked
 from steelyard.nodes.seam import (
-    Address,
     Answer,
     Asked,
     Call,
@@ -53,17 +51,12 @@ from steelyard.nodes.seam import (
     Opened,
     Received,
     Refused,
-    Send,
     SetTimer,
 )
 from steelyard.nodes.starting import START_TIMER, Begin
 from steelyard.types import LogLine, MessageQueue, Random
-from steelyard.wire.remoting import headers
-from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway, is_response
-
-ROUTE_TIMER = "routes"
-HEARTBEAT_TIMER = "heartbeats"
+from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.command import Command, is_response
 
 
 class Balanced(Call[tuple[MessageQueue, ...]], frozen=True):
@@ -83,7 +76,7 @@ class PullerNode:
         self._topics = [wanted.topic for wanted in config.subscriptions]
         for wanted in config.subscriptions:
             subscription(wanted, version=0)  # a wrong one is told at once
-        self._pace = RoutePace(config.route_poll_ms)
+        self._client = self._peers.client
         self._membership = Membership(self._peers)
         strategy = registry.strategy(config.strategy) if allocate is None else allocate
         if strategy is even.allocate:
@@ -102,13 +95,10 @@ class PullerNode:
 
     def start(self, now: int) -> list[Effect]:
         told = [subscription(wanted, now) for wanted in self._config.subscriptions]
-        self._membership.begin(told, CONSUME_ACTIVELY)
-        effects: list[Effect] = [
-            SetTimer(ROUTE_TIMER, self._pace.next(now)),
-            SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms),
-        ]
+        effects: list[Effect] = []
+        self._membership.begin(told, CONSUME_ACTIVELY, now, effects)
         for topic in self._topics:
-            self._peers.ask_routes(self._peers.routes.want(topic), now, effects)
+            self._client.ask_routes(self._peers.routes.want(topic), now, effects)
         return effects
 
     def handle(self, event: Event, now: int) -> list[Effect]:
@@ -126,12 +116,14 @@ class PullerNode:
             case Due(key=key):
                 self._due(key, now, effects)
             case Opened(dialed=True):
-                self._opened(event, now, effects)
+                self._client.opened(event, now, effects)
             case Refused(address=address):
                 self._settle_all(self._peers.calls.refused(event), now, effects)
-                self._doubt(address, now, effects)
-            case Closed():
-                self._closed(event, now, effects)
+                self._client.doubt(address, now, effects)
+            case Closed(link=link):
+                lost = self._client.lost(link)
+                self._settle_all(self._peers.calls.closed(event), now, effects)
+                self._client.doubt(lost, now, effects)
             case Opened() | Received() | Flushed() | Handled():
                 pass
             case _:
@@ -156,13 +148,14 @@ class PullerNode:
             case HeartbeatSent(address=address):
                 fresh = self._membership.registered(address, reply, now, effects)
                 self._contact.registered(reply, now, effects)
-                self._ready(now, fresh, effects)
+                if self._stop is None:
+                    self._balance.wake(now, effects, news=fresh)
                 self._finish(effects)
             case MembersAsked():
                 self._balance.answered(purpose, reply)
                 self._rebalance(now, effects)
             case Unregistered(address=address):
-                self._membership.left(address)
+                self._client.left(address)
                 self._finish(effects)
             case _:
                 raise AssertionError(f"a pull consumer does not ask for {purpose!r}")
@@ -170,30 +163,15 @@ class PullerNode:
     def _route_answered(
         self, asked: RouteAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> None:
-        news = self._peers.routes.answered(asked, reply, now)
-        effects += news.tell
-        self._peers.ask_routes(news.again, now, effects)
+        news = self._client.route_answered(asked, reply, now, effects)
         if self._stop is not None or not news.done:
             return
-        strangers = self._membership.strangers(self._peers.routes.readers())
-        self._membership.register(strangers, now, effects)
+        self._client.register_at_strangers(self._client.brokers(), now, effects)
         self._contact.routed(news, now, effects)
         self._questions.routed(news, now, effects)
-        self._ready(now, news.changed and news.done in self._topics, effects)
+        self._balance.wake(now, effects, news=news.changed and news.done in self._topics)
 
     # -- rebalance ---------------------------------------------------------------------------------
-
-    def _ready(self, now: int, news: bool, effects: list[Effect]) -> None:
-        """A route or a heartbeat was answered. The first rebalance waits until all have been."""
-        if self._stop is not None or not self._topics:
-            return
-        if self._balance.begun:
-            if news:
-                self._balance.wake(now, effects)
-            return
-        if self._peers.routes.asking or self._membership.pending:
-            return
-        self._balance.wake(now, effects)
 
     def _rebalance(self, now: int, effects: list[Effect]) -> None:
         """Once all member lists are in: decide, and tell what is different."""
@@ -216,52 +194,17 @@ class PullerNode:
         waiting, self._waiting = self._waiting, []
         effects += [Answer(call_id, self._shares.of(call.topic)) for call_id, call in waiting]
         if decision.absent:  # a broker that does not list this member has forgotten it
-            self._membership.register(self._peers.routes.readers(), now, effects)
+            self._client.register(self._client.brokers(), now, effects)
 
     # -- events ------------------------------------------------------------------------------------
 
     def _requested(self, link: Link, command: Command, now: int, effects: list[Effect]) -> None:
         """A broker asks or tells."""
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
-            try:
-                header = headers.read(headers.ConsumerGroupHeader, command.ext)
-            except ProtocolError as error:
-                effects.append(LogLine("WARNING", f"notification without a group: {error}"))
-                return
-            if header.consumer_group == self._config.group:
-                self._ready(now, True, effects)
-            return
-        if is_oneway(command):
-            return
-        remark = f" request type {command.code} not supported"
-        code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        reply = Command(code=code, opaque=command.opaque, flag=RESPONSE_FLAG, remark=remark)
-        effects.append(Send(link, reply))
-
-    def _opened(self, event: Opened, now: int, effects: list[Effect]) -> None:
-        """The heartbeat goes first, so that the broker knows who asks."""
-        waiting: list[Effect] = []
-        self._peers.calls.opened(event, waiting)
-        if self._stop is None and event.address in self._peers.routes.readers():
-            strangers = self._membership.strangers([event.address])
-            self._membership.register(strangers, now, effects)
-        effects += waiting
-
-    def _closed(self, event: Closed, now: int, effects: list[Effect]) -> None:
-        address = self._peers.calls.address_of(event.link)
-        if address is None:
-            return
-        self._membership.lost(address)
-        self._settle_all(self._peers.calls.closed(event), now, effects)
-        self._doubt(address, now, effects)
-
-    def _doubt(self, address: Address, now: int, effects: list[Effect]) -> None:
-        """A broker may have stopped: learn soon whether it is still in the routes."""
-        if self._stop is not None or address not in self._peers.routes.readers():
-            return
-        soon = self._pace.hurry(now)
-        if soon is not None:
-            effects.append(SetTimer(ROUTE_TIMER, soon))
+            if self._membership.notified(command, effects) and self._stop is None:
+                self._balance.wake(now, effects)
+        else:
+            self._client.refuse(link, command, effects)
 
     def _due(self, key: object, now: int, effects: list[Effect]) -> None:
         if key == CALLS_TIMER:
@@ -271,20 +214,11 @@ class PullerNode:
             return
         if key == START_TIMER:
             self._contact.due(now, effects)
-            return
-        if key == REBALANCE_TIMER:
+        elif key == REBALANCE_TIMER:
             self._balance.begin(now, effects)
             self._rebalance(now, effects)
-            return
-        if key == ROUTE_TIMER:
-            again = SetTimer(ROUTE_TIMER, self._pace.next(now))
-            effects.append(again)
-            self._peers.ask_routes(self._peers.routes.refresh(), now, effects)
-            return
-        assert key == HEARTBEAT_TIMER, f"timer {key!r} is not ours"
-        again = SetTimer(HEARTBEAT_TIMER, now + self._config.heartbeat_interval_ms)
-        effects.append(again)
-        self._membership.register(self._peers.routes.readers(), now, effects)
+        else:
+            self._client.due(key, now, effects)
 
     # -- calls of the application ------------------------------------------------------------------
 
@@ -312,13 +246,14 @@ class PullerNode:
                 effects += [Answer(waiting, error) for waiting, _ in self._waiting]
                 self._waiting = []
                 self._questions.close(effects)
-                self._membership.leave(now, effects)
+                self._client.close()
+                self._client.leave(now, effects)
                 self._finish(effects)
             case _:
                 raise AssertionError(f"a pull consumer does not know the call {call!r}")
 
     def _finish(self, effects: list[Effect]) -> None:
-        if self._stop is None or self._stopped or self._membership.leaving:
+        if self._stop is None or self._stopped or self._client.leaving:
             return
         self._stopped = True
         effects.append(Answer(self._stop, None))

@@ -26,7 +26,6 @@ from steelyard.errors import CallTimeoutError, ProtocolError, RemotingError
 from steelyard.groups.remoting.ownership import LEAVING, State
 from steelyard.nodes.consumer.remoting.held import UNKNOWN, Held
 from steelyard.nodes.consumer.remoting.holdings import Holdings
-from steelyard.nodes.consumer.remoting.membership import Membership
 from steelyard.nodes.consumer.remoting.peers import Peers, PullSent
 from steelyard.nodes.seam import Address, Effect
 from steelyard.types import LogLine, MessageModel
@@ -54,13 +53,10 @@ _UNKNOWN_HERE = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_
 class Pulling:
     """See the module's text. `begin` once before anything else."""
 
-    def __init__(
-        self, peers: Peers, holdings: Holdings, membership: Membership, statistics: Statistics
-    ) -> None:
+    def __init__(self, peers: Peers, holdings: Holdings, statistics: Statistics) -> None:
         config = peers.config
         self._peers = peers
         self._holdings = holdings
-        self._membership = membership
         self._statistics = statistics
         self.paused = False
         """No pull is sent; what is under way is taken in."""
@@ -186,7 +182,7 @@ class Pulling:
             return None
         if reply.code in _UNKNOWN_HERE:
             self._holdings.later(held, config.pull_retry_ms, now, effects)
-            self._membership.register([address], now, effects)
+            self._peers.client.register([address], now, effects)
             return None
         text = f"pull from {address} refused: code {reply.code}: {reply.remark}"
         effects.append(LogLine("WARNING", text))

@@ -160,7 +160,7 @@ class Questions:
             return
         topic = _topic(question)
         self._unrouted.setdefault(topic, []).append(call_id)
-        self._peers.ask_routes(self._peers.routes.renew(topic), now, effects)
+        self._peers.client.ask_routes(self._peers.routes.renew(topic), now, effects)
 
     def routed(self, news: RouteNews, now: int, effects: list[Effect]) -> None:
         """The question for the route of a topic has ended."""
