@@ -127,7 +127,9 @@ def test_an_annotation_without_a_rule_is_a_bug() -> None:
 def test_settings_within_settings() -> None:
     kind = kinds_of(BrokerConfig)["store"]
     wrong = StoreConfig(segment_bytes=0)
-    with pytest.raises(ArgumentError, match=r"^store\.segment_bytes is 0; it must be 1 or more$"):
+    with pytest.raises(
+        ArgumentError, match=r"^store\.segment_bytes is 0; it must be 1 to 2147483647$"
+    ):
         kind.take("store", wrong)
 
 

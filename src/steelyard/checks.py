@@ -52,7 +52,7 @@ SHOWN_MAX = 80
 SECRETS = frozenset({"secret_key", "security_token"})
 """Arguments whose values no error shows."""
 
-Positive = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=INT_MAX)]
 Int32 = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """What Kafka's protocol, and Java's int, can hold."""
 PositiveInt32 = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
@@ -68,6 +68,8 @@ class Kind:
     """
 
     words = "anything"
+    text_words = ""
+    """The same where a value is given as text, if that is something else."""
     quick: frozenset[type] = frozenset()
     takes_text = False
     takes_counts = False
@@ -106,6 +108,15 @@ def wrong(name: str, value: object, words: str, *, wrong_type: bool = False) -> 
     return ArgumentError(f"{text}, {given}" if wrong_type and value is not None else text)
 
 
+def unknown(what: str, name: str, known: Iterable[str], names: Iterable[str] = ()) -> ArgumentError:
+    """The error of a name that is not `known`: with the nearest of these, or of all `names`; with all that are known if none is near."""
+    from difflib import get_close_matches  # for mistakes only
+
+    near = get_close_matches(name, list(names or known))
+    words = f"did you mean {_one_of(near)}?" if near else f"expected one of: {', '.join(known)}"
+    return ArgumentError(f"unknown {what} {_shown(name)}; {words}")
+
+
 def _shown(value: object) -> str:
     try:
         text = repr(value)
@@ -128,6 +139,7 @@ class _None(Kind):
 
 class _Bool(Kind):
     words = "True or False"
+    text_words = "true or false"
     quick = frozenset({bool})
 
     def fits(self, value: object) -> bool:
@@ -239,6 +251,7 @@ class _Instance(Kind):
         self.words = words or _a(cls.__name__)
         if issubclass(cls, Enum):
             self.words = _one_of([f"{cls.__name__}.{member.name}" for member in cls])
+            self.text_words = _one_of([str(member.value) for member in cls])
             self.quick = frozenset({cls})
 
     def fits(self, value: object) -> bool:

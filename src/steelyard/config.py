@@ -2,14 +2,14 @@
 
 Defaults are those of Apache RocketMQ where it has the setting; the comment below a field says where
 it comes from. Times are milliseconds, sizes bytes. Values are checked where they enter the program
-(`client`, `admin`), by `check`: an `int` is 0 or more unless its annotation says otherwise (`steelyard.checks`).
+(`client`, `settings`), by `check`: an `int` is 0 or more unless its annotation says otherwise (`steelyard.checks`).
+`Kafka` and `RocketMQ` in an annotation are the setting's names there; `settings` takes these, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Annotated, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
@@ -35,14 +35,35 @@ Compression = Literal["zlib", "lz4", "zstd"]
 LatencyFaults = Literal["off", "4.x", "5.x"]
 
 
+class RocketMQ(NamedTuple):
+    """The name, in RocketMQ's configuration files, of a setting that has the same meaning and unit there."""
+
+    name: str
+
+
+class Kafka(NamedTuple):
+    """The name of a setting in the configuration of Kafka's brokers, where it has the same meaning and unit.
+
+    Kafka's type of it is INT where the annotation's range ends at 2^31 - 1, otherwise LONG, BOOLEAN or STRING.
+    """
+
+    name: str
+    topic: str = ""
+    """Its name in the configuration of topics, whose default it is."""
+    text: str = ""
+    """What Kafka clients are told of it."""
+    unlimited: int = 0
+    """What Kafka says where we say 0."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameserverConfig:
     """A nameserver: namesrv/NamesrvConfig.java, RouteInfoManager.java."""
 
     broker_expiry_ms: int = 120_000
     """A broker silent for so long leaves the routes (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME)."""
-    scan_interval_ms: int = 5_000
-    """How often silent brokers are looked for (scanNotActiveBrokerInterval)."""
+    scan_interval_ms: Annotated[int, RocketMQ("scanNotActiveBrokerInterval")] = 5_000
+    """How often silent brokers are looked for."""
     max_connections: int = 0x7FFFFFFF
     """Most connections that are accepted; what the limit of open files leaves is a bound of its own (Kafka's name and default)."""
     max_connections_per_ip: int = 0x7FFFFFFF
@@ -53,22 +74,37 @@ class NameserverConfig:
 class StoreConfig:
     """The log of a broker: store/config/MessageStoreConfig.java."""
 
-    segment_bytes: Positive = 256 * 1024 * 1024
+    segment_bytes: Annotated[
+        PositiveInt32,
+        Kafka("log.segment.bytes", "segment.bytes", "Size at which a segment file is closed."),
+    ] = 256 * 1024 * 1024
     """A segment file is closed at this size. RocketMQ: one commit log of 1 GiB files for all queues; ours are per queue.
-    Kafka: log.segment.bytes, 1 GiB."""
-    segment_ms: int = 7 * 24 * 3600 * 1000
-    """A segment whose first message is older than this is closed when the next message comes (Kafka: log.roll.ms); 0: never."""
+    Kafka: 1 GiB."""
+    segment_ms: Annotated[
+        int,
+        Kafka("log.roll.ms", "segment.ms", "Age at which a segment file is closed.", 2**63 - 1),
+    ] = 7 * 24 * 3600 * 1000
+    """A segment whose first message is older than this is closed when the next message comes; 0: never."""
     index_flush_rows: int = 4096
     """Index rows kept in memory before they are written; the log alone is enough to recover them."""
-    retention_ms: int = 72 * 3600 * 1000
-    """Whole segments whose newest message is older than this are deleted (fileReservedTime 72 h; Kafka: log.retention.ms,
-    168 h); 0 keeps all."""
-    retention_bytes: int = 0
-    """The oldest segments of a queue are deleted while the others hold so many bytes (Kafka: log.retention.bytes); 0 keeps
-    all."""
-    retention_check_interval_ms: Positive = 10_000
-    """How often segments past their retention are looked for (cleanResourceInterval; Kafka:
-    log.retention.check.interval.ms, 5 minutes)."""
+    retention_ms: Annotated[
+        int, Kafka("log.retention.ms", "retention.ms", "How long records are kept.", -1)
+    ] = 72 * 3600 * 1000
+    """Whole segments whose newest message is older than this are deleted (fileReservedTime 72 h; Kafka: 168 h); 0 keeps all."""
+    retention_bytes: Annotated[
+        int,
+        Kafka(
+            "log.retention.bytes",
+            "retention.bytes",
+            "Most bytes of a partition, in whole segments.",
+            -1,
+        ),
+    ] = 0
+    """The oldest segments of a queue are deleted while the others hold so many bytes; 0 keeps all."""
+    retention_check_interval_ms: Annotated[
+        Positive, Kafka("log.retention.check.interval.ms"), RocketMQ("cleanResourceInterval")
+    ] = 10_000
+    """How often segments past their retention are looked for (Kafka: 5 minutes)."""
     disk_full_ratio: Ratio = 0.90
     """Producers are refused while more than this part of the disk is in use (diskSpaceWarningLevelRatio); 1.0: never
     before the disk itself refuses. Unlike in RocketMQ a disk with `disk_free_bytes_enough` is never taken for full."""
@@ -77,183 +113,110 @@ class StoreConfig:
     disk_clean_ratio: Ratio = 0.85
     """While more than this part of the disk is in use, and `clean_forcibly` is set, the oldest segments of all queues are
     deleted before their time (diskSpaceCleanForciblyRatio)."""
-    clean_forcibly: bool = False
-    """Delete early rather than refuse producers (cleanFileForciblyEnable, which is on in RocketMQ)."""
+    clean_forcibly: Annotated[bool, RocketMQ("cleanFileForciblyEnable")] = False
+    """Delete early rather than refuse producers (on in RocketMQ)."""
     scrub_bytes_per_second: int = 4 * 1024 * 1024
     """How fast all logs are read again and again to find damage on the disk; 0: never."""
     scrub_interval_ms: int = 24 * 3600 * 1000
     """From the begin of one such pass through all logs to that of the next, unless it takes longer."""
-    message_bytes_max: int = 4 * 1024 * 1024
-    """Largest body (maxMessageSize)."""
+    message_bytes_max: Annotated[int, RocketMQ("maxMessageSize")] = 4 * 1024 * 1024
+    """Largest body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
-    """A broker's Kafka listener: server/config/AbstractKafkaConfig.java, GroupCoordinatorConfig.java. Operators use Kafka's dotted names."""
+    """A broker's Kafka listener: server/config/AbstractKafkaConfig.java, GroupCoordinatorConfig.java.
+
+    A name of several words is Kafka's, with underscores for its dots.
+    """
 
     address: str = "127.0.0.1:9092"
     """What Kafka clients are told to connect to (advertised.listeners)."""
     node_id: Int32 = 1
-    """Unique in the cluster (node.id)."""
+    """Unique in the cluster."""
     brokers: tuple[str, ...] = ()
     """Names of all brokers of the cluster that have a Kafka listener, this one too (compare controller.quorum.voters). Which
     broker coordinates which group is decided when all of them are there. Empty: the brokers that this one has met."""
     num_partitions: PositiveInt32 = 1
-    """Of topics that are made without a number (num.partitions)."""
+    """Of topics that are made without a number."""
     auto_create_topics_enable: bool = True
-    """Make a topic when a client asks for its metadata (auto.create.topics.enable)."""
-    message_max_bytes: int = 1024 * 1024 + 12
+    """Make a topic when a client asks for its metadata."""
+    message_max_bytes: Annotated[
+        Int32, Kafka("message.max.bytes", topic="max.message.bytes", text="Largest record batch.")
+    ] = 1024 * 1024 + 12
     """Largest record batch."""
     offsets_topic_num_partitions: PositiveInt32 = 50
-    """Partitions over which groups are spread (offsets.topic.num.partitions)."""
-    offset_metadata_max_bytes: int = 4096
-    """Longest text beside a committed offset (offset.metadata.max.bytes)."""
-    offsets_retention_minutes: int = 10_080
-    """Offsets of a group without members are forgotten after so long (offsets.retention.minutes)."""
+    """Partitions over which groups are spread."""
+    offset_metadata_max_bytes: Int32 = 4096
+    """Longest text beside a committed offset."""
+    offsets_retention_minutes: PositiveInt32 = 10_080
+    """Offsets of a group without members are forgotten after so long."""
     offsets_retention_check_interval_ms: Positive = 600_000
-    """How often such offsets are looked for (offsets.retention.check.interval.ms)."""
-    group_min_session_timeout_ms: int = 6_000
-    """Shortest session that a classic member may ask for (group.min.session.timeout.ms)."""
-    group_max_session_timeout_ms: int = 1_800_000
-    """The longest one (group.max.session.timeout.ms)."""
-    group_initial_rebalance_delay_ms: int = 0
-    """3000 in the code of Apache Kafka, 0 in the settings it is shipped with."""
-    group_max_size: int = 0x7FFFFFFF
-    """Most members of a classic group (group.max.size)."""
-    group_consumer_session_timeout_ms: int = 45_000
-    """A KIP-848 member silent for so long is out (group.consumer.session.timeout.ms)."""
-    group_consumer_heartbeat_interval_ms: int = 5_000
-    """How often KIP-848 members are told to send heartbeats (group.consumer.heartbeat.interval.ms)."""
-    group_consumer_max_size: int = 0x7FFFFFFF
-    """Most members of a KIP-848 group (group.consumer.max.size)."""
-    group_consumer_assignment_interval_ms: int = 0
+    """How often such offsets are looked for."""
+    group_min_session_timeout_ms: Int32 = 6_000
+    """Shortest session that a classic member may ask for."""
+    group_max_session_timeout_ms: Int32 = 1_800_000
+    """The longest one."""
+    group_initial_rebalance_delay_ms: Int32 = 0
+    """How long the first rebalance of an empty group waits for more members. 3000 in the code of Apache Kafka, 0 in the settings
+    it is shipped with."""
+    group_max_size: PositiveInt32 = 0x7FFFFFFF
+    """Most members of a classic group."""
+    group_consumer_session_timeout_ms: PositiveInt32 = 45_000
+    """A KIP-848 member silent for so long is out."""
+    group_consumer_heartbeat_interval_ms: PositiveInt32 = 5_000
+    """How often KIP-848 members are told to send heartbeats."""
+    group_consumer_max_size: PositiveInt32 = 0x7FFFFFFF
+    """Most members of a KIP-848 group."""
+    group_consumer_assignment_interval_ms: Int32 = 0
     """Least time between two target assignments of a group. 0 up to Kafka 4.2 and with us; 1000 since 4.3, which makes
     members that come within a second of each other wait for their next heartbeat."""
-    transactional_id_expiration_ms: int = 604_800_000
-    """An id without transactions for so long is forgotten (transactional.id.expiration.ms)."""
-    transaction_max_timeout_ms: int = 900_000
-    """Longest time-out that a transaction may ask for (transaction.max.timeout.ms)."""
+    transactional_id_expiration_ms: PositiveInt32 = 604_800_000
+    """An id without transactions for so long is forgotten."""
+    transaction_max_timeout_ms: PositiveInt32 = 900_000
+    """Longest time-out that a transaction may ask for."""
     transaction_state_log_num_partitions: PositiveInt32 = 50
-    """Partitions over which transactions are spread (transaction.state.log.num.partitions)."""
-    producer_id_expiration_ms: int = 86_400_000
-    """A silent producer's sequence numbers are forgotten after so long (producer.id.expiration.ms)."""
-    max_incremental_fetch_session_cache_slots: int = 1_000
-    """Most fetch sessions (max.incremental.fetch.session.cache.slots)."""
-    max_connections: int = 0x7FFFFFFF
+    """Partitions over which transactions are spread."""
+    producer_id_expiration_ms: PositiveInt32 = 86_400_000
+    """A silent producer's sequence numbers are forgotten after so long."""
+    max_incremental_fetch_session_cache_slots: Int32 = 1_000
+    """Most fetch sessions."""
+    max_connections: Int32 = 0x7FFFFFFF
     """Most connections to the Kafka listener; what the limit of open files leaves is a bound of its own."""
-    max_connections_per_ip: int = 0x7FFFFFFF
+    max_connections_per_ip: Int32 = 0x7FFFFFFF
     """The same, from one address."""
 
 
 KAFKA_BROKERS_MAX = 1_000
 """Most brokers in `KafkaConfig.brokers`."""
 
-_NO_KAFKA_SETTINGS = ("address", "node.id", "brokers")
-"""Fields of `KafkaConfig` that have options of their own."""
-
-
-LOG_SETTINGS = {
-    "log.segment.bytes": "segment_bytes",
-    "log.roll.ms": "segment_ms",
-    "log.retention.ms": "retention_ms",
-    "log.retention.bytes": "retention_bytes",
-    "log.retention.check.interval.ms": "retention_check_interval_ms",
-}
-"""Settings of Kafka's brokers that are those of our store: Kafka's name, and ours."""
-
-UNLIMITED = {"log.roll.ms": 2**63 - 1, "log.retention.ms": -1, "log.retention.bytes": -1}
-"""What Kafka says where our store says 0."""
-
-
-def kafka_config(
-    settings: Sequence[str], node_id: int = 1, brokers: Sequence[str] = ()
-) -> KafkaConfig:
-    """A `KafkaConfig` from `NAME=VALUE` settings in Kafka's dotted names; those of the log are left to `store_config`.
-
-    Raises ConfigError for anything else.
-    """
-    known = {each.name.replace("_", "."): each.name for each in fields(KafkaConfig)}
-    known = {name: own for name, own in known.items() if name not in _NO_KAFKA_SETTINGS}
-    values: dict[str, object] = {"node_id": node_id, "brokers": tuple(brokers)}
-    for name, text in _named(settings, {**known, **LOG_SETTINGS}):
-        if name in known:
-            values[known[name]] = _value(name, text, getattr(KafkaConfig(), known[name]))
-    return KafkaConfig(**values)  # type: ignore[arg-type]  # the names are checked above
-
-
-def store_config(settings: Sequence[str], kafka_settings: Sequence[str] = ()) -> StoreConfig:
-    """A `StoreConfig` from `NAME=VALUE` settings by its own names, and from those of Kafka's that concern the log.
-
-    Raises ConfigError for anything else.
-    """
-    own = {each.name: each.name for each in fields(StoreConfig)}
-    values: dict[str, object] = {}
-    for name, text in _named(settings, own):
-        values[name] = _value(name, text, getattr(StoreConfig(), name))
-    for setting in kafka_settings:
-        name, _, text = (part.strip() for part in setting.partition("="))
-        field = LOG_SETTINGS.get(name)
-        if field is not None:
-            number = _value(name, text, getattr(StoreConfig(), field))
-            if not number:
-                raise ConfigError(f"{name} is 0; {UNLIMITED.get(name, 1)} is the least it can be")
-            values[field] = 0 if number == UNLIMITED.get(name) else number
-    config = StoreConfig(**values)  # type: ignore[arg-type]  # the names are checked above
-    check(config)
-    return config
-
-
-def _named(settings: Sequence[str], known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Name and value of each setting, of those that are known."""
-    for setting in settings:
-        name, equals, text = (part.strip() for part in setting.partition("="))
-        if not equals:
-            raise ConfigError(f"{setting!r}: expected NAME=VALUE")
-        if name not in known:
-            raise ConfigError(
-                f"unknown setting {name!r}; expected one of: {', '.join(sorted(known))}"
-            )
-        yield name, text
-
-
-def _value(name: str, text: str, default: object) -> object:
-    """A setting's value, of the type of its default."""
-    if isinstance(default, bool):
-        if text not in ("true", "false"):
-            raise ConfigError(f"{name} is {text!r}; it must be true or false")
-        return text == "true"
-    try:
-        return float(text) if isinstance(default, float) else int(text)
-    except ValueError:
-        raise ConfigError(f"{name} is {text!r}; it must be a number") from None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """A broker: common/BrokerConfig.java."""
 
-    name: str = "broker-a"
+    name: Annotated[str, RocketMQ("brokerName")] = "broker-a"
     """Unique in the cluster; topics' queues are listed by it."""
-    cluster: str = "DefaultCluster"
-    """The cluster that nameservers list the broker under (brokerClusterName)."""
+    cluster: Annotated[str, RocketMQ("brokerClusterName")] = "DefaultCluster"
+    """The cluster that nameservers list the broker under."""
     address: str = "127.0.0.1:10911"
     """What clients are told to connect to."""
-    nameservers: tuple[str, ...] = ()
+    nameservers: Annotated[tuple[str, ...], RocketMQ("namesrvAddr")] = ()
     """Where the broker registers, `host:port`; without one only Kafka clients find it."""
     flush: FlushMode = "async"
     """async: a reply means that the kernel has the message; sync: that the disk has it (flushDiskType)."""
-    auto_create_topics: bool = True
-    """autoCreateTopicEnable."""
-    default_queues: int = 8
-    """Queues of TBW102, from which automatic topics take their number (defaultTopicQueueNums)."""
-    register_interval_ms: int = 30_000
-    """registerNameServerPeriod."""
-    nameserver_timeout_ms: int = 6_000
-    """registerBrokerTimeoutMills is 24 s in 5.x, 6 s in 4.x."""
-    client_expiry_ms: int = 120_000
-    """A client without heartbeat for so long leaves its groups (channelExpiredTimeout)."""
+    auto_create_topics: Annotated[bool, RocketMQ("autoCreateTopicEnable")] = True
+    """Make a topic when a producer asks for its route, or sends to it."""
+    default_queues: Annotated[int, RocketMQ("defaultTopicQueueNums")] = 8
+    """Queues of TBW102, from which automatic topics take their number."""
+    register_interval_ms: Annotated[int, RocketMQ("registerNameServerPeriod")] = 30_000
+    """How often the broker registers again."""
+    nameserver_timeout_ms: Annotated[int, RocketMQ("registerBrokerTimeoutMills")] = 6_000
+    """How long a nameserver may take to answer (RocketMQ: 24 s in 5.x, 6 s in 4.x)."""
+    client_expiry_ms: Annotated[int, RocketMQ("channelExpiredTimeout")] = 120_000
+    """A client without heartbeat for so long leaves its groups."""
     client_scan_interval_ms: int = 10_000
-    """ClientHousekeepingService."""
+    """How often such clients are looked for (ClientHousekeepingService)."""
     hold_max_ms: int = 30_000
     """Longest long poll; clients ask for 15 s."""
     hold_waiting_max: int = 100_000
@@ -263,19 +226,19 @@ class BrokerConfig:
     pull_bytes_max: int = 1024 * 1024
     """Most bytes in one pull reply, but always one message. RocketMQ: 256 KiB from memory, 64 KiB from disk."""
     lock_expiry_ms: int = 60_000
-    """rocketmq.broker.rebalance.lockMaxLiveTime."""
-    property_filter: bool = True
-    """Let consumers filter by SQL92 conditions (enablePropertyFilter, which is off in RocketMQ)."""
-    transaction_timeout_ms: int = 6_000
-    """A transaction not ended for so long is asked after (transactionTimeOut)."""
-    transaction_check_interval_ms: int = 30_000
-    """Until it is asked after again (transactionCheckInterval: 30 s in 5.x, 60 s in 4.9)."""
-    transaction_check_max: int = 15
-    """After so many questions it is given up (transactionCheckMax)."""
+    """Another consumer may have the lock of a queue that was not renewed for so long (rocketmq.broker.rebalance.lockMaxLiveTime)."""
+    property_filter: Annotated[bool, RocketMQ("enablePropertyFilter")] = True
+    """Let consumers filter by SQL92 conditions (off in RocketMQ)."""
+    transaction_timeout_ms: Annotated[int, RocketMQ("transactionTimeOut")] = 6_000
+    """A transaction not ended for so long is asked after."""
+    transaction_check_interval_ms: Annotated[int, RocketMQ("transactionCheckInterval")] = 30_000
+    """Until it is asked after again (RocketMQ: 30 s in 5.x, 60 s in 4.9)."""
+    transaction_check_max: Annotated[int, RocketMQ("transactionCheckMax")] = 15
+    """After so many questions it is given up."""
     transactions_max: int = 200_000
     """Transactions open at once; more are refused (RocketMQ has no limit)."""
-    store_replies: bool = True
-    """Keep the replies of request-reply in their topic as well (storeReplyMessageEnable)."""
+    store_replies: Annotated[bool, RocketMQ("storeReplyMessageEnable")] = True
+    """Keep the replies of request-reply in their topic as well."""
     batch_messages_max: int = 200_000
     """Most messages in one batch. RocketMQ has no such limit: more than these do not fit into its 4 MiB of a batch, 22 bytes each at least."""
     ledger: bool = True
@@ -530,9 +493,6 @@ def check(config: object) -> None:
     """Raise ConfigError where a setting has a wrong type or value, or does not go with another; it says what would be right."""
     for name, kind in kinds_of(config.__class__).items():
         kind.take(name, getattr(config, name))
-    for inner in (config.store, config.kafka) if isinstance(config, BrokerConfig) else ():
-        if inner is not None:
-            check(inner)
     if isinstance(config, ClientConfig) and bool(config.access_key) != bool(config.secret_key):
         given, missing = ("access", "secret") if config.access_key else ("secret", "access")
         raise ConfigError(f"{given}_key is given without {missing}_key; give both, or neither")

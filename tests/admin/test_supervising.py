@@ -288,7 +288,7 @@ def test_a_broker_that_never_lasts_is_given_up_and_can_be_started_by_hand(tmp_pa
         assert again.stdout.readline() == f"ready: broker at {address}, Kafka at {kafka}\n"
         options = dict(zip(command[2::2], command[3::2], strict=False))
         assert (options["--node-id"], options["--kafka-brokers"]) == ("2", "broker-a,broker-b")
-        assert "--kafka-set=num.partitions=4" in command
+        assert "--set=num.partitions=4" in command
         again.terminate()
         assert again.wait(60) == 0
         again.stdout.close()

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from steelyard.config import BrokerConfig, NameserverConfig, kafka_config
+from steelyard.config import BrokerConfig, KafkaConfig, NameserverConfig
 from steelyard.driver.accepting import TELL_MS
 from steelyard.driver.descriptors import connections_max, files_max, in_use
 from steelyard.driver.disk import SPARES, LiveDisk
@@ -156,7 +156,7 @@ def test_servers_have_the_bounds_of_their_configuration(tmp_path: Path, name: st
         nameserver = await serve_nameserver(port=0, config=NameserverConfig(**{name: 1}))
         config = BrokerConfig(
             nameservers=(nameserver.address,),
-            kafka=kafka_config([f"{name.replace('_', '.')}=1"]),
+            kafka=replace(KafkaConfig(), **{name: 1}),  # type: ignore[arg-type]  # a number
         )
         config = replace(config, **{name: 2})  # type: ignore[arg-type]  # a number
         broker = await serve_broker(str(tmp_path), port=0, config=config, kafka_port=0)

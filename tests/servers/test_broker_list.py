@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steelyard.config import BrokerConfig, KafkaConfig, check, kafka_config
+from steelyard.config import BrokerConfig, KafkaConfig, check
 from steelyard.errors import ConfigError
 
 NAMESERVER = ("127.0.0.1:9876",)
@@ -30,12 +30,5 @@ def test_a_list_that_cannot_be_right_is_refused(
 
 def test_a_list_that_may_be_right_is_taken() -> None:
     check(BrokerConfig(kafka=KafkaConfig(brokers=("broker-a",))))
-    kafka = kafka_config((), brokers=("broker-b", "broker-a"))
-    assert kafka.brokers == ("broker-b", "broker-a")
+    kafka = KafkaConfig(brokers=("broker-b", "broker-a"))
     check(BrokerConfig(nameservers=NAMESERVER, kafka=kafka))
-
-
-def test_the_list_is_no_setting_of_kafkas() -> None:
-    with pytest.raises(ConfigError, match="unknown setting 'brokers'; expected one of: ") as caught:
-        kafka_config(["brokers=broker-a"])
-    assert " brokers," not in str(caught.value)

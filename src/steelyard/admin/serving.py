@@ -8,22 +8,63 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from steelyard.admin import exits
-from steelyard.errors import ConfigError, SteelyardError
+from steelyard.errors import ArgumentError, ConfigError, SteelyardError
 from steelyard.printable import printable
-from steelyard.servers.restarts import RESTARTS_MAX, RestartPolicy
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Coroutine
 
     from steelyard.servers.server import Server
+    from steelyard.servers.supervisor import Layout
 
 REGISTER_SECONDS = 5.0
 """How long a broker waits for its nameserver before it says that it is ready all the same."""
+
+HOST = "127.0.0.1"
+
+TABLES = ("up", "nameserver", "broker")
+"""Of a settings file: one for each command; the brokers of `up` have that of `broker`."""
+
+LAYOUT = (
+    "brokers",
+    "data",
+    "host",
+    "nameserver_port",
+    "broker_port",
+    "kafka_port",
+    "restarts_max",
+)
+"""Settings of `up`, which are options, too."""
+
+FROM_UP = ("name", "address", "nameservers", "kafka.address", "kafka.node_id", "kafka.brokers")
+"""Settings that `up` gives to each broker."""
+
+FOR_BOTH = ("max_connections", "max_connections_per_ip")
+"""Settings of the brokers of `up` that its nameserver has, too."""
+
+
+class _Sets(argparse.Action):
+    """An option for the setting in `dest`: `--flush sync` is another way to write `--set flush=sync`."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, default=argparse.SUPPRESS, **options)
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        value = self.const if self.nargs == 0 else values
+        namespace.settings = [*namespace.settings, f"{self.dest}={value}"]
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -37,29 +78,25 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     up.add_argument(
         "--brokers",
         type=int,
-        default=1,
         metavar="N",
-        help="number of brokers; default: %(default)s",
+        help="number of brokers; default: 1",
     )
     up.add_argument(
         "--data",
-        default="steelyard-data",
         metavar="DIR",
-        help="directory with a subdirectory for each broker; default: %(default)s",
+        help="directory with a subdirectory for each broker; default: steelyard-data",
     )
     up.add_argument(
         "--nameserver-port",
         type=int,
-        default=9876,
         metavar="P",
-        help="the nameserver's port (0: pick a free port); default: %(default)s",
+        help="the nameserver's port (0: pick a free port); default: 9876",
     )
     up.add_argument(
         "--broker-port",
         type=int,
-        default=10911,
         metavar="P",
-        help="first broker's port, the others follow (0: pick free ports); default: %(default)s",
+        help="first broker's port, the others follow (0: pick free ports); default: 10911",
     )
     up.add_argument(
         "--kafka-port",
@@ -70,9 +107,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     up.add_argument(
         "--restarts-max",
         type=int,
-        default=RESTARTS_MAX,
         metavar="N",
-        help="give a server up after so many restarts in a row (0: never restart); default: %(default)s",
+        help="give a server up after so many restarts in a row (0: never restart); default: 10",
     )
     _add_serving_options(up)
     _add_broker_options(up)
@@ -93,7 +129,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     nameserver.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     nameserver.add_argument("--listener", type=int, help=argparse.SUPPRESS)
     _add_serving_options(nameserver)
-    nameserver.set_defaults(run=run_nameserver)
+    _add_settings(nameserver, "--set", example="broker_expiry_ms=30000")
+    nameserver.set_defaults(run=run_nameserver, host=HOST)
 
     broker = commands.add_parser(
         "broker",
@@ -101,7 +138,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         description="Start a broker; SIGTERM or Ctrl-C stops it.",
     )
     broker.add_argument(
-        "--name", default="broker-a", help="a name unique in the cluster; default: %(default)s"
+        "--name",
+        action=_Sets,
+        help="a name unique in the cluster; default: broker-a",
     )
     broker.add_argument("--data", required=True, metavar="DIR", help="the broker's own directory")
     broker.add_argument(
@@ -113,11 +152,15 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     broker.add_argument(
         "--nameserver",
+        action=_Sets,
+        dest="nameservers",
         metavar="HOST:PORT[;HOST:PORT]",
         help="nameservers to register with; default: the variable NAMESRV_ADDR, or 127.0.0.1:9876",
     )
     broker.add_argument(
         "--advertise",
+        action=_Sets,
+        dest="address",
         metavar="HOST:PORT",
         help="address that clients connect to, if it is not the one listened on",
     )
@@ -129,37 +172,41 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     broker.add_argument(
         "--kafka-advertise",
+        action=_Sets,
+        dest="kafka.address",
         metavar="HOST:PORT",
         help="address that Kafka clients connect to, if it is not the one listened on",
     )
     broker.add_argument(
         "--node-id",
-        type=int,
-        default=1,
+        action=_Sets,
+        dest="kafka.node_id",
         metavar="N",
-        help="the broker's id for Kafka clients, unique in the cluster; default: %(default)s",
+        help="the broker's id for Kafka clients, unique in the cluster; default: 1",
     )
     broker.add_argument(
         "--kafka-brokers",
+        action=_Sets,
+        dest="kafka.brokers",
         metavar="NAME,NAME",
-        default="",
         help="names of all brokers of the cluster; Kafka groups get their coordinators once all of them are running",
     )
     broker.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
     _add_serving_options(broker)
     _add_broker_options(broker)
-    broker.set_defaults(run=run_broker)
+    broker.set_defaults(run=run_broker, host=HOST)
 
 
 def _add_serving_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--host",
-        default="127.0.0.1",
-        help="address to listen on (0.0.0.0: all); default: %(default)s",
-    )
+    parser.add_argument("--host", help="address to listen on (0.0.0.0: all); default: 127.0.0.1")
     parser.add_argument("--json", action="store_true", help="print the ready line as JSON")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="log at level INFO; default: WARNING"
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="TOML file with settings in the tables [up], [nameserver] and [broker]; options go before it",
     )
     for option, what in (
         ("--max-connections", "limit of RocketMQ clients' connections to one server"),
@@ -167,84 +214,124 @@ def _add_serving_options(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(
             option,
-            type=int,
+            action=_Sets,
             metavar="N",
             help=f"{what}; default: as many as the limit of open files allows",
         )
 
 
-def _add_broker_options(parser: argparse.ArgumentParser) -> None:
+def _add_settings(parser: argparse.ArgumentParser, *options: str, example: str) -> None:
     parser.add_argument(
-        "--flush",
-        choices=("async", "sync"),
-        default="async",
-        help="acknowledge a message when the kernel (async) or the disk (sync) has it; default: %(default)s",
-    )
-    parser.add_argument(
-        "--cluster", default="DefaultCluster", help="the cluster's name; default: %(default)s"
-    )
-    parser.add_argument(
-        "--set",
+        *options,
         action="append",
         default=[],
         dest="settings",
         metavar="NAME=VALUE",
-        help="a storage setting, such as retention_ms=3600000; may be repeated",
-    )
-    parser.add_argument(
-        "--no-ledger", action="store_true", help="do not write the rebalance ledger"
-    )
-    parser.add_argument(
-        "--kafka-set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a Kafka broker setting, such as group.initial.rebalance.delay.ms=3000; may be repeated",
+        help=f"any setting of docs/SETTINGS.md, such as {example}; may be repeated",
     )
 
 
-def _connection_bounds(options: argparse.Namespace) -> dict[str, int]:
-    """Those that were given, by their names in the configuration."""
-    bounds = {
-        name: getattr(options, name) for name in ("max_connections", "max_connections_per_ip")
-    }
-    return {name: bound for name, bound in bounds.items() if bound is not None}
+def _add_broker_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--flush",
+        action=_Sets,
+        choices=("async", "sync"),
+        help="acknowledge a message when the kernel (async) or the disk (sync) has it; default: async",
+    )
+    parser.add_argument(
+        "--cluster", action=_Sets, help="the cluster's name; default: DefaultCluster"
+    )
+    parser.add_argument(
+        "--no-ledger",
+        action=_Sets,
+        nargs=0,
+        const="false",
+        dest="ledger",
+        help="do not write the rebalance ledger",
+    )
+    _add_settings(parser, "--set", "--kafka-set", example="store.retention_ms=3600000")
+
+
+def _table(options: argparse.Namespace, name: str) -> Mapping[str, object]:
+    """A table of the settings file; empty without a file. Raises ConfigError."""
+    if options.config is None:
+        return {}
+    import tomllib
+
+    from steelyard.checks import unknown
+
+    where = f"--config {options.config}"
+    try:
+        with open(options.config, "rb") as file:
+            tables = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"{where}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} is not TOML: {error}") from None
+    for each in tables:
+        if each not in TABLES:
+            raise ConfigError(f"{where}: {unknown('table', each, TABLES)}")
+        if not isinstance(tables[each], dict):
+            raise ConfigError(f"{where}: {each} is not a table; write [{each}]")
+    table: Mapping[str, object] = tables.get(name, {})
+    return table
+
+
+def _from_file(options: argparse.Namespace, name: str, cls: type) -> dict[str, object]:
+    """What the file says of the settings of a configuration. Raises ConfigError."""
+    from steelyard.settings import from_table
+
+    try:
+        return from_table(cls, _table(options, name))
+    except ArgumentError as error:
+        raise ConfigError(f"--config {options.config}, [{name}]: {error}") from None
+
+
+def _values(options: argparse.Namespace, name: str, cls: type) -> dict[str, object]:
+    """The same, and what the options say, which go before it."""
+    from steelyard.settings import from_texts
+
+    return _from_file(options, name, cls) | from_texts(cls, options.settings)
 
 
 def run_up(options: argparse.Namespace) -> int:
-    from steelyard.servers.supervisor import Layout, Supervisor
+    from steelyard.servers.supervisor import Supervisor
 
-    verbose = ["--verbose"] if options.verbose else []
-    passed = ["--flush", options.flush, "--cluster", options.cluster]
-    passed += ["--no-ledger"] if options.no_ledger else []
-    if options.kafka_set or options.settings:
-        from steelyard.config import kafka_config, store_config
-
-        kafka_config(options.kafka_set)  # what is wrong is said once, not by every broker
-        store_config(options.settings, options.kafka_set)
-    passed += [f"--kafka-set={setting}" for setting in options.kafka_set]
-    passed += [f"--set={setting}" for setting in options.settings]
-    bounds = [
-        f"--{name.replace('_', '-')}={bound}" for name, bound in _connection_bounds(options).items()
-    ]
-    layout = Layout(
-        brokers=options.brokers,
-        data=options.data,
-        host=options.host,
-        nameserver_port=options.nameserver_port,
-        broker_port=options.broker_port,
-        kafka_port=options.kafka_port,
-        options=(*passed, *bounds, *verbose),
-        nameserver_options=(*bounds, *verbose),
-        restarts=RestartPolicy(restarts_max=options.restarts_max),
-    )
-    supervisor = Supervisor(layout)
+    layout = _layout(options)
+    shared = ["--verbose"] if options.verbose else []
+    if options.config is not None:
+        shared += ["--config", os.path.abspath(options.config)]
+    passed = [f"--set={each}" for each in options.settings]
+    both = [each for each in passed if each.partition("=")[2].partition("=")[0] in FOR_BOTH]
+    supervisor = Supervisor(layout, [*passed, *shared], [*both, *shared])
     with supervisor.signals(), supervisor:
         ready = supervisor.start()
         if ready is None:
             return 0
         _say_up(options, ready)
         return supervisor.wait()
+
+
+def _layout(options: argparse.Namespace) -> Layout:
+    """What `up` starts. What is wrong with the servers' settings is said here, once, and not by each of them."""
+    from steelyard.servers.supervisor import Layout
+
+    given = {name: getattr(options, name) for name in LAYOUT}
+    given = {name: value for name, value in given.items() if value is not None}
+    if options.config is None and not options.settings:
+        return Layout(**given)
+    from steelyard.config import BrokerConfig, NameserverConfig
+    from steelyard.settings import build
+
+    broker = _values(options, "broker", BrokerConfig)
+    for name in FROM_UP:
+        if name in broker:
+            raise ConfigError(
+                f"{name} cannot be set here: `steelyard up` gives each broker its own"
+            )
+    build(BrokerConfig, broker)
+    build(NameserverConfig, _from_file(options, "nameserver", NameserverConfig))
+    return build(Layout, _from_file(options, "up", Layout) | given)
 
 
 def _say_up(options: argparse.Namespace, ready: dict[str, object]) -> None:
@@ -267,10 +354,11 @@ async def _serve_nameserver(options: argparse.Namespace) -> int:
 
     from steelyard.config import NameserverConfig
     from steelyard.servers.server import serve_nameserver, stop_signals, until_stopped
+    from steelyard.settings import build
 
     stop = stop_signals()
     listener = None if options.listener is None else socket.socket(fileno=options.listener)
-    config = NameserverConfig(**_connection_bounds(options))
+    config = build(NameserverConfig, _values(options, "nameserver", NameserverConfig))
     server = await serve_nameserver(options.host, options.port, config=config, listener=listener)
     if options.supervised:
         _report(address=server.address)
@@ -288,33 +376,25 @@ def run_broker(options: argparse.Namespace) -> int:
 
 async def _serve_broker(options: argparse.Namespace) -> int:
     import asyncio
-    from dataclasses import replace
 
     from steelyard.client.settings import nameserver_addresses
-    from steelyard.config import BrokerConfig, kafka_config, store_config
+    from steelyard.config import BrokerConfig
     from steelyard.nodes.broker.peers.joining import AwaitRefusal
     from steelyard.servers.server import serve_broker, stop_signals, until_stopped
+    from steelyard.settings import build
 
     stop = stop_signals()
-    nameservers = nameserver_addresses(options.nameserver)
-    config = BrokerConfig(
-        name=options.name,
-        cluster=options.cluster,
-        nameservers=nameservers,
-        flush=options.flush,
-        ledger=not options.no_ledger,
-        kafka=kafka_config(options.kafka_set, options.node_id, _names(options.kafka_brokers)),
-        store=store_config(options.settings, options.kafka_set),
-    )
-    config = replace(config, **_connection_bounds(options))  # type: ignore[arg-type]  # both are numbers
+    values: dict[str, Any] = _values(options, "broker", BrokerConfig)
+    nameservers = nameserver_addresses(values.get("nameservers"))
+    config = build(BrokerConfig, {**values, "nameservers": nameservers})
     server = await serve_broker(
         options.data,
         host=options.host,
         port=options.port,
-        advertise=options.advertise,
+        advertise=values.get("address"),
         config=config,
         kafka_port=options.kafka_port,
-        kafka_advertise=options.kafka_advertise,
+        kafka_advertise=values.get("kafka.address"),
     )
     refusal = server.driver.ask(AwaitRefusal())
     waits: list[asyncio.Future[object]] = [
@@ -350,11 +430,6 @@ async def _stop_refused(server: Server, refusal: asyncio.Future[object]) -> None
         if isinstance(error, ConfigError):
             await server.stop()
             raise error
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """The names in a list with commas; none in an empty one."""
-    return tuple(name.strip() for name in text.split(",")) if text.strip() else ()
 
 
 async def _known(server: Server, name: str, nameservers: tuple[str, ...]) -> None:

@@ -19,7 +19,7 @@ from inspect import Parameter, Signature, cleandoc, iscoroutinefunction, signatu
 from types import FunctionType, SimpleNamespace
 from typing import Any, TypeVar, Unpack, get_args, get_origin, get_type_hints
 
-from steelyard.checks import Kind, is_right, kind_of
+from steelyard.checks import Kind, is_right, kind_of, unknown
 from steelyard.errors import ArgumentError
 
 T = TypeVar("T", bound=type)
@@ -71,8 +71,7 @@ class _Rules:
     def _unknown(self, name: str, kinds: Mapping[str, Kind]) -> None:
         """Where there is a group of keywords Python takes any name; elsewhere it raises by itself."""
         if group_of(self._function) is not None:
-            text = f"unknown argument {name!r}; expected one of: {', '.join(kinds)}"
-            raise ArgumentError(text)
+            raise unknown("argument", name, kinds)
 
     def take(self, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
         """The positional arguments as they are used from here on; `options` is changed in place. Raises ArgumentError."""

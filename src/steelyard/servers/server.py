@@ -104,10 +104,11 @@ async def serve_broker(
     from steelyard.store.store import Store
 
     config = config or BrokerConfig()
+    config = replace(config, kafka=None if kafka_port is None else config.kafka or KafkaConfig())
     check(config)
-    for told, option in ((advertise, "--advertise"), (kafka_advertise, "--kafka-advertise")):
+    for told, name in ((advertise, "address"), (kafka_advertise, "kafka.address")):
         if told:
-            check_address(told, option)
+            check_address(told, name)
     disk = LiveDisk(data)
     listeners: list[socket.socket] = []
     try:
@@ -115,7 +116,7 @@ async def serve_broker(
         listener = listeners[0]
         address = advertise or advertised(host, listener)
         kafka = "" if kafka_port is None else kafka_advertise or advertised(host, listeners[1])
-        settings = replace(config.kafka or KafkaConfig(), address=kafka) if kafka else None
+        settings = config.kafka and replace(config.kafka, address=kafka)
         limit = raise_limit()
         files = files_max(limit)
         limits = LinkLimits(accepted_max=connections_max(limit, in_use(), files))

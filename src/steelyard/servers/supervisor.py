@@ -19,16 +19,16 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import FrameType
 from typing import Self
 
 from steelyard.driver.listening import Reservation, advertised, bind
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.servers.children import Child, how_it_ended
-from steelyard.servers.restarts import RestartPolicy, Restarts
+from steelyard.servers.restarts import RESTARTS_MAX, RestartPolicy, Restarts
 
 SLOW_START_SECONDS = 30.0
 """A start that takes longer is mentioned once: recovery of a large log takes its time."""
@@ -47,21 +47,22 @@ RESTARTS_MAX_LIMIT = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What to start."""
+    """What `steelyard up` starts, and where."""
 
     brokers: int = 1
+    """How many."""
     data: str = "steelyard-data"
+    """Directory with a subdirectory for each broker."""
     host: str = "127.0.0.1"
+    """Address to listen on; 0.0.0.0: all."""
     nameserver_port: int = 9876
+    """The nameserver's port; 0: a free one."""
     broker_port: int = 10911
-    """Of the first broker; the others follow in steps. 0: a free one for each."""
+    """Of the first broker; the others follow in steps of 10. 0: a free one for each."""
     kafka_port: int | None = None
-    """Of the first broker's Kafka listener; the others follow one by one. 0: a free one for each; None: no such listeners."""
-    options: tuple[str, ...] = ()
-    """Further options for each `steelyard broker`."""
-    nameserver_options: tuple[str, ...] = ()
-    """Further options for `steelyard nameserver`."""
-    restarts: RestartPolicy = field(default_factory=RestartPolicy)
+    """Of the first broker's Kafka listener; the others follow one by one. 0: a free one for each; without it no such listeners."""
+    restarts_max: int = RESTARTS_MAX
+    """A server is given up after so many restarts in a row; 0: never restarted."""
 
 
 @dataclass(slots=True)
@@ -85,7 +86,10 @@ def broker_name(position: int) -> str:
 class Supervisor:
     """`with supervisor.signals(), supervisor:` around `start`, then `wait`. In a process's main thread only."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(
+        self, layout: Layout, options: Sequence[str] = (), nameserver_options: Sequence[str] = ()
+    ) -> None:
+        """`options`, `nameserver_options`: further ones of each `steelyard broker`, and of `steelyard nameserver`."""
         if not 1 <= layout.brokers <= BROKERS_MAX:
             raise ConfigError(f"brokers is {layout.brokers}; it must be 1 to {BROKERS_MAX}")
         last_port = layout.broker_port + PORT_STEP * (layout.brokers - 1)
@@ -94,11 +98,12 @@ class Supervisor:
         kafka_port = layout.kafka_port
         if kafka_port is not None and not 0 <= kafka_port <= 65_536 - layout.brokers:
             raise ConfigError(f"Kafka port {kafka_port} leaves no room up to 65535")
-        if not 0 <= layout.restarts.restarts_max <= RESTARTS_MAX_LIMIT:
+        if not 0 <= layout.restarts_max <= RESTARTS_MAX_LIMIT:
             raise ConfigError(
-                f"restarts max is {layout.restarts.restarts_max}; it must be 0 to {RESTARTS_MAX_LIMIT}"
+                f"restarts max is {layout.restarts_max}; it must be 0 to {RESTARTS_MAX_LIMIT}"
             )
         self._layout = layout
+        self._options, self._nameserver_options = options, nameserver_options
         self._selector = selectors.DefaultSelector()
         self._listener: socket.socket | None = None
         self._reservations: list[Reservation] = []
@@ -201,7 +206,7 @@ class Supervisor:
     def _add_nameserver(self, listener: socket.socket) -> None:
         port = listener.getsockname()[1]
         arguments = ["nameserver", "--host", self._layout.host, "--port", str(port)]
-        arguments += self._layout.nameserver_options
+        arguments += self._nameserver_options
         self._add(Child("the nameserver", arguments, _pass_on, listener.fileno()), True)
 
     def _add_broker(self, position: int, nameserver: str) -> None:
@@ -218,7 +223,7 @@ class Supervisor:
             arguments += ["--node-id", str(position + 1)]
             names = map(broker_name, range(layout.brokers))
             arguments += ["--kafka-brokers", ",".join(names)]
-        self._add(Child(name, [*arguments, *layout.options], _pass_on), False)
+        self._add(Child(name, [*arguments, *self._options], _pass_on), False)
 
     def _reserve(self, name: str, port: int) -> str:
         try:
@@ -229,7 +234,13 @@ class Supervisor:
         return str(reservation.port)
 
     def _add(self, child: Child, is_nameserver: bool) -> None:
-        self._servers.append(_Server(child, Restarts(self._layout.restarts), is_nameserver))
+        self._servers.append(
+            _Server(
+                child,
+                Restarts(RestartPolicy(restarts_max=self._layout.restarts_max)),
+                is_nameserver,
+            )
+        )
 
     # -- the loop --------------------------------------------------------------------------------
 

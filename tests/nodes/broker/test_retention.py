@@ -8,8 +8,7 @@ from tests.nodes.broker.driver import TOPIC
 from tests.nodes.broker.kafka.conftest import KafkaRig, batch
 from tests.nodes.broker.kafka.test_produce import send
 
-from steelyard.config import BrokerConfig, KafkaConfig, StoreConfig, check, store_config
-from steelyard.errors import ConfigError
+from steelyard.config import BrokerConfig, StoreConfig
 from steelyard.nodes.broker import retention
 from steelyard.store.memory import DISK_BYTES, MemoryDisk
 from steelyard.types import LogLine
@@ -115,23 +114,3 @@ def test_many_logs_are_looked_at_a_thousand_at_a_time() -> None:
     rig.advance(retention.LOGS_PAUSE_MS)
     assert not rig.messages(TOPIC)
     assert told(rig, "messages past their retention were deleted") == ["INFO"]
-
-
-def test_settings_by_name() -> None:
-    kafka = ["log.retention.ms=-1", "log.roll.ms=60000", "num.partitions=3"]
-    assert store_config(["segment_bytes=1000", "clean_forcibly=true"], kafka) == StoreConfig(
-        segment_bytes=1000, clean_forcibly=True, retention_ms=0, segment_ms=60_000
-    )
-    assert store_config(["disk_full_ratio=0.5"]).disk_full_ratio == 0.5
-    for own, kafkas, words in (
-        (["segment_byte=1"], [], "unknown setting 'segment_byte'; expected one of: clean_forcibly"),
-        (["segment_bytes"], [], "'segment_bytes': expected NAME=VALUE"),
-        (["segment_bytes=x"], [], "segment_bytes is 'x'; it must be a number"),
-        (["segment_bytes=0"], [], "segment_bytes is 0; it must be 1 or more"),
-        (["clean_forcibly=1"], [], "clean_forcibly is '1'; it must be true or false"),
-        (["disk_full_ratio=1.5"], [], "disk_full_ratio is 1.5; it must be above 0 and at most 1"),
-        ([], ["log.retention.ms=0"], "log.retention.ms is 0"),
-    ):
-        with pytest.raises(ConfigError, match=words):
-            store_config(own, kafkas)
-    check(BrokerConfig(kafka=KafkaConfig()))

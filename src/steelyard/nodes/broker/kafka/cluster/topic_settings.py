@@ -12,10 +12,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from steelyard.config import UNLIMITED, KafkaConfig, StoreConfig
+from steelyard.config import Kafka, KafkaConfig, StoreConfig
 from steelyard.errors import ConfigError
+from steelyard.settings import Setting, settings_of
+from steelyard.wire.kafka.messages.configs import (
+    DEFAULT_CONFIG,
+    STATIC_BROKER_CONFIG,
+    DescribeConfigsSynonym,
+)
 
-BOOLEAN, STRING, INT, LONG, DOUBLE, LIST = 1, 2, 3, 5, 6, 7
+BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST = range(1, 8)
 """Types of settings on the wire. Source: DescribeConfigsResponse.ConfigType."""
 
 SEGMENT_BYTES_MIN = 1024 * 1024
@@ -25,16 +31,23 @@ _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
 
 
-class Setting(NamedTuple):
-    """One setting: its type on the wire, its default, what it is for, its range or choices, the broker's name for it."""
+class KafkaSetting(NamedTuple):
+    """One setting: its type on the wire, its value, what it is for, its range or choices."""
 
     kind: int
-    default: str
-    text: str
+    value: str
+    """Of topics: of those that do not set it."""
+    text: str = ""
     lowest: float = 0
     highest: float = _LONG_MAX
     choices: tuple[str, ...] = ()
-    broker_name: str = ""
+    synonyms: tuple[DescribeConfigsSynonym, ...] = ()
+    """The broker's name for it, with its value and where that comes from: the first one counts."""
+
+    @property
+    def source(self) -> int:
+        """Where the value comes from."""
+        return self.synonyms[0].source if self.synonyms else DEFAULT_CONFIG
 
 
 class TopicSettings(msgspec.Struct, frozen=True, gc=False):
@@ -51,87 +64,101 @@ class TopicSettings(msgspec.Struct, frozen=True, gc=False):
     """Of one partition."""
 
 
-def _number(kind: int, default: int, text: str, lowest: int, broker_name: str = "") -> Setting:
-    highest = _INT_MAX if kind == INT else _LONG_MAX
-    return Setting(kind, str(default), text, lowest, highest, broker_name=broker_name)
+def named(
+    kind: int, name: str, value: str, text: str = "", choices: tuple[str, ...] = ()
+) -> KafkaSetting:
+    """One that has this name among the settings of brokers, where it cannot be changed."""
+    synonyms = (DescribeConfigsSynonym(name, value, DEFAULT_CONFIG),)
+    return KafkaSetting(kind, value, text, choices=choices, synonyms=synonyms)
+
+
+def broker_settings(*configs: KafkaConfig | StoreConfig) -> dict[Kafka, KafkaSetting]:
+    """The settings in these configurations that Kafka's brokers have, too."""
+    return {
+        each.kafka: _of_broker(each, each.kafka, config)
+        for config in configs
+        for each in settings_of(type(config)).values()
+        if each.kafka is not None
+    }
+
+
+def _of_broker(setting: Setting, kafka: Kafka, config: object) -> KafkaSetting:
+    is_bool = isinstance(setting.default, bool)
+    kind = BOOLEAN if is_bool else INT if setting.highest <= _INT_MAX else LONG
+
+    def text(value: object) -> str:
+        return str(value).lower() if is_bool else str(value or kafka.unlimited)
+
+    value, default = text(setting.of(config)), text(setting.default)
+    synonyms = [DescribeConfigsSynonym(kafka.name, default, DEFAULT_CONFIG)]
+    if value != default:
+        synonyms.insert(0, DescribeConfigsSynonym(kafka.name, value, STATIC_BROKER_CONFIG))
+    lowest = min(kafka.unlimited, 1)
+    return KafkaSetting(kind, value, kafka.text, lowest, setting.highest, synonyms=tuple(synonyms))
+
+
+def _number(
+    kind: int, default: int, lowest: int, text: str = "Kept, without effect."
+) -> KafkaSetting:
+    return KafkaSetting(kind, str(default), text, lowest, _INT_MAX if kind == INT else _LONG_MAX)
 
 
 _TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
+_OF_TOPICS = {
+    "cleanup.policy": named(
+        LIST,
+        "log.cleanup.policy",
+        "delete",
+        "What becomes of old records; nothing is compacted here.",
+        ("delete", "compact"),
+    ),
+    "compression.gzip.level": _number(INT, -1, -1),
+    "compression.lz4.level": _number(INT, 9, 1),
+    "compression.type": named(
+        STRING,
+        "compression.type",
+        "producer",
+        "Batches are kept as their producer compressed them.",
+        _TYPES,
+    ),
+    "compression.zstd.level": _number(INT, 3, -131072),
+    "delete.retention.ms": _number(LONG, 86_400_000, 0),
+    "file.delete.delay.ms": _number(LONG, 60_000, 0),
+    "flush.messages": _number(LONG, _LONG_MAX, 1, "Kept; the broker's --flush decides."),
+    "flush.ms": _number(LONG, _LONG_MAX, 0, "Kept; the broker's --flush decides."),
+    "follower.replication.throttled.replicas": KafkaSetting(LIST, "", "Kept, without effect."),
+    "index.interval.bytes": _number(INT, 4096, 0),
+    "leader.replication.throttled.replicas": KafkaSetting(LIST, "", "Kept, without effect."),
+    "max.compaction.lag.ms": _number(LONG, _LONG_MAX, 1),
+    "message.timestamp.after.max.ms": _number(LONG, 3_600_000, 0),
+    "message.timestamp.before.max.ms": _number(LONG, _LONG_MAX, 0),
+    "message.timestamp.type": named(
+        STRING,
+        "log.message.timestamp.type",
+        "CreateTime",
+        "Whose time a record has: the producer's or the broker's.",
+        ("CreateTime", "LogAppendTime"),
+    ),
+    "min.cleanable.dirty.ratio": KafkaSetting(DOUBLE, "0.5", "Kept, without effect.", 0, 1),
+    "min.compaction.lag.ms": _number(LONG, 0, 0),
+    "min.insync.replicas": _number(INT, 1, 1, "Kept; a partition has one replica."),
+    "preallocate": KafkaSetting(BOOLEAN, "false", "Kept, without effect."),
+    "segment.index.bytes": _number(INT, 10_485_760, 4),
+    "segment.jitter.ms": _number(LONG, 0, 0),
+    "unclean.leader.election.enable": KafkaSetting(BOOLEAN, "false", "Kept, without effect."),
+}
+"""Those that are no setting of a broker here."""
 
-def topic_settings(config: KafkaConfig, store: StoreConfig) -> dict[str, Setting]:
+
+def topic_settings(config: KafkaConfig, store: StoreConfig) -> dict[str, KafkaSetting]:
     """All settings that a topic of this broker may have, by name."""
-    retention_ms = store.retention_ms or UNLIMITED["log.retention.ms"]
-    return {
-        "cleanup.policy": Setting(
-            LIST,
-            "delete",
-            "What becomes of old records; nothing is compacted here.",
-            choices=("delete", "compact"),
-            broker_name="log.cleanup.policy",
-        ),
-        "compression.gzip.level": _number(INT, -1, "Kept, without effect.", -1),
-        "compression.lz4.level": _number(INT, 9, "Kept, without effect.", 1),
-        "compression.type": Setting(
-            STRING,
-            "producer",
-            "Batches are kept as their producer compressed them.",
-            choices=_TYPES,
-            broker_name="compression.type",
-        ),
-        "compression.zstd.level": _number(INT, 3, "Kept, without effect.", -131072),
-        "delete.retention.ms": _number(LONG, 86_400_000, "Kept, without effect.", 0),
-        "file.delete.delay.ms": _number(LONG, 60_000, "Kept, without effect.", 0),
-        "flush.messages": _number(LONG, _LONG_MAX, "Kept; the broker's --flush decides.", 1),
-        "flush.ms": _number(LONG, _LONG_MAX, "Kept; the broker's --flush decides.", 0),
-        "follower.replication.throttled.replicas": Setting(LIST, "", "Kept, without effect."),
-        "index.interval.bytes": _number(INT, 4096, "Kept, without effect.", 0),
-        "leader.replication.throttled.replicas": Setting(LIST, "", "Kept, without effect."),
-        "max.compaction.lag.ms": _number(LONG, _LONG_MAX, "Kept, without effect.", 1),
-        "max.message.bytes": _number(
-            INT, config.message_max_bytes, "Largest record batch.", 0, "message.max.bytes"
-        ),
-        "message.timestamp.after.max.ms": _number(LONG, 3_600_000, "Kept, without effect.", 0),
-        "message.timestamp.before.max.ms": _number(LONG, _LONG_MAX, "Kept, without effect.", 0),
-        "message.timestamp.type": Setting(
-            STRING,
-            "CreateTime",
-            "Whose time a record has: the producer's or the broker's.",
-            choices=("CreateTime", "LogAppendTime"),
-            broker_name="log.message.timestamp.type",
-        ),
-        "min.cleanable.dirty.ratio": Setting(DOUBLE, "0.5", "Kept, without effect.", 0, 1),
-        "min.compaction.lag.ms": _number(LONG, 0, "Kept, without effect.", 0),
-        "min.insync.replicas": _number(INT, 1, "Kept; a partition has one replica.", 1),
-        "preallocate": Setting(BOOLEAN, "false", "Kept, without effect."),
-        "retention.bytes": _number(
-            LONG,
-            store.retention_bytes or UNLIMITED["log.retention.bytes"],
-            "Most bytes of a partition, in whole segments.",
-            -1,
-            "log.retention.bytes",
-        ),
-        "retention.ms": _number(
-            LONG, retention_ms, "How long records are kept.", -1, "log.retention.ms"
-        ),
-        "segment.bytes": _number(
-            INT,
-            store.segment_bytes,
-            "Size at which a segment file is closed.",
-            SEGMENT_BYTES_MIN,
-            "log.segment.bytes",
-        ),
-        "segment.index.bytes": _number(INT, 10_485_760, "Kept, without effect.", 4),
-        "segment.jitter.ms": _number(LONG, 0, "Kept, without effect.", 0),
-        "segment.ms": _number(
-            LONG,
-            store.segment_ms or UNLIMITED["log.roll.ms"],
-            "Age at which a segment file is closed.",
-            1,
-            "log.roll.ms",
-        ),
-        "unclean.leader.election.enable": Setting(BOOLEAN, "false", "Kept, without effect."),
-    }
+    found = dict(_OF_TOPICS)
+    for kafka, setting in broker_settings(config, store).items():
+        if kafka.topic:
+            found[kafka.topic] = setting
+    found["segment.bytes"] = found["segment.bytes"]._replace(lowest=SEGMENT_BYTES_MIN)
+    return found
 
 
 class TopicSettingsReader:
@@ -144,7 +171,7 @@ class TopicSettingsReader:
         """What the settings given, and the defaults of the others, come to. They must have passed `check`."""
 
         def value(name: str) -> str:
-            return given.get(name, self.known[name].default)
+            return given.get(name, self.known[name].value)
 
         return TopicSettings(
             int(value("max.message.bytes")),
@@ -174,7 +201,7 @@ class TopicSettingsReader:
         }
 
 
-def _fault(setting: Setting, value: str) -> str:
+def _fault(setting: KafkaSetting, value: str) -> str:
     if setting.kind == BOOLEAN:
         return "" if value in ("true", "false") else "Expected value to be either true or false"
     if setting.kind in (INT, LONG, DOUBLE):

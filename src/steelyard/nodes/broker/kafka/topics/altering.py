@@ -144,7 +144,7 @@ class Altering:
                 what = "APPEND" if operation.config_operation == APPEND else "SUBTRACT"
                 text = f"Can't {what} to key {name} because its type is not LIST."
                 raise Refused(ErrorCode.INVALID_CONFIG, text)
-            old = [each for each in settings.get(name, known[name].default).split(",") if each]
+            old = [each for each in settings.get(name, known[name].value).split(",") if each]
             given = value.split(",")
             if operation.config_operation == APPEND:
                 new = old + [each for each in given if each not in old]

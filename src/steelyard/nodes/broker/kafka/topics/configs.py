@@ -8,19 +8,25 @@ Source: core/kafka/server/ConfigHelper.scala.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import fields
 
-from steelyard.config import LOG_SETTINGS, UNLIMITED, BrokerConfig, KafkaConfig, StoreConfig
+from steelyard.config import BrokerConfig, KafkaConfig
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
-from steelyard.nodes.broker.kafka.cluster.topic_settings import BOOLEAN, INT, LONG, STRING
+from steelyard.nodes.broker.kafka.cluster.topic_settings import (
+    BOOLEAN,
+    INT,
+    SHORT,
+    STRING,
+    KafkaSetting,
+    broker_settings,
+    named,
+)
 from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
 from steelyard.nodes.broker.kafka.requests.refusals import Refused
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.configs import (
-    DEFAULT_CONFIG,
     DESCRIBE_CONFIGS,
     STATIC_BROKER_CONFIG,
     TOPIC_CONFIG,
@@ -97,23 +103,12 @@ class Configs:
         self, topic: KafkaTopic, name: str, message: DescribeConfigsRequest
     ) -> DescribeConfigsResourceResult:
         setting = self._cluster.readers.known[name]
-        synonyms = []
-        if name in topic.settings:
-            synonyms.append(DescribeConfigsSynonym(name, topic.settings[name], TOPIC_CONFIG))
-        if setting.broker_name:
-            synonyms.append(
-                DescribeConfigsSynonym(setting.broker_name, setting.default, DEFAULT_CONFIG)
-            )
-        return DescribeConfigsResourceResult(
-            name,
-            topic.settings.get(name, setting.default),
-            read_only=False,
-            config_source=TOPIC_CONFIG if name in topic.settings else DEFAULT_CONFIG,
-            is_sensitive=False,
-            synonyms=synonyms if message.include_synonyms else (),
-            config_type=setting.kind,
-            documentation=setting.text if message.include_documentation else None,
-        )
+        own = topic.settings.get(name)
+        if own is None:
+            return _result(name, setting, message)
+        synonym = DescribeConfigsSynonym(name, own, TOPIC_CONFIG)
+        own_setting = setting._replace(value=own, synonyms=(synonym, *setting.synonyms))
+        return _result(name, own_setting, message)
 
     def _of_broker(
         self, name: str, message: DescribeConfigsRequest
@@ -121,22 +116,25 @@ class Configs:
         if not name:
             return []  # what was set for all brokers while they run: nothing can be
         check_broker_name(name, self._cluster.node_id)
-        found = []
-        for setting, (kind, value, source) in sorted(self._broker.items()):
-            synonym = DescribeConfigsSynonym(setting, value, source)
-            found.append(
-                DescribeConfigsResourceResult(
-                    setting,
-                    value,
-                    read_only=True,
-                    config_source=source,
-                    is_sensitive=False,
-                    synonyms=(synonym,) if message.include_synonyms else (),
-                    config_type=kind,
-                    documentation=None,
-                )
-            )
-        return found
+        return [
+            _result(each, setting, message, read_only=True)
+            for each, setting in sorted(self._broker.items())
+        ]
+
+
+def _result(
+    name: str, setting: KafkaSetting, message: DescribeConfigsRequest, *, read_only: bool = False
+) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name,
+        setting.value,
+        read_only=read_only,
+        config_source=setting.source,
+        is_sensitive=False,
+        synonyms=setting.synonyms if message.include_synonyms else (),
+        config_type=setting.kind,
+        documentation=(setting.text or None) if message.include_documentation else None,
+    )
 
 
 def check_broker_name(name: str, node_id: int) -> None:
@@ -155,34 +153,21 @@ def _only(
     return [each for each in found if each.name in wanted]
 
 
-def _broker_settings(config: BrokerConfig, kafka: KafkaConfig) -> dict[str, tuple[int, str, int]]:
-    """Type, value and source of each of the broker's settings, by name."""
-    settings: dict[str, tuple[int, str, int]] = {}
-    for item in fields(KafkaConfig):
-        value = getattr(kafka, item.name)
-        source = DEFAULT_CONFIG if value == item.default else STATIC_BROKER_CONFIG
-        if isinstance(value, bool):
-            settings[_dotted(item.name)] = BOOLEAN, str(value).lower(), source
-        elif isinstance(value, int):
-            settings[_dotted(item.name)] = LONG, str(value), source
-    for name, field in LOG_SETTINGS.items():
-        value = getattr(config.store, field)
-        is_default = value == getattr(StoreConfig(), field)
-        source = DEFAULT_CONFIG if is_default else STATIC_BROKER_CONFIG
-        kind = INT if name == "log.segment.bytes" else LONG
-        settings[name] = kind, str(value or UNLIMITED.get(name, 0)), source
-    listener = f"PLAINTEXT://{kafka.address}"
-    settings |= {
-        "advertised.listeners": (STRING, listener, STATIC_BROKER_CONFIG),
-        "broker.id": (INT, str(kafka.node_id), STATIC_BROKER_CONFIG),
-        "default.replication.factor": (INT, "1", DEFAULT_CONFIG),
-        "delete.topic.enable": (BOOLEAN, "true", DEFAULT_CONFIG),
-        "min.insync.replicas": (INT, "1", DEFAULT_CONFIG),
-        "offsets.topic.replication.factor": (INT, "1", DEFAULT_CONFIG),
-        "transaction.state.log.replication.factor": (INT, "1", DEFAULT_CONFIG),
-    }
-    return settings
-
-
-def _dotted(name: str) -> str:
-    return name.replace("_", ".")
+def _broker_settings(config: BrokerConfig, kafka: KafkaConfig) -> dict[str, KafkaSetting]:
+    """The broker's settings by name."""
+    found = {name.name: each for name, each in broker_settings(kafka, config.store).items()}
+    for kind, name, value in (
+        (BOOLEAN, "delete.topic.enable", "true"),
+        (INT, "default.replication.factor", "1"),
+        (INT, "min.insync.replicas", "1"),
+        (SHORT, "offsets.topic.replication.factor", "1"),
+        (SHORT, "transaction.state.log.replication.factor", "1"),
+    ):
+        found[name] = named(kind, name, value)
+    for kind, name, value in (
+        (STRING, "advertised.listeners", f"PLAINTEXT://{kafka.address}"),
+        (INT, "broker.id", str(kafka.node_id)),
+    ):
+        synonym = DescribeConfigsSynonym(name, value, STATIC_BROKER_CONFIG)
+        found[name] = KafkaSetting(kind, value, synonyms=(synonym,))
+    return found

@@ -29,7 +29,7 @@ from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.nodes.seam import Effect
 from steelyard.routes import layout as layouts
 from steelyard.wire.kafka.errors import ErrorCode
-from steelyard.wire.kafka.messages.configs import DEFAULT_CONFIG, TOPIC_CONFIG
+from steelyard.wire.kafka.messages.configs import TOPIC_CONFIG
 from steelyard.wire.kafka.messages.topics import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -163,8 +163,8 @@ class Creating:
         configs = [
             CreatableTopicConfigs(
                 name,
-                topic.settings.get(name, known[name].default),
-                config_source=TOPIC_CONFIG if name in topic.settings else DEFAULT_CONFIG,
+                topic.settings.get(name, known[name].value),
+                config_source=TOPIC_CONFIG if name in topic.settings else known[name].source,
             )
             for name in sorted(known)
         ]
