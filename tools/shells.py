@@ -131,7 +131,7 @@ def settings(classes: dict[str, ast.ClassDef], name: str) -> Iterator[Setting]:
 def default(value: ast.expr | None) -> str:
     """As it stands in the configuration; of `field(default=...)` that one."""
     assert value is not None
-    if isinstance(value, ast.Call):
+    if isinstance(value, ast.Call) and ast.unparse(value.func) == "field":
         value = next(each.value for each in value.keywords if each.arg == "default")
     return ast.unparse(value)
 

@@ -131,7 +131,7 @@ class KafkaConfig:
     """
 
     address: str = "127.0.0.1:9092"
-    """What Kafka clients are told to connect to (advertised.listeners)."""
+    """What Kafka clients are told to connect to (advertised.listeners); where it is not given, what the server listens on."""
     node_id: Int32 = 1
     """Unique in the cluster."""
     brokers: tuple[str, ...] = ()
@@ -200,7 +200,7 @@ class BrokerConfig:
     cluster: Annotated[str, RocketMQ("brokerClusterName")] = "DefaultCluster"
     """The cluster that nameservers list the broker under."""
     address: str = "127.0.0.1:10911"
-    """What clients are told to connect to."""
+    """What clients are told to connect to; where it is not given, what the server listens on."""
     nameservers: Annotated[tuple[str, ...], RocketMQ("namesrvAddr")] = ()
     """Where the broker registers, `host:port`; without one only Kafka clients find it."""
     flush: FlushMode = "async"

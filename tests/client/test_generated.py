@@ -1,4 +1,4 @@
-"""The blocking clients and the keyword groups are what tools/shells.py makes of their sources."""
+"""The blocking clients, the keyword groups and docs/SETTINGS.md are what programs in tools/ make of their sources."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from steelyard.client.aio import client as own_client
 from steelyard.client.aio import producer as own
@@ -15,9 +17,10 @@ from steelyard.client.blocking import producer as made
 ROOT = Path(__file__).parents[2]
 
 
-def test_nothing_generated_is_stale() -> None:
+@pytest.mark.parametrize("program", ["tools/shells.py", "tools/settings.py"])
+def test_nothing_generated_is_stale(program: str) -> None:
     """`./dev generate` renews it."""
-    command = [sys.executable, "tools/shells.py", "--check"]
+    command = [sys.executable, program, "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 

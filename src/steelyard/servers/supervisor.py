@@ -50,7 +50,7 @@ class Layout:
     """What `steelyard up` starts, and where."""
 
     brokers: int = 1
-    """How many."""
+    """How many, 1 to 26."""
     data: str = "steelyard-data"
     """Directory with a subdirectory for each broker."""
     host: str = "127.0.0.1"

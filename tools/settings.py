@@ -1,0 +1,150 @@
+"""Writes docs/SETTINGS.md from the configurations: names, values, defaults, meanings, names in Kafka and RocketMQ.
+
+./dev generate          write it
+python tools/settings.py --check    say whether it is stale, and fail
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+
+from shells import CONFIG, settings
+
+from steelyard import config
+from steelyard.servers import supervisor
+from steelyard.settings import Setting, settings_of
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "SETTINGS.md"
+
+HEAD = """\
+# Settings
+
+Written by `./dev generate` from the annotations in [config.py](../src/steelyard/config.py); do not edit.
+
+**Servers** take their settings as options, `--set NAME=VALUE`, and from a TOML file, `--config FILE`, with the tables `[up]`, `[nameserver]` and
+`[broker]` ([how to](OPERATIONS.md#limits-to-set)). Options go before the file. The first part of a name with a dot may be left out where no
+other setting has the second: `retention_ms`. Names of Kafka and RocketMQ stand for settings that mean the same there.
+
+**Clients** take theirs as keywords, `Producer("orders", retries=5)`, or in a configuration, `Producer("orders", config=ProducerConfig(retries=5))`.
+
+A value that a setting cannot have is an error that names the setting, the value, and what would be right.
+"""
+
+SECTIONS = (
+    ("`[up]`: what `steelyard up` starts", supervisor.Layout, None),
+    ("`[nameserver]`", config.NameserverConfig, None),
+    ("`[broker]`", config.BrokerConfig, None),
+    ("`ProducerConfig`", config.ProducerConfig, None),
+    ("`ConsumerConfig`: `PushConsumer` and `PullConsumer`", config.ConsumerConfig, None),
+    ("`LitePullConfig`: `LitePullConsumer`, in place of or beside those of `ConsumerConfig`", config.LitePullConfig, config.ConsumerConfig),
+    ("`KafkaConsumerConfig`: `KafkaConsumer`", config.KafkaConsumerConfig, None),
+)  # fmt: skip
+"""Titles and configurations, and the configuration whose settings are not told again."""
+
+UNITS = {
+    "bytes/s": r"bytes_per_second$",
+    "bytes": r"(_|\b)bytes(_|$)",
+    "ms": r"_ms$|timestamp$",
+    "minutes": r"_minutes$",
+}
+
+WORDS = (
+    (r"\b(an int|a number) (of )?", ""),
+    (r"^a tuple or list of str$", "list of texts"),
+    (r"^a tuple or list of ", "list of "),
+    (r"\ba str\b", "text"),
+    (r",? or None$", ""),
+    ("'", "`"),
+)
+"""What stands on this page for the words of errors."""
+
+SIZES = {
+    "ms": ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")),
+    "bytes": ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")),
+}
+
+Meanings = dict[str, str]
+"""What the docstrings below the fields say, by the field's name."""
+
+
+def meanings() -> dict[str, Meanings]:
+    """Of all configurations, by the name of the class."""
+    found: dict[str, Meanings] = {}
+    for path in (CONFIG, Path(supervisor.__file__)):
+        body = ast.parse(path.read_text()).body
+        classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
+        for name in classes:
+            if name.endswith(("Config", "Layout")):
+                told = settings(classes, name)
+                found[name] = {field: text.replace("|", "\\|") for field, _, _, text in told}
+    return found
+
+
+def unit(name: str) -> str:
+    return next((each for each, pattern in UNITS.items() if re.search(pattern, name)), "")
+
+
+def values(setting: Setting) -> str:
+    """What it takes, and in what unit."""
+    words = setting.kind.text_words or setting.kind.words
+    if isinstance(setting.default, Enum):
+        words = setting.kind.words
+    for pattern, text in WORDS:
+        words = re.sub(pattern, text, words)
+    return ", ".join(filter(None, (words, unit(setting.name))))
+
+
+def default(setting: Setting) -> str:
+    """As it is written, and what that is in larger units."""
+    value = setting.default
+    if value is None or value in ("", ()):
+        return ""
+    if isinstance(value, tuple):
+        value = ", ".join(value)
+    if isinstance(value, bool):
+        value = str(value).lower()
+    for size, name in SIZES.get(unit(setting.name), ()):
+        if isinstance(value, int) and value and value % size == 0:
+            return f"`{value}` ({value // size} {name})"
+    return f"`{value}`"
+
+
+def rows(cls: type, inherited: type | None, told: dict[str, Meanings]) -> Iterator[str]:
+    known = settings_of(inherited) if inherited else {}
+    for name, each in settings_of(cls).items():
+        table, _, field = name.rpartition(".")
+        holder = {"store": "StoreConfig", "kafka": "KafkaConfig"}.get(table, cls.__name__)
+        if name in known and known[name].default == each.default:
+            continue
+        others = [f"`{other.name}`" for other in (each.kafka, each.rocketmq) if other]
+        yield f"| `{name}` | {values(each)} | {default(each)} | {told[holder][field]} | {', '.join(others)} |"
+
+
+def page() -> str:
+    told = meanings()
+    parts = [HEAD]
+    for title, cls, inherited in SECTIONS:
+        head = (
+            "| setting | values | default | meaning | in Kafka, RocketMQ |\n|---|---|---|---|---|"
+        )
+        parts.append("\n".join([f"## {title}\n", head, *rows(cls, inherited, told), ""]))
+    return "\n".join(parts)
+
+
+def main(arguments: list[str]) -> int:
+    if arguments == ["--check"]:
+        stale = not PAGE.exists() or PAGE.read_text() != page()
+        if stale:
+            print("docs/SETTINGS.md is stale: run ./dev generate", file=sys.stderr)
+        return int(stale)
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
