@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from tests.clients.confluent import Confluent
 from tests.clients.libraries import Library, Sent
 from tests.peers.apache import eventually
@@ -44,6 +45,18 @@ def wait_route(kafka: Running, topic: str) -> None:
         eventually(is_known, f"a route to {topic}")
 
 
+def wait_partitions(kafka: Running, topic: str, count: int) -> None:
+    """Until each broker tells Kafka's clients of so many partitions of a topic that sends have made: a consumer that
+    is told of fewer looks for others minutes later."""
+    for address in kafka.bootstrap.split(","):
+        admin = AdminClient({"bootstrap.servers": address})
+
+        def are_told(admin: AdminClient = admin) -> bool:
+            return len(admin.list_topics(topic, timeout=60).topics[topic].partitions) == count
+
+        eventually(are_told, f"{count} partitions of {topic} at {address}")
+
+
 @contextmanager
 def pushed(kafka: Running, group: str, topic: str, tags: str = "*") -> Iterator[list[MessageView]]:
     """What a push consumer of RocketMQ is given."""
@@ -64,6 +77,7 @@ def test_rocketmq_writes_and_kafka_reads(
         for number in range(12)
     ]
     producer.send(Message(name, b"bare"))
+    wait_partitions(kafka, name, len({result.queue for result in sent}))
     records = library.consume(name, name, 13)
     assert {record.value for record in records} == {
         b"bare",
