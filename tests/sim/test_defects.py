@@ -41,7 +41,6 @@ from steelyard.store.segment import Segment
 from steelyard.store.store import Store
 from steelyard.store.table_records import Entry, Gap, decode
 from steelyard.store.verify import LOG, Stretch, verify_log
-from steelyard.types import MessageQueue
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
 
@@ -270,12 +269,11 @@ def test_orderly_members_that_start_without_a_lock(monkeypatch: pytest.MonkeyPat
         def holds(self, held: Held, now: int) -> bool:
             return True
 
-        def _waits(self, queue: MessageQueue, claim: object) -> bool:
-            return False
-
     def free(self: Locks, now: int, effects: list[Effect]) -> LockNews:
         news = LockNews()
         news.free += [h for h in self._holdings.all() if h.state is State.LOCKING]
+        for held in news.free:
+            self._claims[held.queue].waive()
         return news
 
     monkeypatch.setattr(Impatient, "ask", free)

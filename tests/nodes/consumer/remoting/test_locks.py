@@ -6,8 +6,10 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
+from tests.edges import assert_every_edge
 from tests.nodes.consumer.remoting.conftest import Broker, Group, Rig, queues, reply
 
+from steelyard.nodes.consumer.remoting.claim import CLAIMS
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import LockBatchBody
@@ -179,6 +181,16 @@ def test_whoever_is_alone_does_not_wait_for_the_lock_of_the_dead() -> None:
     rig.advance(59_000)
     assert group.a.owner("T", 0) == "killed"
     rig.advance(5_000)
+    assert group.a.owner("T", 0) == "c1"
+
+
+def test_whoever_is_alone_takes_what_it_sought_from_the_dead() -> None:
+    group = Group(1, strategy="EVEN")
+    group.a.occupy("killed", A0)
+    rig = group.start()
+    advance_until(rig, lambda: group.state().held == (A0, B0))
+    assert group.a.owner("T", 0) == "killed"
+    rig.advance(65_000)
     assert group.a.owner("T", 0) == "c1"
 
 
@@ -398,3 +410,12 @@ def test_without_clean_handover_nothing_is_locked() -> None:
     rig.advance(60_000)
     assert group.a.count(41) == 0
     assert MessageQueue("T", "a", 0) in group.state().held
+
+
+def test_every_edge_of_a_claim_is_taken() -> None:
+    assert_every_edge(
+        CLAIMS,
+        test_whoever_is_alone_takes_what_it_sought_from_the_dead,
+        test_a_concurrent_consumer_goes_on_when_somebody_else_gets_its_lock,
+        test_after_ten_seconds_a_concurrent_consumer_reads_without_the_lock,
+    )

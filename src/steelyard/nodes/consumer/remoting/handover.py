@@ -179,7 +179,6 @@ class Handover:
             if queue in self._quota.pool and self._lacking() > 0:
                 self._wanted |= {queue}
                 held = self._holdings.hold(queue, now)
-                self._locks.keep(queue)
                 self._acquire(held, now, effects)
             else:
                 self._locks.let_go(queue, now, effects)

@@ -34,6 +34,7 @@ import msgspec
 
 from steelyard.errors import ProtocolError, RemotingError
 from steelyard.groups.remoting.ownership import State
+from steelyard.nodes.consumer.remoting.claim import CLAIMS, Claim, ClaimMove, ClaimState
 from steelyard.nodes.consumer.remoting.commits import SETTLE_MS
 from steelyard.nodes.consumer.remoting.departed import Departed
 from steelyard.nodes.consumer.remoting.held import Held
@@ -81,18 +82,6 @@ class LockNews(msgspec.Struct):
     missed: list[MessageQueue] = []
 
 
-class _Claim(msgspec.Struct):
-    """A lock that this member wants."""
-
-    since: int
-    sought: bool
-    """Without a holding, to see whether the queue is free."""
-    address: Address | None = None
-    """Where it was asked for last; None: nowhere, so it cannot be ours."""
-    granted_at: int = 0
-    """When the request was sent that got or renewed it; 0: it is not ours."""
-
-
 class _Desk(msgspec.Struct):
     """What goes on with one broker."""
 
@@ -127,7 +116,7 @@ class Locks:
         self._patient = patient
         self._strict = strict
         self._me = peers.config.client_id
-        self._claims: dict[MessageQueue, _Claim] = {}
+        self._claims: dict[MessageQueue, Claim] = {}
         self._desks: dict[Address, _Desk] = {}
         self._departed = Departed(self._me)
         config = peers.config
@@ -170,7 +159,8 @@ class Locks:
     def want(self, queue: MessageQueue, now: int, *, sought: bool = False) -> None:
         """This member wants the lock from now on; `ask` once all are named."""
         assert queue not in self._claims
-        claim = self._claims[queue] = _Claim(now, sought)
+        event = ClaimMove.SOUGHT if sought else ClaimMove.PLANNED
+        claim = self._claims[queue] = Claim(CLAIMS.move(None, event), now)
         for address, dispatcher in self._desks.items():
             unlocks = dispatcher.unlocks.get(self._me)
             if unlocks and unlocks.pop(queue, False) is None:  # not said yet: it may still be ours
@@ -183,11 +173,11 @@ class Locks:
         news = LockNews()
         addresses: dict[Address, None] = {}
         for queue, claim in self._claims.items():
-            if claim.granted_at or not self._waits(queue, claim):
+            if not claim.awaited:
                 continue
             address = self._peers.master(queue)
             if address is None or self._dispatcher(address).lockless:
-                if claim.sought:
+                if claim.state is ClaimState.SEEKING:
                     news.missed.append(queue)
                 else:
                     self._do_without(queue, claim, news)
@@ -199,10 +189,6 @@ class Locks:
             dispatcher.wait_ms = POLL_MS
             self._talk(address, now, effects)
         return news
-
-    def keep(self, queue: MessageQueue) -> None:
-        """A queue that was sought has a holding now."""
-        self._claims[queue].sought = False
 
     def let_go(self, queue: MessageQueue, now: int, effects: list[Effect]) -> bool:
         """This member does not want the lock any longer. True: done; else `LocksLetGo` tells when it is."""
@@ -383,13 +369,13 @@ class Locks:
             else:
                 held = self._holdings.get(queue)
                 lapsed = claim.granted_at and asked.at - claim.granted_at > EXPIRY_MS
-                claim.granted_at = asked.at
-                claim.address = asked.address
+                before = claim.state
+                claim.grant(asked.address, asked.at)
                 if lapsed and self._strict and held is not None:
                     # Somebody may have had it meanwhile: where is its offset now?
                     news.lost.append(held)
                 else:
-                    self._release_waiting(queue, claim, news)
+                    self._wait_ended(queue, before, news)
         self._plan(asked.address, dispatcher, answered=granted is not None, now=now)
         self._talk(asked.address, now, effects)
         if granted is None:
@@ -441,7 +427,7 @@ class Locks:
     def _refused(
         self,
         queue: MessageQueue,
-        claim: _Claim,
+        claim: Claim,
         asked: LocksAsked,
         *,
         answered: bool,
@@ -450,14 +436,13 @@ class Locks:
     ) -> None:
         """The queue is not locked for this member. `answered`: the broker said so, somebody else has it."""
         held = self._holdings.get(queue)
-        waits = self._waits(queue, claim)
         if answered:
             # Read without it: by now the lock of whoever was dead when that began belongs to somebody else.
             lapsed = claim.granted_at or now - claim.since > EXPIRY_MS
-            claim.granted_at = 0
-            if self._strict and held is not None and lapsed and not waits:
+            claim.refuse()
+            if self._strict and held is not None and lapsed and not claim.awaited:
                 news.lost.append(held)
-        if not waits:
+        if not claim.awaited:
             return
         dispatcher = self._dispatcher(asked.address)
         suspects = self._departed.suspects(queue) or (self._departed.alone and not dispatcher.alone)
@@ -465,7 +450,7 @@ class Locks:
             dispatcher.refused[queue] = None
         if dispatcher.alone:
             self._do_without(queue, claim, news)
-        elif claim.sought:
+        elif claim.state is ClaimState.SEEKING:
             news.missed.append(queue)
             if not answered:  # it may be ours without our knowing
                 self._unlock(asked.address, self._me, [queue])
@@ -474,7 +459,7 @@ class Locks:
         elif not self._patient and self._overdue(queue, claim, now):
             dispatcher.refused[queue] = None
 
-    def _overdue(self, queue: MessageQueue, claim: _Claim, now: int) -> bool:
+    def _overdue(self, queue: MessageQueue, claim: Claim, now: int) -> bool:
         rerouted_at = self._rerouted_at.get(queue.topic, 0)
         return now - claim.since >= self._takeover_ms and now - rerouted_at >= self._rerouted_ms
 
@@ -490,7 +475,7 @@ class Locks:
         dispatcher.alone = known is not None and self._departed.is_alone(known)
         for queue in refused:
             claim = self._claims.get(queue)
-            if claim is None or claim.granted_at or not self._waits(queue, claim):
+            if claim is None or not claim.awaited:
                 continue
             if dispatcher.alone:
                 self._do_without(queue, claim, news)
@@ -507,7 +492,7 @@ class Locks:
     def _take_over(
         self,
         queue: MessageQueue,
-        claim: _Claim,
+        claim: Claim,
         known: frozenset[str] | None,
         news: LockNews,
         now: int,
@@ -535,19 +520,17 @@ class Locks:
         self._talk(asked.address, now, effects)
         return mine
 
-    def _waits(self, queue: MessageQueue, claim: _Claim) -> bool:
-        """Nothing is read before the lock is there."""
-        held = self._holdings.get(queue)
-        return claim.sought or (held is not None and held.state is State.LOCKING)
-
-    def _do_without(self, queue: MessageQueue, claim: _Claim, news: LockNews) -> None:
+    def _do_without(self, queue: MessageQueue, claim: Claim, news: LockNews) -> None:
         if not self._patient:
-            self._release_waiting(queue, claim, news)
+            before = claim.state
+            claim.waive()
+            self._wait_ended(queue, before, news)
 
-    def _release_waiting(self, queue: MessageQueue, claim: _Claim, news: LockNews) -> None:
-        if claim.sought:
+    def _wait_ended(self, queue: MessageQueue, before: ClaimState, news: LockNews) -> None:
+        """Whoever waited for the claim in the state before may go on."""
+        if before is ClaimState.SEEKING:
             news.won.append(queue)
-        elif self._waits(queue, claim):
+        elif before is ClaimState.WAITING:
             held = self._holdings.get(queue)
             assert held is not None
             news.free.append(held)
@@ -565,7 +548,7 @@ class Locks:
             return
         if not answered:
             dispatcher.ask_at = now + RETRY_MS
-        elif self._patient or any(self._waits(q, self._claims[q]) for q in missing):
+        elif self._patient or any(self._claims[q].awaited for q in missing):
             dispatcher.ask_at = now + dispatcher.wait_ms
             dispatcher.wait_ms = min(2 * dispatcher.wait_ms, POLL_MAX_MS)
         else:
@@ -574,7 +557,11 @@ class Locks:
     def check(self) -> None:
         """Assert that every holding on its way has a claim, and that what is missing is asked for and what is ours renewed."""
         for queue, claim in self._claims.items():
-            assert claim.sought == (self._holdings.get(queue) is None)
+            held = self._holdings.get(queue)
+            assert (claim.state is ClaimState.SEEKING) == (held is None)
+            locking = held is not None and held.state is State.LOCKING
+            assert (claim.state is ClaimState.WAITING) == locking
+            assert (claim.state is ClaimState.GRANTED) == (claim.granted_at > 0)
             assert claim.address is not None or not claim.granted_at
             assert all(
                 queue not in dispatcher.unlocks.get(self._me, ())
