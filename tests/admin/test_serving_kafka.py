@@ -12,7 +12,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from tests.waiting import PATIENCE_S
 
 
@@ -95,6 +100,47 @@ def test_one_broker_without_a_nameserver_is_a_cluster(tmp_path: Path) -> None:
         told = admin.list_topics(timeout=60)
         assert list(told.brokers) == [7]
         assert [p.leader for p in told.topics["t"].partitions.values()] == [7, 7]
+
+
+def test_up_takes_a_file_and_options_go_before_it(tmp_path: Path) -> None:
+    """What a server gets that `up` starts is what the file says of it, but for what an option says."""
+    file = tmp_path / "steelyard.toml"
+    file.write_text("""
+        [up]
+        brokers = 2
+        nameserver_port = 0
+        broker_port = 0
+        kafka_port = 0
+        restarts_max = 0
+
+        [nameserver]
+        broker_expiry_ms = 60000
+
+        [broker]
+        num.partitions = 3
+        cluster = "Other"
+        auto.create.topics.enable = false
+    """)
+    options = ["--data", str(tmp_path), "--cluster", "Mine", "--kafka-set", "log.roll.ms=5000"]
+    with running("up", "--config", str(file), *options) as ready:
+        brokers, kafka = ready["brokers"], str(ready["kafka"])
+        assert isinstance(brokers, dict)
+        assert list(brokers) == ["broker-a", "broker-b"]
+        listed = subprocess.run(
+            steelyard("admin", "clusterList", "-n", str(ready["nameserver"])),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert "Mine" in listed.stdout
+        admin = AdminClient({"bootstrap.servers": kafka})
+        admin.create_topics([NewTopic("t", -1, 1)])["t"].result(20)
+        assert len(admin.list_topics("t", timeout=20).topics["t"].partitions) == 3
+        for node_id in ("1", "2"):
+            resource = ConfigResource(ResourceType.BROKER, node_id)
+            told = admin.describe_configs([resource])[resource].result(20)
+            assert told["log.roll.ms"].value == "5000"
+            assert told["auto.create.topics.enable"].value == "false"
 
 
 def test_two_brokers_are_one_cluster_from_the_first_moment(tmp_path: Path) -> None:

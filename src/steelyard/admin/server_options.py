@@ -1,0 +1,264 @@
+"""The options of `steelyard up`, `nameserver` and `broker`, and what they and the settings file come to.
+
+Many an option is another way to write a setting: `--flush sync` is `--set flush=sync`. This module loads little, as `serving`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from steelyard.admin import exits
+from steelyard.errors import ArgumentError, ConfigError
+
+if TYPE_CHECKING:
+    from steelyard.servers.supervisor import Layout
+
+HOST = "127.0.0.1"
+
+TABLES = ("up", "nameserver", "broker")
+"""Of a settings file: one for each command; the brokers of `up` have that of `broker`."""
+
+FROM_UP = ("name", "address", "nameservers", "kafka.address", "kafka.node_id", "kafka.brokers")
+"""Settings that `up` gives to each broker."""
+
+FOR_BOTH = ("max_connections", "max_connections_per_ip")
+"""Settings of the brokers of `up` that its nameserver has, too."""
+
+UP = (
+    ("--brokers", int, "N", "number of brokers; default: 1"),
+    ("--data", str, "DIR", "directory with a subdirectory for each broker; default: steelyard-data"),
+    ("--nameserver-port", int, "P", "the nameserver's port (0: pick a free port); default: 9876"),
+    ("--broker-port", int, "P", "first broker's port, the others follow (0: pick free ports); default: 10911"),
+    ("--kafka-port", int, "P", "serve Kafka clients from this port on, one for each broker (0: pick free ports); default: not served"),
+    ("--restarts-max", int, "N", "give a server up after so many restarts in a row (0: never restart); default: 10"),
+)  # fmt: skip
+"""Options of `up`, which are settings of the table [up]."""
+
+BROKER = (
+    ("--name", "name", "NAME", "a name unique in the cluster; default: broker-a"),
+    ("--nameserver", "nameservers", "HOST:PORT[;HOST:PORT]", "nameservers to register with; default: the variable NAMESRV_ADDR, or 127.0.0.1:9876"),
+    ("--advertise", "address", "HOST:PORT", "address that clients connect to, if it is not the one listened on"),
+    ("--kafka-advertise", "kafka.address", "HOST:PORT", "address that Kafka clients connect to, if it is not the one listened on"),
+    ("--node-id", "kafka.node_id", "N", "the broker's id for Kafka clients, unique in the cluster; default: 1"),
+    ("--kafka-brokers", "kafka.brokers", "NAME,NAME", "names of all brokers of the cluster; Kafka groups get their coordinators once all of them are running"),
+)  # fmt: skip
+"""Options of `broker`, and the settings that they are."""
+
+BOUNDS = (
+    ("--max-connections", "max_connections", "limit of RocketMQ clients' connections to one server"),
+    ("--max-connections-per-ip", "max_connections_per_ip", "limit of those from one IP address"),
+)  # fmt: skip
+
+
+class _Sets(argparse.Action):
+    """An option for the setting in `dest`."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, default=argparse.SUPPRESS, **options)
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        value = self.const if self.nargs == 0 else values
+        namespace.settings = [*namespace.settings, f"{self.dest}={value}"]
+
+
+def add_up(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    up = commands.add_parser(
+        "up",
+        help="start a nameserver and brokers",
+        description="Start a nameserver and brokers, and start those that end again, until SIGTERM or Ctrl-C.",
+        epilog=f"Exit codes: {exits.SUCCESS} stopped; {exits.FAILED} a server was given up; {exits.WRONG} a setting is"
+        " wrong, or a port or data directory is in use.",
+    )
+    for option, kind, metavar, text in UP:
+        up.add_argument(option, type=kind, metavar=metavar, help=text)
+    _add_serving_options(up)
+    _add_broker_options(up)
+    return up
+
+
+def add_nameserver(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    nameserver = commands.add_parser(
+        "nameserver",
+        help="start one nameserver",
+        description="Start a nameserver; SIGTERM or Ctrl-C stops it.",
+    )
+    _add_own_options(nameserver, 9876)
+    nameserver.add_argument("--listener", type=int, help=argparse.SUPPRESS)
+    _add_serving_options(nameserver)
+    _add_settings(nameserver, "--set", example="broker_expiry_ms=30000")
+    return nameserver
+
+
+def add_broker(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    broker = commands.add_parser(
+        "broker",
+        help="start one broker",
+        description="Start a broker; SIGTERM or Ctrl-C stops it.",
+    )
+    broker.add_argument("--data", required=True, metavar="DIR", help="the broker's own directory")
+    _add_own_options(broker, 10911)
+    broker.add_argument(
+        "--kafka-port",
+        type=int,
+        metavar="P",
+        help="serve Kafka clients on this port (0: pick a free port); default: not served",
+    )
+    for option, setting, metavar, text in BROKER:
+        broker.add_argument(option, action=_Sets, dest=setting, metavar=metavar, help=text)
+    _add_serving_options(broker)
+    _add_broker_options(broker)
+    return broker
+
+
+def _add_own_options(parser: argparse.ArgumentParser, port: int) -> None:
+    """Options that `up` has not: it passes them to each server."""
+    parser.set_defaults(host=HOST)
+    parser.add_argument("--supervised", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=port,
+        metavar="P",
+        help="port to listen on (0: pick a free port); default: %(default)s",
+    )
+
+
+def _add_serving_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", help=f"address to listen on (0.0.0.0: all); default: {HOST}")
+    parser.add_argument("--json", action="store_true", help="print the ready line as JSON")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="log at level INFO; default: WARNING"
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="TOML file with settings in the tables [up], [nameserver] and [broker]; options go before it",
+    )
+    for option, setting, text in BOUNDS:
+        text += "; default: as many as the limit of open files allows"
+        parser.add_argument(option, action=_Sets, dest=setting, metavar="N", help=text)
+
+
+def _add_settings(parser: argparse.ArgumentParser, *options: str, example: str) -> None:
+    parser.add_argument(
+        *options,
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="NAME=VALUE",
+        help=f"any setting of docs/SETTINGS.md, such as {example}; may be repeated",
+    )
+
+
+def _add_broker_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--flush",
+        action=_Sets,
+        choices=("async", "sync"),
+        help="acknowledge a message when the kernel (async) or the disk (sync) has it; default: async",
+    )
+    parser.add_argument(
+        "--cluster", action=_Sets, help="the cluster's name; default: DefaultCluster"
+    )
+    parser.add_argument(
+        "--no-ledger",
+        action=_Sets,
+        nargs=0,
+        const="false",
+        dest="ledger",
+        help="do not write the rebalance ledger",
+    )
+    _add_settings(parser, "--set", "--kafka-set", example="store.retention_ms=3600000")
+
+
+# -- what they come to -----------------------------------------------------------------------------
+
+
+def values(options: argparse.Namespace, name: str, cls: type) -> dict[str, object]:
+    """What the file's table of that name and then the options say of a configuration, by setting. Raises ConfigError."""
+    from steelyard.settings import from_texts
+
+    return _from_file(options, name, cls) | from_texts(cls, options.settings)
+
+
+def _from_file(options: argparse.Namespace, name: str, cls: type) -> dict[str, object]:
+    from steelyard.settings import from_table
+
+    try:
+        return from_table(cls, _table(options.config, name))
+    except ArgumentError as error:
+        raise ConfigError(f"--config {options.config}, [{name}]: {error}") from None
+
+
+def _table(path: str | None, name: str) -> Mapping[str, object]:
+    """A table of the settings file; empty without a file. Raises ConfigError."""
+    if path is None:
+        return {}
+    import tomllib
+
+    from steelyard.checks import unknown
+
+    where = f"--config {path}"
+    try:
+        with open(path, "rb") as file:
+            tables = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"{where}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} is not TOML: {error}") from None
+    for each in tables:
+        if each not in TABLES:
+            raise ConfigError(f"{where}: {unknown('table', each, TABLES)}")
+        if not isinstance(tables[each], dict):
+            raise ConfigError(f"{where}: {each} is not a table; write [{each}]")
+    table: Mapping[str, object] = tables.get(name, {})
+    return table
+
+
+def layout(options: argparse.Namespace) -> Layout:
+    """What `up` starts. What is wrong with its servers' settings is said here, once, and not by each of them."""
+    from steelyard.servers.supervisor import Layout
+
+    given = {each.name: getattr(options, each.name) for each in fields(Layout)}
+    given = {name: value for name, value in given.items() if value is not None}
+    if options.config is None and not options.settings:
+        return Layout(**given)
+    from steelyard.config import BrokerConfig, NameserverConfig
+    from steelyard.settings import build
+
+    broker = values(options, "broker", BrokerConfig)
+    for name in FROM_UP:
+        if name in broker:
+            text = f"{name} cannot be set here: `steelyard up` gives each broker its own"
+            raise ConfigError(text)
+    build(BrokerConfig, broker)
+    build(NameserverConfig, _from_file(options, "nameserver", NameserverConfig))
+    return build(Layout, _from_file(options, "up", Layout) | given)
+
+
+def passed_on(options: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """The options of `up` that each broker has, too, and those that its nameserver has."""
+    shared = ["--verbose"] if options.verbose else []
+    if options.config is not None:
+        shared += ["--config", os.path.abspath(options.config)]
+    broker = [f"--set={each}" for each in options.settings]
+    nameserver = [
+        f"--set={each}" for each in options.settings if each.partition("=")[0].strip() in FOR_BOTH
+    ]
+    return [*broker, *shared], [*nameserver, *shared]
