@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from steelyard.config import KafkaConfig, StoreConfig
-from steelyard.groups.kafka.classic.overview import Overview
+from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Effect, Effects, Replied
 from steelyard.groups.kafka.groups import Asker, Groups
+from steelyard.groups.kafka.report import KafkaAwaited, report_classic
 from steelyard.nodes.broker.turns import finish
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
@@ -78,6 +80,20 @@ def subscription(topics: Sequence[str] = (TOPIC,), owned: Sequence[int] = ()) ->
 
 def assignment(partitions: Sequence[int]) -> bytes:
     return write_assignment(Assignment((TopicPartitions(TOPIC, tuple(partitions)),)))
+
+
+class Seen(NamedTuple):
+    """How a classic group stands. `trigger`, `cause`: of the latest rebalance."""
+
+    state: str
+    since: int
+    generation: int
+    protocol: str
+    leader: str
+    members: tuple[str, ...]
+    trigger: str
+    cause: str
+    waiting: tuple[KafkaAwaited, ...]
 
 
 class Rig:
@@ -300,7 +316,27 @@ class Rig:
         for handle in (lead, *followers):
             assert self.sync_error(handle) is ErrorCode.NONE
 
-    def state(self, group: str = GROUP) -> Overview:
-        overview = self.coordinator.overview(group)
-        assert overview is not None
-        return overview
+    def state(self, group: str = GROUP) -> Seen:
+        seen = self.seen(group)
+        assert seen is not None
+        return seen
+
+    def seen(self, group_id: str = GROUP) -> Seen | None:
+        """None where there is no such group of the classic kind."""
+        group = self.groups.get(group_id)
+        if not isinstance(group, ClassicGroup):
+            return None
+        report = report_classic(group, "")
+        members = tuple(member.member_id for member in report.members)
+        last = report.rebalances[-1] if report.rebalances else None
+        return Seen(
+            report.state,
+            group.since,
+            report.generation,
+            report.assignor,
+            report.leader,
+            members,
+            last.trigger if last else "",
+            last.cause if last else "",
+            report.awaited,
+        )

@@ -80,7 +80,7 @@ def test_a_group_of_the_other_kind_with_members_stays_one() -> None:
     assert rig.sync_error(rig.sync("m", 1)) is ErrorCode.UNKNOWN_MEMBER_ID
     assert rig.beat("m", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert rig.leave("m").members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert rig.coordinator.overview(GROUP) is None
+    assert rig.seen() is None
     assert rig.coordinator.listing.describe(GROUP, 5).group_state == "Dead"
     newer = rig.coordinator.listing.describe(GROUP, 6)
     assert newer.error_message == f"Group {GROUP} is not a classic group."

@@ -153,12 +153,12 @@ class Groups(RuleBasedStateMachine):
 
     @rule()
     def restarts(self) -> None:
-        before = self.rig.coordinator.overview(GROUP)
+        before = self.rig.seen()
         self.rig.restart()
         self.asked.clear()
         for client in self.clients:
             client.parked = None
-        after = self.rig.coordinator.overview(GROUP)
+        after = self.rig.seen()
         if before is not None and before.state == "Stable":
             assert after is not None
             assert (after.state, after.generation) == ("Stable", before.generation)
@@ -253,7 +253,7 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def no_phase_is_endless(self) -> None:
-        state = self.rig.coordinator.overview(GROUP) if hasattr(self, "rig") else None
+        state = self.rig.seen() if hasattr(self, "rig") else None
         if state is not None and state.state in ("PreparingRebalance", "CompletingRebalance"):
             assert self.rig.now - state.since <= max(self.rebalance_ms, 3_000) + SESSION_MS
 
@@ -262,7 +262,7 @@ class Groups(RuleBasedStateMachine):
             return
         self.calm()
         alive = {client.identity for client in self.clients if client.alive}
-        state = self.rig.coordinator.overview(GROUP)
+        state = self.rig.seen()
         if alive:
             assert state is not None
             assert state.state == "Stable", state
@@ -293,7 +293,7 @@ class Groups(RuleBasedStateMachine):
     def is_settled(self) -> bool:
         """Those who live are the members, and know it."""
         alive = [client for client in self.clients if client.alive]
-        state = self.rig.coordinator.overview(GROUP)
+        state = self.rig.seen()
         if state is None:
             return not alive
         if state.state not in ("Stable", "Empty"):

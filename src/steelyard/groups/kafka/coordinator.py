@@ -14,7 +14,6 @@ from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.classic.joining import Join, Joining
 from steelyard.groups.kafka.classic.leaving import Leaving
 from steelyard.groups.kafka.classic.members import Room
-from steelyard.groups.kafka.classic.overview import Overview, overview
 from steelyard.groups.kafka.classic.rebalances import Rebalances
 from steelyard.groups.kafka.classic.saved import SavedGroups
 from steelyard.groups.kafka.classic.state import State
@@ -243,11 +242,6 @@ class Coordinator:
             effects.append(LogLine("ERROR", f"old offsets could not be deleted: {error}"))
 
     # -- what else people ask --------------------------------------------------------------------
-
-    def overview(self, group_id: str) -> Overview | None:
-        """Why a classic group rebalances and whom it waits for; None for any other group."""
-        group = self._groups.get(group_id)
-        return overview(group, self._timers) if isinstance(group, ClassicGroup) else None
 
     def topic_deleted(self, topic: str) -> None:
         """The offsets of a topic go with it. Raises StorageError."""

@@ -1,19 +1,22 @@
 """What an operator is told of Kafka groups, of either kind: why the last rebalances began, and whom they wait for.
 
+Apache Kafka tells neither; confluentinc/kafka-rest#611 is one of many who looked for a member that never polls.
 Brokers tell it as JSON (`nodes.broker.kafka.groups.reports`), `steelyard.Admin` gives it to people.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from steelyard.errors import ProtocolError
-from steelyard.groups.kafka.classic import overview as classic
 from steelyard.groups.kafka.classic.group import ClassicGroup
+from steelyard.groups.kafka.classic.members import Member
 from steelyard.groups.kafka.classic.state import State
-from steelyard.groups.kafka.consumer import overview as consumer
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
-from steelyard.groups.kafka.effects import Begun
+from steelyard.groups.kafka.consumer.member import Member as ConsumerMember
+from steelyard.groups.kafka.consumer.member import MemberState
 from steelyard.groups.kafka.groups import Group
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE, read_assignment
@@ -121,18 +124,16 @@ def line(group: Group, coordinator: str) -> KafkaGroup:
     return KafkaGroup(group.group_id, group.kind, group.state, members, coordinator)
 
 
-def report_classic(
-    group: ClassicGroup, overview: classic.Overview, coordinator: str
-) -> KafkaGroupReport:
+def report_classic(group: ClassicGroup, coordinator: str) -> KafkaGroupReport:
     """A classic group, without offsets."""
     return KafkaGroupReport(
         group.group_id,
         group.kind,
         group.state,
         coordinator,
-        overview.generation,
-        overview.protocol,
-        overview.leader,
+        group.generation,
+        group.protocol or "",
+        group.leader or "",
         tuple(
             KafkaGroupMember(
                 member.member_id,
@@ -143,14 +144,12 @@ def report_classic(
             )
             for member_id, member in sorted(group.members.items())
         ),
-        tuple(map(_rebalance, group.begun)),
-        group.began_at if group.state in (State.PREPARING, State.COMPLETING) else None,
         tuple(
-            KafkaAwaited(
-                one.member_id, one.client_id, one.host, one.what, one.since, overview.until
-            )
-            for one in overview.waiting
+            KafkaRebalance(begun.at, begun.generation, begun.cause.trigger, begun.cause.text)
+            for begun in group.begun
         ),
+        group.began_at if group.state in (State.PREPARING, State.COMPLETING) else None,
+        tuple(_awaited_classic(group)),
     )
 
 
@@ -171,21 +170,34 @@ def _assigned(assignment: bytes, protocol_type: str) -> tuple[TopicPartition, ..
     )
 
 
-def _rebalance(begun: Begun) -> KafkaRebalance:
-    return KafkaRebalance(begun.at, begun.generation, begun.cause.trigger, begun.cause.text)
+def _awaited_classic(group: ClassicGroup) -> Iterator[KafkaAwaited]:
+    since, until = group.awaited_since, group.awaited_until
+    if group.state is State.PREPARING:
+        for member in group.members.values():
+            if not member.is_joining:
+                yield _awaited(member, "JoinGroup", since, until)
+        for member_id, at in group.pending.items():
+            yield KafkaAwaited(member_id, "", "", "JoinGroup", at, until)
+    elif group.state is State.COMPLETING:
+        for member_id in sorted(group.unsynced):
+            yield _awaited(group.members[member_id], "SyncGroup", since, until)
 
 
-def report_consumer(
-    group: ConsumerGroup, overview: consumer.GroupOverview, coordinator: str
-) -> KafkaGroupReport:
+def _awaited(
+    member: Member | ConsumerMember, what: str, since: int | None, until: int | None
+) -> KafkaAwaited:
+    return KafkaAwaited(member.member_id, member.client_id, member.host, what, since, until)
+
+
+def report_consumer(group: ConsumerGroup, coordinator: str) -> KafkaGroupReport:
     """A group of the new protocol, without offsets."""
     return KafkaGroupReport(
         group.group_id,
         group.kind,
         group.state,
         coordinator,
-        overview.epoch,
-        overview.assignor,
+        group.epoch,
+        group.assignor,
         "",
         tuple(
             KafkaGroupMember(
@@ -199,28 +211,20 @@ def report_consumer(
         ),
         tuple(
             KafkaRebalance(bump.at, bump.epoch, bump.cause.trigger, bump.cause.text)
-            for bump in overview.bumps
+            for bump in group.bumps
         ),
-        overview.began_at,
-        _awaited(group, overview),
+        group.began_at,
+        tuple(_awaited_consumer(group)),
     )
 
 
-def _awaited(group: ConsumerGroup, overview: consumer.GroupOverview) -> tuple[KafkaAwaited, ...]:
-    since = overview.began_at
-    awaited: list[KafkaAwaited] = []
-    for revoking in overview.revoking:
-        names = ", ".join(f"{topic}-{partition}" for topic, partition in revoking.partitions)
-        awaited.append(
-            _one(group, revoking.member_id, f"to give up {names}", since, revoking.until)
-        )
-    awaited += [_one(group, each, "Heartbeat", since, None) for each in overview.behind]
-    return tuple(awaited)
-
-
-def _one(
-    group: ConsumerGroup, member_id: str, what: str, since: int | None, until: int | None
-) -> KafkaAwaited:
-    member = group.member(member_id)
-    assert member is not None
-    return KafkaAwaited(member_id, member.client_id, member.host, what, since, until)
+def _awaited_consumer(group: ConsumerGroup) -> Iterator[KafkaAwaited]:
+    """Members that have partitions to give up, then those that sent no heartbeat since the target last changed."""
+    since = group.began_at
+    for one in group.each():
+        if one.revoking:
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(one.revoking))
+            yield _awaited(one, f"to give up {names}", since, group.revoke_deadline(one))
+    for one in group.each():
+        if one.state is MemberState.STABLE and one.epoch != group.assignment_epoch:
+            yield _awaited(one, "Heartbeat", since, None)

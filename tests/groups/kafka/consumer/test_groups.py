@@ -26,6 +26,7 @@ from steelyard.groups.kafka.consumer.member import MemberState
 from steelyard.groups.kafka.consumer.requests import CHARACTERS_MAX
 from steelyard.groups.kafka.effects import Began, Ended, Joined, Left
 from steelyard.groups.kafka.groups import Group
+from steelyard.groups.kafka.report import report_consumer
 from steelyard.store.memory import Killed
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -67,14 +68,9 @@ def test_second_member_waits_until_the_first_gave_up() -> None:
     told = rig.beat("m1", 1, of("t", 0, 1, 2, 3))
     assert (told.member_epoch, assigned(told)) == (1, of("t", 0, 1))
     assert assigned(rig.beat("m2", 2)) is None, "m1 has not said yet that it gave up"
-    (revoking,) = rig.consumers.overview(GROUP).revoking  # type: ignore[union-attr]
-    (waiting,) = rig.consumers.overview(GROUP).waiting  # type: ignore[union-attr]
-    assert (revoking.member_id, set(revoking.partitions)) == ("m1", of("t", 2, 3))
-    assert revoking.until == rig.now + 60_000
-    assert waiting.partitions == (
-        (TopicPartition("t", 2), "m1"),
-        (TopicPartition("t", 3), "m1"),
-    )
+    (awaited,) = report_consumer(rig.group, "").awaited
+    assert (awaited.member_id, awaited.what) == ("m1", "to give up t-2, t-3")
+    assert awaited.until == rig.now + 60_000
     done = rig.beat("m1", 1, of("t", 0, 1))
     assert (done.member_epoch, assigned(done)) == (2, None)
     assert assigned(rig.beat("m2", 2)) == of("t", 2, 3)

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.groups.kafka.consumer.conftest import BEAT_MS, GROUP, Client, Rig, World
 
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
+from steelyard.groups.kafka.report import report_consumer
 from steelyard.store.memory import Killed
 from steelyard.types import TopicPartition
 
@@ -181,9 +182,7 @@ class Members(RuleBasedStateMachine):
             client.beat()
         assert self.rig.groups.version == moved_at, "a quiet group moves nothing"
         assert not group.began_at
-        seen = self.rig.consumers.overview(GROUP)
-        assert seen is not None
-        assert not seen.revoking + seen.waiting + seen.behind
+        assert not report_consumer(group, "").awaited
 
     # -- laws ------------------------------------------------------------------------------------
 

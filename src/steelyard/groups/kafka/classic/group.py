@@ -179,6 +179,11 @@ class ClassicGroup:
         return not self.pending and self.joining_count == len(self.members)
 
     @property
+    def awaited_until(self) -> int | None:
+        """When those whose requests are awaited now will be taken out."""
+        return self._timers.at(self.key(JOIN if self._state is State.PREPARING else SYNC))
+
+    @property
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 

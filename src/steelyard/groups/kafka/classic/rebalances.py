@@ -8,7 +8,7 @@
                     same rebalance timeout
     sessions        run while a member waits for nothing from us; a new member has 5 minutes for its first generation
 
-Each rebalance knows why it began and whom it waits for: see `Began`, `LogLine` and `overview`.
+Each rebalance knows why it began and whom it waits for: see `Began`, `LogLine` and `report`.
 Source: GroupMetadataManager.java (prepareRebalance, completeClassicGroupJoin, expire...).
 """
 

@@ -30,7 +30,6 @@ from steelyard.groups.kafka.consumer.member import (
     Member,
     MemberState,
 )
-from steelyard.groups.kafka.consumer.overview import GroupOverview, overview
 from steelyard.groups.kafka.consumer.reconciliation import Partitions, Target, reconcile
 from steelyard.groups.kafka.consumer.records import Records
 from steelyard.groups.kafka.consumer.requests import Refusal, refuse_invalid
@@ -103,11 +102,6 @@ class ConsumerGroups:
         if isinstance(group, Refusal):
             return DescribedGroup(group.code, group.message, group_id)
         return described(group)
-
-    def overview(self, group_id: str) -> GroupOverview | None:
-        """None where there is no such group of this kind."""
-        group = self._groups.get(group_id)
-        return overview(group) if isinstance(group, ConsumerGroup) else None
 
     # -- time ------------------------------------------------------------------------------------
 

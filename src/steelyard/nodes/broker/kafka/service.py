@@ -98,7 +98,7 @@ class KafkaService:
         consumer_group_calls = ConsumerGroupCalls(
             self.consumer_groups, cluster, durability, self.group_requests.settle, self.faults
         )
-        reports = Reports(cluster, groups, self.coordinator, self.consumer_groups)
+        reports = Reports(cluster, groups, self.coordinator)
 
         self.producers = Producers(store, durability, config.producer_id_expiration_ms, now)
         table = store.table("kafka_producer_ids")

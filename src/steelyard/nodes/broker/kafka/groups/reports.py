@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
-from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.groups import Group, Groups
 from steelyard.groups.kafka.report import (
@@ -42,17 +41,10 @@ OFFSETS_MAX = 50_000
 class Reports:
     """The handler of the code above."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        groups: Groups,
-        coordinator: Coordinator,
-        consumer_groups: ConsumerGroups,
-    ) -> None:
+    def __init__(self, cluster: Cluster, groups: Groups, coordinator: Coordinator) -> None:
         self._cluster = cluster
         self._groups = groups
         self._coordinator = coordinator
-        self._consumer_groups = consumer_groups
 
     @property
     def remoting_handlers(self) -> RemotingHandlers:
@@ -82,17 +74,13 @@ class Reports:
         return tuple(line(group, self._cluster.me.name) for group in ours[:GROUPS_MAX])
 
     def _report(self, group: Group) -> KafkaGroupReport | None:
-        report: KafkaGroupReport | None = None
-        name = self._cluster.me.name
         if isinstance(group, ClassicGroup):
-            classic = self._coordinator.overview(group.group_id)
-            assert classic is not None
-            report = report_classic(group, classic, name)
+            report = report_classic(group, self._cluster.me.name)
         elif isinstance(group, ConsumerGroup):
-            consumer = self._consumer_groups.overview(group.group_id)
-            assert consumer is not None
-            report = report_consumer(group, consumer, name)
-        return None if report is None else replace(report, offsets=self._offsets(report))
+            report = report_consumer(group, self._cluster.me.name)
+        else:
+            return None
+        return replace(report, offsets=self._offsets(report))
 
     def _offsets(self, report: KafkaGroupReport) -> tuple[KafkaOffset, ...]:
         """Of the partitions that are still there."""
