@@ -9,6 +9,7 @@ from tests.nodes.broker.conftest import Rig
 from tests.nodes.broker.kafka.conftest import KafkaRig
 
 from steelyard.config import BrokerConfig
+from steelyard.nodes.broker import requests
 from steelyard.nodes.nameserver import NameserverNode
 from steelyard.nodes.seam import Effect, Flush, HandlerError, Opened, Received, Send, SetTimer
 from steelyard.wire.kafka.apis import APIS
@@ -54,8 +55,8 @@ def test_what_was_ordered_before_the_bug_is_not_lost() -> None:
     rig.disk_answers = False
     rig.event(Opened(7, "10.0.0.7:5000"))
 
-    def stores_and_raises(request: Command, peer: object, now: int, effects: list[Effect]) -> None:
-        rig.node._durability.acknowledge(request, request, rig.node._remoting._peers[7], effects)
+    def stores_and_raises(asked: requests.Request, now: int, effects: list[Effect]) -> None:
+        rig.node._durability.acknowledge(asked, asked.reply(), effects)
         raising()
 
     rig.node._remoting._handlers[RequestCode.SEND_MESSAGE] = stores_and_raises
@@ -68,7 +69,7 @@ def test_timers_of_others_are_set_after_a_bug() -> None:
     rig = Rig()
     rig.event(Opened(7, "10.0.0.7:5000"))
 
-    def ledger_and_raises(request: Command, peer: object, now: int, effects: list[Effect]) -> None:
+    def ledger_and_raises(asked: object, now: int, effects: list[Effect]) -> None:
         rig.node._ledger.due_at = now + 1
         rig.node._ledger_at = None
         raising()

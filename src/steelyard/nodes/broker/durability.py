@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from steelyard.nodes.broker.requests import Peer
+from steelyard.nodes.broker.requests import Request
 from steelyard.nodes.seam import Effect, Flush, Link, Send, SetTimer
 from steelyard.store.log import Log
 from steelyard.wire.remoting.codes import ResponseCode
-from steelyard.wire.remoting.command import Command, is_oneway
+from steelyard.wire.remoting.command import Command
 
 if TYPE_CHECKING:
     from steelyard.wire.kafka.schema import Message
@@ -57,14 +57,14 @@ class Durability:
         effects.append(SetTimer(FLUSH_TIMER, now + FLUSH_INTERVAL_MS))
 
     def acknowledge(
-        self, request: Command, answer: Command, peer: Peer, effects: list[Effect]
+        self, request: Request, answer: Command, effects: list[Effect]
     ) -> Command | None:
         """The reply to give at once, None where it waits for the disk."""
-        if not self._sync or is_oneway(request):
+        if not self._sync or request.is_oneway:
             return answer
         if len(self._waiting) >= WAITING_MAX:
             return replace(answer, code=int(ResponseCode.FLUSH_DISK_TIMEOUT))
-        self._waiting.append((peer.link, answer))
+        self._waiting.append((request.peer.link, answer))
         self._begin(effects)
         return None
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError
 from steelyard.groups.remoting.subscriptions import Filter, is_tag, parse
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Refusal, Request
 from steelyard.nodes.broker.turns import Effort
 from steelyard.nodes.seam import Effect
 from steelyard.sql92.expressions import Condition, EvaluationError
@@ -48,25 +48,23 @@ class Filters:
     def handlers(self) -> Handlers:
         return {RequestCode.CHECK_CLIENT_CONFIG: self.check_client}
 
-    def check_client(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command:
+    def check_client(self, request: Request, now: int, effects: list[Effect]) -> Command:
         data = fastjson.read(CheckClientBody, request.body).subscription_data
         if data is None or is_tag(data.expression_type):
-            return reply(request)
+            return request.reply()
         if not self._config.property_filter:
-            return not_filtering(request, data.expression_type)
+            raise not_filtering(data.expression_type)
         try:
             parse(data.sub_string, data.expression_type)
         except ProtocolError as error:
-            return reply(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
-        return reply(request)
+            return request.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+        return request.reply()
 
 
-def not_filtering(request: Command, expression_type: str | None) -> Command:
+def not_filtering(expression_type: str | None) -> Refusal:
     """The refusal of a broker that filters by tags only."""
     remark = f"The broker does not support consumer to filter message by {expression_type}"
-    return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+    return Refusal(ResponseCode.SYSTEM_ERROR, remark)
 
 
 def read_matching(

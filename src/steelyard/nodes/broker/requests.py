@@ -10,9 +10,13 @@ import msgspec
 from steelyard.errors import ConfigError
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Link
+from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import ResponseCode
-from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
+from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway
 from steelyard.wire.remoting.ids import host_bytes
+from steelyard.wire.remoting.names import FAQ
+
+_NOTHING: Mapping[str, str] = {}
 
 NO_HOST = bytes(8)
 """Stands for a peer whose address is not an ip, e.g. a name."""
@@ -26,10 +30,60 @@ class Peer(msgspec.Struct, frozen=True, gc=False):
     host: bytes
 
 
-Handler = Callable[[Command, Peer, int, list[Effect]], Command | Steps[Command | None] | None]
-"""(request, who asks, now, effects to add to) -> the reply, the work that ends with it, or None where it comes later.
+AnyHeader = TypeVar("AnyHeader", bound=headers.Header)
 
-A handler may raise ProtocolError for a bad request and StorageError, both before it changed anything;
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """What a peer asks."""
+
+    command: Command
+    peer: Peer
+
+    @property
+    def ext(self) -> Mapping[str, str]:
+        return self.command.ext
+
+    @property
+    def body(self) -> bytes:
+        return self.command.body
+
+    @property
+    def is_oneway(self) -> bool:
+        return is_oneway(self.command)
+
+    def header(self, kind: type[AnyHeader]) -> AnyHeader:
+        """The custom header. Raises ProtocolError."""
+        return headers.read(kind, self.command.ext)
+
+    def reply(
+        self,
+        code: int = ResponseCode.SUCCESS,
+        remark: str = "",
+        ext: Mapping[str, str] = _NOTHING,
+        body: bytes = b"",
+    ) -> Command:
+        """The response to it."""
+        return Command(int(code), self.command.opaque, RESPONSE_FLAG, ext, body, remark)
+
+
+class Refusal(Exception):  # noqa: N818  # an outcome of one request, not an error of the program
+    """Raised in a handler that refuses a request: the code and the remark of the reply."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+
+
+def no_topic(topic: str) -> Refusal:
+    """No such topic, and no leave to make it."""
+    remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
+    return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+
+
+Handler = Callable[[Request, int, list[Effect]], Command | Steps[Command | None] | None]
+"""(request, now, effects to add to) -> the reply, the work that ends with it, or None where it comes later.
+
+A handler may raise Refusal, ProtocolError for a bad request, and StorageError, each before it changed anything;
 `RemotingService` turns them into replies. One-way requests are handled alike; their replies are dropped.
 """
 
@@ -46,20 +100,6 @@ def combined(tables: Iterable[Mapping[int, H]]) -> dict[int, H]:
         assert found.keys().isdisjoint(table), f"served twice: {sorted(found.keys() & table)}"
         found.update(table)
     return found
-
-
-_NOTHING: Mapping[str, str] = {}
-
-
-def reply(
-    request: Command,
-    code: int = ResponseCode.SUCCESS,
-    remark: str = "",
-    ext: Mapping[str, str] = _NOTHING,
-    body: bytes = b"",
-) -> Command:
-    """The response to `request`."""
-    return Command(int(code), request.opaque, RESPONSE_FLAG, ext, body, remark)
 
 
 def host_of(address: str) -> bytes:

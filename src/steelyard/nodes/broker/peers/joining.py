@@ -34,7 +34,7 @@ from steelyard.errors import (
 )
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose, Registration
 from steelyard.nodes.broker.peers.requests import IDENTIFY, BrokerEntry, read_body
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Request
 from steelyard.nodes.calls.remoting import Calls, Outcome
 from steelyard.nodes.seam import Answer, Call, Effect, SetTimer
 from steelyard.types import LogLine
@@ -314,7 +314,7 @@ class Joining:
         else:
             self._waiting.append(call_id)
 
-    def identify(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def identify(self, request: Request, now: int, effects: list[Effect]) -> Command:
         """9007. Raises ProtocolError."""
         other = read_body(request.body, Identity)
         if (
@@ -325,7 +325,7 @@ class Joining:
         ):
             self._claims.add(other.address)
             effects.append(SetTimer(JOINING_TIMER, now))
-        return reply(request, body=msgspec.json.encode(self._me))
+        return request.reply(body=msgspec.json.encode(self._me))
 
     def check(self) -> None:
         assert self._pending >= 0

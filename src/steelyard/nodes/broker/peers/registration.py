@@ -15,7 +15,7 @@ import msgspec
 
 from steelyard.config import BrokerConfig
 from steelyard.nodes.broker.durability import Durability
-from steelyard.nodes.broker.requests import Peer
+from steelyard.nodes.broker.requests import Request
 from steelyard.nodes.broker.topics import Topics
 from steelyard.nodes.calls.remoting import Calls, Outcome
 from steelyard.nodes.seam import Effect, Link, SetTimer
@@ -23,7 +23,7 @@ from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import RegisterBrokerBody, TopicConfigTable
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import Command, is_oneway
+from steelyard.wire.remoting.command import Command
 
 REGISTER_TIMER = "register"
 
@@ -92,15 +92,15 @@ class Registration:
         self.begin(now, effects)
 
     def answer_when_known(
-        self, request: Command, answer: Command, peer: Peer, effects: list[Effect]
+        self, request: Request, answer: Command, effects: list[Effect]
     ) -> Command | None:
         """After `changed`: the reply to give at once, None where it waits for the nameservers, or (flush=sync) for the disk."""
-        if not self._pending or is_oneway(request) or len(self._waiting) >= WAITING_MAX:
-            return self._durability.acknowledge(request, answer, peer, effects)
+        if not self._pending or request.is_oneway or len(self._waiting) >= WAITING_MAX:
+            return self._durability.acknowledge(request, answer, effects)
         if self._again:
-            self._waiting.append((peer.link, answer))
+            self._waiting.append((request.peer.link, answer))
         else:
-            self._covered.append((peer.link, answer))
+            self._covered.append((request.peer.link, answer))
         return None
 
     def _request(self) -> Command:

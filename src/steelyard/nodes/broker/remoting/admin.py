@@ -22,7 +22,7 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.offsets import Committed
 from steelyard.nodes.broker.remoting.pull import Pulls
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Request
 from steelyard.nodes.broker.skipped import PassedOver
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
@@ -95,10 +95,8 @@ class Admin:
 
     # -- topics ----------------------------------------------------------------------------------
 
-    def update_topic(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
-        header = headers.read(headers.CreateTopicRequestHeader, request.ext)
+    def update_topic(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+        header = request.header(headers.CreateTopicRequestHeader)
         config = TopicConfig(
             header.topic,
             header.read_queue_nums,
@@ -108,33 +106,30 @@ class Admin:
             header.topic_sys_flag or 0,
             header.order,
         )
-        return self._put_topics(request, (config,), peer, now, effects)
+        return self._put_topics(request, (config,), now, effects)
 
-    def update_topics(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
+    def update_topics(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
         configs = fastjson.read(TopicConfigList, request.body).topic_config_list
-        return self._put_topics(request, configs, peer, now, effects)
+        return self._put_topics(request, configs, now, effects)
 
     def _put_topics(
         self,
-        request: Command,
+        request: Request,
         configs: tuple[TopicConfig, ...],
-        peer: Peer,
         now: int,
         effects: list[Effect],
     ) -> Command | None:
         for config in configs:
             if config.topic_name in self._topics.system:
                 remark = f"The topic[{config.topic_name}] is conflict with system topic."
-                return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+                return request.reply(ResponseCode.INVALID_PARAMETER, remark)
         configs = tuple(map(self._with_attributes, configs))
         new = [config for config in configs if config != self._topics.get(config.topic_name)]
         for config in new:
             self._topics.put(config, now)
         if new:
             self._registration.changed(now, effects)
-        return self._registration.answer_when_known(request, reply(request), peer, effects)
+        return self._registration.answer_when_known(request, request.reply(), effects)
 
     def _with_attributes(self, config: TopicConfig) -> TopicConfig:
         """Who changes a topic and names no attributes does not mean to take those of the Kafka listener away."""
@@ -143,16 +138,14 @@ class Admin:
             return config
         return replace(config, attributes=known.attributes)
 
-    def delete_topic(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
-        header = headers.read(headers.TopicRequestHeader, request.ext)
+    def delete_topic(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+        header = request.header(headers.TopicRequestHeader)
         if header.topic in self._topics.system:
             remark = f"The topic[{header.topic}] is conflict with system topic."
-            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+            return request.reply(ResponseCode.INVALID_PARAMETER, remark)
         if self._topics.get(header.topic) is not None:
             self.delete(header.topic, now, effects)
-        return self._registration.answer_when_known(request, reply(request), peer, effects)
+        return self._registration.answer_when_known(request, request.reply(), effects)
 
     def delete(self, topic: str, now: int, effects: list[Effect]) -> None:
         """Delete a topic with its messages and offsets, and tell the nameservers. Raises StorageError."""
@@ -163,38 +156,34 @@ class Admin:
         self._pulls.topic_deleted(topic, effects)
         self._registration.changed(now, effects)
 
-    def all_topics(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def all_topics(self, request: Request, now: int, effects: list[Effect]) -> Command:
         body = TopicConfigTable(self._topics.all(), self._topics.version)
-        return reply(request, body=fastjson.write(body))
+        return request.reply(body=fastjson.write(body))
 
-    def system_topics(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command:
-        return reply(request, body=fastjson.write(TopicList(tuple(sorted(self._topics.system)))))
+    def system_topics(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        return request.reply(body=fastjson.write(TopicList(tuple(sorted(self._topics.system)))))
 
-    def one_topic(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        header = headers.read(headers.TopicRequestHeader, request.ext)
+    def one_topic(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.TopicRequestHeader)
         config = self._topics.get(header.topic)
         if config is None:
             remark = f"No topic in this broker. topic: {header.topic}"
-            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
-        return reply(request, body=fastjson.write(config))
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
+        return request.reply(body=fastjson.write(config))
 
-    def topic_stats(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Steps[Command]:
-        header = headers.read(headers.TopicRequestHeader, request.ext)
+    def topic_stats(self, request: Request, now: int, effects: list[Effect]) -> Steps[Command]:
+        header = request.header(headers.TopicRequestHeader)
         config = self._topics.get(header.topic)
         if config is None:
             remark = f"topic[{header.topic}] not exist"
-            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
         table = {}
         for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
             queue = MessageQueue(header.topic, self._config.name, queue_id)
             table[queue] = self._reach(header.topic, queue_id)
             if queue_id % STEP_QUEUES == STEP_QUEUES - 1:
                 yield
-        return reply(request, body=fastjson.write(TopicStatsTable(table)))
+        return request.reply(body=fastjson.write(TopicStatsTable(table)))
 
     def _reach(self, topic: str, queue_id: int) -> TopicOffset:
         log = self._store.log(topic, queue_id)
@@ -206,37 +195,29 @@ class Admin:
 
     # -- groups ----------------------------------------------------------------------------------
 
-    def update_group(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command:
+    def update_group(self, request: Request, now: int, effects: list[Effect]) -> Command:
         self._groups.put(fastjson.read(SubscriptionGroupConfig, request.body), now)
-        return reply(request)
+        return request.reply()
 
-    def delete_group(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command:
-        header = headers.read(headers.DeleteSubscriptionGroupRequestHeader, request.ext)
+    def delete_group(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.DeleteSubscriptionGroupRequestHeader)
         self._groups.delete(header.group_name, now)
         if header.clean_offset:
             self._committed.delete_group(header.group_name)
-        return reply(request)
+        return request.reply()
 
-    def all_groups(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def all_groups(self, request: Request, now: int, effects: list[Effect]) -> Command:
         body = SubscriptionGroupTable(self._groups.all(), self._groups.version)
-        return reply(request, body=fastjson.write(body))
+        return request.reply(body=fastjson.write(body))
 
-    def update_groups(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command:
+    def update_groups(self, request: Request, now: int, effects: list[Effect]) -> Command:
         for config in fastjson.read(GroupConfigList, request.body).group_config_list:
             self._groups.put(config, now)
-        return reply(request)
+        return request.reply()
 
     # -- the broker itself -----------------------------------------------------------------------
 
-    def broker_config(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command:
+    def broker_config(self, request: Request, now: int, effects: list[Effect]) -> Command:
         config = self._config
         settings = {
             "autoCreateTopicEnable": str(config.auto_create_topics).lower(),
@@ -252,11 +233,9 @@ class Admin:
         }
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         version = _version_text(self._topics.version)
-        return reply(request, ext={"version": version}, body=text.encode())
+        return request.reply(ext={"version": version}, body=text.encode())
 
-    def runtime_info(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command:
+    def runtime_info(self, request: Request, now: int, effects: list[Effect]) -> Command:
         statistics = self._statistics
         seconds = (now - statistics.started_at) // 1000
         minutes, hours, days = seconds // 60 % 60, seconds // 3600 % 24, seconds // 86400
@@ -294,7 +273,7 @@ class Admin:
             **self._damage.runtime_info(),
             **self._scrubbing.runtime_info(),
         }
-        return reply(request, body=fastjson.write(KVTable(table)))
+        return request.reply(body=fastjson.write(KVTable(table)))
 
     def _earliest(self) -> int:
         """Store time of the oldest message of all queues, -1 without any."""

@@ -24,7 +24,7 @@ from steelyard.groups.remoting.subscriptions import subscribe
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.pull import Pulls
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Request
 from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Hang, Link, Send
@@ -82,10 +82,17 @@ class Clients:
 
     # -- membership ------------------------------------------------------------------------------
 
-    def heartbeat(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def heartbeat(self, request: Request, now: int, effects: list[Effect]) -> Command:
         body = fastjson.read(HeartbeatData, request.body)
         _check_heartbeat(body)
-        client = Client(peer.link, peer.address, body.client_id, request.language, request.version)
+        peer = request.peer
+        client = Client(
+            peer.link,
+            peer.address,
+            body.client_id,
+            request.command.language,
+            request.command.version,
+        )
         for data in body.consumer_data_set:
             self._ensure_retry_topic(data.group_name, now, effects)
         for data in body.consumer_data_set:
@@ -101,26 +108,30 @@ class Clients:
                 effects.append(LogLine("WARNING", text))
         for producer in body.producer_data_set:
             self._registry.producer_heard(client, producer.group_name, now)
-        return reply(request)
+        return request.reply()
 
     def _ensure_retry_topic(self, group: str, now: int, effects: list[Effect]) -> None:
         queues = self._groups.get(group).retry_queue_nums
         if queues > 0 and self._topics.ensure(retry_topic(group), queues, now)[1]:
             self._registration.changed(now, effects)
 
-    def unregister(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        header = headers.read(headers.UnregisterClientRequestHeader, request.ext)
+    def unregister(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.UnregisterClientRequestHeader)
         if header.producer_group:
-            self._registry.producer_unregister(peer.link, header.client_id, header.producer_group)
+            self._registry.producer_unregister(
+                request.peer.link, header.client_id, header.producer_group
+            )
         if header.consumer_group:
-            change = self._registry.unregister(peer.link, header.client_id, header.consumer_group)
+            change = self._registry.unregister(
+                request.peer.link, header.client_id, header.consumer_group
+            )
             if change is not None:
                 # The client is gone for good. Java unlocks before this (42), other clients leave their locks behind,
                 # and nobody could read those queues for a minute. A connection that is lost frees nothing: its client
                 # may be at work still.
                 self._locks.unlock_all(header.consumer_group, header.client_id)
                 self._announce((change,), now, effects)
-        return reply(request)
+        return request.reply()
 
     def closed(self, link: Link, now: int, effects: list[Effect]) -> None:
         """A client's connection is gone."""
@@ -152,22 +163,20 @@ class Clients:
 
     # -- questions -------------------------------------------------------------------------------
 
-    def members(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        header = headers.read(headers.ConsumerGroupHeader, request.ext)
+    def members(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.ConsumerGroupHeader)
         members = self._registry.members(header.consumer_group)
         if not members:
             remark = f"no consumer for this group, {header.consumer_group}"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
-        return reply(request, body=fastjson.write(ConsumerListBody(members)))
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        return request.reply(body=fastjson.write(ConsumerListBody(members)))
 
-    def consumer_connections(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command:
-        header = headers.read(headers.ConsumerGroupHeader, request.ext)
+    def consumer_connections(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.ConsumerGroupHeader)
         memberships = self._registry.memberships(header.consumer_group)
         if not memberships:
             remark = f"the consumer group[{header.consumer_group}] not online"
-            return reply(request, ResponseCode.CONSUMER_NOT_ONLINE, remark)
+            return request.reply(ResponseCode.CONSUMER_NOT_ONLINE, remark)
         subscriptions = self._registry.subscriptions(header.consumer_group)
         newest = memberships[-1].data
         body = ConsumerConnection(
@@ -177,24 +186,20 @@ class Clients:
             newest.message_model,
             newest.consume_from_where,
         )
-        return reply(request, body=fastjson.write(body))
+        return request.reply(body=fastjson.write(body))
 
-    def producer_connections(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command:
-        header = headers.read(headers.ProducerGroupHeader, request.ext)
+    def producer_connections(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.ProducerGroupHeader)
         producers = self._registry.producers(header.producer_group)
         if not producers:
             remark = f"the producer group[{header.producer_group}] not exist"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
         body = ProducerConnection(tuple(_connection(client) for client in producers))
-        return reply(request, body=fastjson.write(body))
+        return request.reply(body=fastjson.write(body))
 
     # -- locks -----------------------------------------------------------------------------------
 
-    def lock(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Steps[Command | None]:
+    def lock(self, request: Request, now: int, effects: list[Effect]) -> Steps[Command | None]:
         body = fastjson.read(LockBatchBody, request.body)
         check_group(body.consumer_group)
         is_long = len(body.mq_set) > LOCKED_AT_ONCE
@@ -203,16 +208,16 @@ class Clients:
         held = self._locks.lock(body.consumer_group, body.client_id, body.mq_set, now)
         if is_long:
             yield
-        return reply(request, body=fastjson.write(LockBatchResponseBody(tuple(held))))
+        return request.reply(body=fastjson.write(LockBatchResponseBody(tuple(held))))
 
-    def unlock(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def unlock(self, request: Request, now: int, effects: list[Effect]) -> Command:
         """Whoever lets a queue go reads no more of it: its waiting pulls end, lest messages go to it for nothing."""
         body = fastjson.read(LockBatchBody, request.body)
         self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
         for queue in body.mq_set:
             place = (queue.topic, queue.queue_id)
-            self._pulls.end(peer.link, body.consumer_group, place, now, effects)
-        return reply(request)
+            self._pulls.end(request.peer.link, body.consumer_group, place, now, effects)
+        return request.reply()
 
     # -- invariants ------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Peer, Request
 from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
@@ -133,40 +133,44 @@ class Offsets:
             RequestCode.VIEW_MESSAGE_BY_ID: self.view,
         }
 
-    def query(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def query(self, request: Request, now: int, effects: list[Effect]) -> Command:
         """The committed offset; without one, 0 where the queue is young and the peer does not object, else 22.
 
         An empty queue is young, as in 4.9 (5.x gives 22, and the client may then miss what is stored before it
         asks for the end).
         """
-        header = headers.read(headers.QueryConsumerOffsetRequestHeader, request.ext)
+        header = request.header(headers.QueryConsumerOffsetRequestHeader)
         offset = self._committed.get(header.consumer_group, header.topic, header.queue_id)
         if offset is None and header.set_zero_if_not_found is not False:
             log = self._store.log(header.topic, header.queue_id)
             if self._topics.get(header.topic) is not None and (log is None or _young(log)):
                 offset = 0
         if offset is None:
-            return reply(
-                request,
+            return request.reply(
                 ResponseCode.QUERY_NOT_FOUND,
                 "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first",
             )
-        return reply(request, ext={"offset": str(offset)})
+        return request.reply(ext={"offset": str(offset)})
 
-    def commit(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        header = headers.read(headers.UpdateConsumerOffsetRequestHeader, request.ext)
+    def commit(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.UpdateConsumerOffsetRequestHeader)
         config = self._topics.get(header.topic)
         if config is None:
             remark = f"Topic {header.topic} not exist!"
-            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
         queues = max(config.read_queue_nums, config.write_queue_nums)
         if not 0 <= header.queue_id < queues or header.commit_offset < 0:
             remark = f"queue {header.queue_id}, offset {header.commit_offset}: out of range"
-            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+            return request.reply(ResponseCode.INVALID_PARAMETER, remark)
         self.store(
-            header.consumer_group, header.topic, header.queue_id, header.commit_offset, peer, now
+            header.consumer_group,
+            header.topic,
+            header.queue_id,
+            header.commit_offset,
+            request.peer,
+            now,
         )
-        return reply(request)
+        return request.reply()
 
     def store(
         self, group: str, topic: str, queue_id: int, offset: int, peer: Peer, now: int
@@ -175,38 +179,38 @@ class Offsets:
         if self._committed.put(group, topic, queue_id, offset):
             self._ledger.committed(group, topic, queue_id, offset, peer, now)
 
-    def max_offset(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        header = headers.read(headers.QueueRequestHeader, request.ext)
+    def max_offset(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.QueueRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
         offset = 0 if log is None else self._durability.readable_end(log)
-        return reply(request, ext={"offset": str(offset)})
+        return request.reply(ext={"offset": str(offset)})
 
-    def min_offset(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        header = headers.read(headers.QueueRequestHeader, request.ext)
+    def min_offset(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.QueueRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
-        return reply(request, ext={"offset": "0" if log is None else str(log.min_offset)})
+        return request.reply(ext={"offset": "0" if log is None else str(log.min_offset)})
 
-    def search(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        header = headers.read(headers.SearchOffsetRequestHeader, request.ext)
+    def search(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.SearchOffsetRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
         upper = (header.boundary_type or "").upper() == "UPPER"
         offset = 0 if log is None else log.offset_at_time(header.timestamp, upper)
-        return reply(request, ext={"offset": str(offset)})
+        return request.reply(ext={"offset": str(offset)})
 
-    def earliest(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        header = headers.read(headers.QueueRequestHeader, request.ext)
+    def earliest(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.QueueRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
         empty = log is None or log.min_offset == log.max_offset
         stored = -1 if log is None or empty else log.stored_at(log.min_offset)
-        return reply(request, ext={"timestamp": str(stored)})
+        return request.reply(ext={"timestamp": str(stored)})
 
-    def view(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        header = headers.read(headers.ViewMessageRequestHeader, request.ext)
+    def view(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.ViewMessageRequestHeader)
         entry = None if header.offset < 0 else self._store.at_address(header.offset)
         if entry is None:
             remark = f"can not find message by the offset, {header.offset}"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
-        return reply(request, body=entry)
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        return request.reply(body=entry)
 
 
 def _young(log: Log) -> bool:

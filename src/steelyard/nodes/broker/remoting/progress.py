@@ -18,7 +18,7 @@ from __future__ import annotations
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.admin import STEP_QUEUES
 from steelyard.nodes.broker.remoting.offsets import Committed
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Request
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
@@ -74,18 +74,14 @@ class Progress:
             RequestCode.VIEW_BROKER_STATS_DATA: self.stats_data,
         }
 
-    def consume_stats(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Steps[Command]:
-        header = headers.read(headers.ConsumeStatsRequestHeader, request.ext)
+    def consume_stats(self, request: Request, now: int, effects: list[Effect]) -> Steps[Command]:
+        header = request.header(headers.ConsumeStatsRequestHeader)
         group = header.consumer_group
         topics = [header.topic] if header.topic else self._topics_of(group)
         stats = yield from self._stats(group, topics, now, _Work())
-        return reply(request, body=fastjson.write(stats))
+        return request.reply(body=fastjson.write(stats))
 
-    def all_stats(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Steps[Command]:
+    def all_stats(self, request: Request, now: int, effects: list[Effect]) -> Steps[Command]:
         listed = []
         total = 0
         work = _Work()
@@ -103,7 +99,7 @@ class Progress:
                 for offsets in item.offset_table.values()
             )
         body = ConsumeStatsList(tuple(listed), self._config.address, total)
-        return reply(request, body=fastjson.write(body))
+        return request.reply(body=fastjson.write(body))
 
     def _topics_of(self, group: str) -> list[str]:
         read = {topic for topic, _ in self._committed.of_group(group)}
@@ -134,30 +130,26 @@ class Progress:
         consumed = max(0, _stored_at(log, offset - 1))
         return OffsetWrapper(log.max_offset, offset, consumed, offset)
 
-    def groups_of_topic(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command:
-        header = headers.read(headers.TopicRequestHeader, request.ext)
+    def groups_of_topic(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.TopicRequestHeader)
         groups = self._committed.groups_of(header.topic) | set(
             self._registry.groups_of(header.topic)
         )
-        return reply(request, body=fastjson.write(GroupList(tuple(sorted(groups)))))
+        return request.reply(body=fastjson.write(GroupList(tuple(sorted(groups)))))
 
-    def time_spans(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Steps[Command]:
-        header = headers.read(headers.TopicGroupRequestHeader, request.ext)
+    def time_spans(self, request: Request, now: int, effects: list[Effect]) -> Steps[Command]:
+        header = request.header(headers.TopicGroupRequestHeader)
         config = self._topics.get(header.topic)
         if config is None:
             remark = f"topic[{header.topic}] not exist"
-            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
         spans = []
         work = _Work()
         for queue_id in range(config.read_queue_nums):
             spans.append(self._span(header.group, header.topic, queue_id, now))
             if work.is_step():
                 yield
-        return reply(request, body=fastjson.write(ConsumeTimeSpans(tuple(spans))))
+        return request.reply(body=fastjson.write(ConsumeTimeSpans(tuple(spans))))
 
     def _span(self, group: str, topic: str, queue_id: int, now: int) -> QueueTimeSpan:
         queue = MessageQueue(topic, self._config.name, queue_id)
@@ -171,8 +163,8 @@ class Progress:
         delay = now - upcoming if upcoming >= 0 else 0
         return QueueTimeSpan(queue, first, _stored_at(log, log.max_offset - 1), consumed, delay)
 
-    def stats_data(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        header = headers.read(headers.ViewBrokerStatsDataRequestHeader, request.ext)
+    def stats_data(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(headers.ViewBrokerStatsDataRequestHeader)
         items: list[BrokerStatsItem] = []
         if header.stats_name == TOPIC_PUT_NUMS and self._topics.get(header.stats_key) is not None:
             items = [
@@ -186,8 +178,8 @@ class Progress:
             ]
         if not items:
             remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
-        return reply(request, body=fastjson.write(BrokerStatsData(*items)))
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        return request.reply(body=fastjson.write(BrokerStatsData(*items)))
 
     def _put(self, topic: str, now: int, span_ms: int) -> BrokerStatsItem:
         """Messages of a topic stored in the last `span_ms` and still there."""

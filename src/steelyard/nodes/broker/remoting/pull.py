@@ -34,15 +34,14 @@ from steelyard.nodes.broker.parked import Parked, Queue
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.offsets import Offsets
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Refusal, Request, no_topic
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, too_large
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort
 from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.store.log import Log
 from steelyard.store.reads import Slice
-from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import Command, is_oneway
+from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import PullFlag, SysFlag
 from steelyard.wire.remoting.headers import PullMessageRequestHeader
 from steelyard.wire.remoting.names import FAQ, PERM_READ
@@ -68,8 +67,7 @@ class Pull(msgspec.Struct):
     """One pull request, checked. `asked` is the offset in it, from which `offset` moves past messages
     that the filter refuses."""
 
-    request: Command
-    peer: Peer
+    request: Request
     group: str
     topic: str
     queue_id: int
@@ -109,17 +107,15 @@ class Pulls:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def pull(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command | None:
-        header = headers.read(PullMessageRequestHeader, request.ext)
-        pull = self._checked(request, header, peer)
-        if isinstance(pull, Command):
-            return pull
+    def pull(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+        header = request.header(PullMessageRequestHeader)
+        pull = self._checked(request, header)
         if header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
             self._offsets.store(
-                pull.group, pull.topic, pull.queue_id, header.commit_offset, peer, now
+                pull.group, pull.topic, pull.queue_id, header.commit_offset, request.peer, now
             )
         answer = self._attempt(pull, now, Effort(AT_ONCE))
-        if is_oneway(request):
+        if request.is_oneway:
             return None
         if answer is None:
             self._wait_for_turn(pull, now, effects)
@@ -134,8 +130,8 @@ class Pulls:
             return answer
         if hold_ms <= 0:
             return answer
-        if not self.parked.add(pull, queues, peer.link, now + hold_ms):
-            return reply(request, ResponseCode.SYSTEM_BUSY, "too many pulls wait on this broker")
+        if not self.parked.add(pull, queues, request.peer.link, now + hold_ms):
+            return request.reply(ResponseCode.SYSTEM_BUSY, "too many pulls wait on this broker")
         return None
 
     def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
@@ -152,7 +148,7 @@ class Pulls:
             if answer.code == ResponseCode.PULL_RETRY_IMMEDIATELY and self._at_end(pull):
                 continue  # nothing for its filter: it waits on, past what it refused
             self.parked.remove(serial)
-            effects.append(Send(pull.peer.link, answer))
+            effects.append(Send(pull.request.peer.link, answer))
 
     def _at_end(self, pull: Pull) -> bool:
         log = self._store.log(pull.topic, pull.queue_id)
@@ -170,7 +166,7 @@ class Pulls:
         ended = [
             self.parked.remove(serial)
             for serial, pull in list((self.parked.of_queue(queue) or {}).items())
-            if pull.peer.link == link and pull.group == group
+            if pull.request.peer.link == link and pull.group == group
         ]
         self._answer(ended, now, effects)
 
@@ -182,65 +178,61 @@ class Pulls:
             if answer is None:
                 self._wait_for_turn(pull, now, effects)
             else:
-                effects.append(Send(pull.peer.link, answer))
+                effects.append(Send(pull.request.peer.link, answer))
 
     def _wait_for_turn(self, pull: Pull, now: int, effects: list[Effect]) -> None:
         """The pull takes long: go on with it in its turn."""
-        if not self._turns.add(pull.peer.link, partial(self._turn, pull), now, effects):
+        if not self._turns.add(pull.request.peer.link, partial(self._turn, pull), now, effects):
             remark = "too many pulls wait for their turn on this broker"
-            busy = reply(pull.request, ResponseCode.SYSTEM_BUSY, remark)
-            effects.append(Send(pull.peer.link, busy))
+            busy = pull.request.reply(ResponseCode.SYSTEM_BUSY, remark)
+            effects.append(Send(pull.request.peer.link, busy))
 
     def _turn(self, pull: Pull, now: int, effects: list[Effect]) -> bool:
         answer = self._attempt(pull, now, None)
         if answer is None:
             return False
-        effects.append(Send(pull.peer.link, answer))
+        effects.append(Send(pull.request.peer.link, answer))
         return True
 
     def topic_deleted(self, topic: str, effects: list[Effect]) -> None:
         """Tell those who wait that they wait for nothing."""
+        refusal = no_topic(topic)
         effects.extend(
-            Send(pull.peer.link, _no_topic(pull.request, topic))
+            Send(pull.request.peer.link, pull.request.reply(refusal.code, str(refusal)))
             for pull in self.parked.of_topic(topic)
         )
 
     # -- checks ----------------------------------------------------------------------------------
 
-    def _checked(
-        self, request: Command, header: PullMessageRequestHeader, peer: Peer
-    ) -> Pull | Command:
-        """The pull, or the reply that refuses it."""
+    def _checked(self, request: Request, header: PullMessageRequestHeader) -> Pull:
+        """The pull. Raises Refusal."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         group_config = self._groups.get(group)
         if not group_config.consume_enable:
             remark = f"subscription group no permission, {group}"
-            return reply(request, ResponseCode.NO_PERMISSION, remark)
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
         config = self._topics.get(topic)
         if config is None:
-            return _no_topic(request, topic)
+            raise no_topic(topic)
         if not config.perm & PERM_READ:
             remark = f"the topic[{topic}] pulling message is forbidden"
-            return reply(request, ResponseCode.NO_PERMISSION, remark)
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
         if not 0 <= queue_id < config.read_queue_nums:
             remark = (
                 f"queueId[{queue_id}] is illegal, topic:[{topic}]"
-                f" topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{peer.address}]"
+                f" topicConfig.readQueueNums:[{config.read_queue_nums}] consumer:[{request.peer.address}]"
             )
-            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         if header.sys_flag & SUBSCRIPTION:
-            found = self._brought(request, header)
+            found = self._brought(header)
         else:
-            found = self._subscribed(request, header, peer, group_config.consume_broadcast_enable)
-        if isinstance(found, Command):
-            return found
+            found = self._subscribed(request, header, group_config.consume_broadcast_enable)
         bytes_max = self._config.pull_bytes_max
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             bytes_max = min(bytes_max, header.max_msg_bytes)
         hold_ms = min(header.suspend_timeout_millis, self._config.hold_max_ms)
         return Pull(
             request,
-            peer,
             group,
             topic,
             queue_id,
@@ -252,49 +244,48 @@ class Pulls:
             hold_ms if header.sys_flag & SUSPEND else 0,
         )
 
-    def _brought(self, request: Command, header: PullMessageRequestHeader) -> Filter | Command:
-        """The filter that comes with the pull, or the reply that refuses it."""
+    def _brought(self, header: PullMessageRequestHeader) -> Filter:
+        """The filter that comes with the pull. Raises Refusal."""
         kind = header.expression_type
         if not is_tag(kind) and not self._config.property_filter:
-            return not_filtering(request, kind)
+            raise not_filtering(kind)
         try:
             return parse(header.subscription, kind)
         except ProtocolError as error:
             remark = f"parse the consumer's subscription failed: {error}"
-            return reply(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+            raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from None
 
     def _subscribed(
         self,
-        request: Command,
+        request: Request,
         header: PullMessageRequestHeader,
-        peer: Peer,
         broadcast_enabled: bool,
-    ) -> Filter | Command:
-        """The filter of the heartbeat's subscription, or the reply that refuses the pull."""
+    ) -> Filter:
+        """The filter of the heartbeat's subscription. Raises Refusal."""
         group, topic = header.consumer_group, header.topic
-        member = self._registry.member(group, peer.link) or self._registry.newest(group)
+        member = self._registry.member(group, request.peer.link) or self._registry.newest(group)
         if member is None:
             remark = f"the consumer's group info not exist{FAQ}"
-            return reply(request, ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
         if member.data.message_model == BROADCASTING and not broadcast_enabled:
             remark = f"the consumer group[{group}] can not consume by broadcast way"
-            return reply(request, ResponseCode.NO_PERMISSION, remark)
-        subscription = self._registry.subscription(group, peer.link, topic)
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
+        subscription = self._registry.subscription(group, request.peer.link, topic)
         if subscription is None:
             remark = f"the consumer's subscription not exist{FAQ}"
-            return reply(request, ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
         if subscription.data.sub_version < header.sub_version:
             remark = "the consumer's subscription not latest"
-            return reply(request, ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
+            raise Refusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, remark)
         kind = subscription.data.expression_type
         if not is_tag(kind) and not self._config.property_filter:
-            return not_filtering(request, kind)
+            raise not_filtering(kind)
         if subscription.fault:
             remark = (
                 "The broker's consumer filter data is not exist!Your expression may be wrong!"
                 f" {subscription.fault}"
             )
-            return reply(request, ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+            raise Refusal(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
         return subscription.filter
 
     # -- reading ---------------------------------------------------------------------------------
@@ -309,14 +300,14 @@ class Pulls:
         try:
             low, high = (0, 0) if log is None else (log.min_offset, self._readable_end(log))
         except StorageError as error:  # the puller's bad luck, not that of a producer who woke it
-            return reply(pull.request, ResponseCode.SYSTEM_ERROR, str(error))
+            return pull.request.reply(ResponseCode.SYSTEM_ERROR, str(error))
         if log is None or not low <= pull.offset < high:
             self._statistics.missed += 1
             return _outside(pull, low, high)
         try:
             found = self._read(log, pull, high, effort)
         except (StorageError, ProtocolError) as error:
-            return reply(pull.request, ResponseCode.SYSTEM_ERROR, str(error))
+            return pull.request.reply(ResponseCode.SYSTEM_ERROR, str(error))
         if found is None:
             return None
         if found.count == 0:
@@ -336,7 +327,7 @@ class Pulls:
             "minOffset": str(low),
             "maxOffset": str(high),
         }
-        return reply(pull.request, ResponseCode.SUCCESS, "FOUND", ext, found.data)
+        return pull.request.reply(ResponseCode.SUCCESS, "FOUND", ext, found.data)
 
     def _read(self, log: Log, pull: Pull, high: int, effort: Effort | None) -> Slice | None:
         """What passes the pull's filter; Kafka's batches are converted. None, and `effort`: see `_attempt`."""
@@ -369,7 +360,7 @@ class Pulls:
             at=now,
             broker=self._ledger.broker,
             group=pull.group,
-            client=self._ledger.client(pull.group, pull.peer),
+            client=self._ledger.client(pull.group, pull.request.peer),
             topic=pull.topic,
             queue=pull.queue_id,
             until=now,
@@ -407,9 +398,4 @@ def _found_nothing(
         "minOffset": str(low),
         "maxOffset": str(high),
     }
-    return reply(pull.request, code, remark, ext)
-
-
-def _no_topic(request: Command, topic: str) -> Command:
-    remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
-    return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+    return pull.request.reply(code, remark, ext)

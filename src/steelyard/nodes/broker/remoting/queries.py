@@ -24,13 +24,13 @@ from steelyard.errors import ProtocolError, StorageError
 from steelyard.groups.remoting.subscriptions import ALL
 from steelyard.nodes.broker.conversion import Conversion
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Request
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.store.log import Log
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import Command, is_oneway
+from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.headers import QueryMessageRequestHeader
 from steelyard.wire.remoting.message import decode_records, record_size
 from steelyard.wire.remoting.properties import KEY_SEPARATOR, UNIQ_KEY
@@ -61,8 +61,7 @@ class Found(msgspec.Struct, frozen=True):
 class _Search(msgspec.Struct):
     """One request that is being answered. `steps` does a bit of the work each time it is advanced."""
 
-    request: Command
-    link: Link
+    request: Request
     deadline: int
     count_max: int
     found: list[Found]
@@ -82,19 +81,17 @@ class Queries:
     def handlers(self) -> Handlers:
         return {RequestCode.QUERY_MESSAGE: self.query}
 
-    def query(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
-        header = headers.read(QueryMessageRequestHeader, request.ext)
-        if is_oneway(request):
+    def query(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+        header = request.header(QueryMessageRequestHeader)
+        if request.is_oneway:
             return None
         if len(self._searches) >= QUERIES_MAX:
             remark = f"more than {QUERIES_MAX} queries are under way"
-            return reply(request, ResponseCode.SYSTEM_BUSY, remark)
+            return request.reply(ResponseCode.SYSTEM_BUSY, remark)
         found: list[Found] = []
         count_max = max(1, min(header.max_num, FOUND_MAX))
         steps = self._search(header, count_max, found)
-        self._searches.append(_Search(request, peer.link, now + SEARCH_MS, count_max, found, steps))
+        self._searches.append(_Search(request, now + SEARCH_MS, count_max, found, steps))
         self.due(now, effects)
         return None
 
@@ -106,13 +103,15 @@ class Queries:
             if answer is None:
                 self._searches.append(search)
             else:
-                effects.append(Send(search.link, answer))
+                effects.append(Send(search.request.peer.link, answer))
         if self._searches:
             effects.append(SetTimer(QUERY_TIMER, now + STEP_INTERVAL_MS))
 
     def closed(self, link: Link) -> None:
         """Nobody is left to tell."""
-        self._searches = deque(search for search in self._searches if search.link != link)
+        self._searches = deque(
+            search for search in self._searches if search.request.peer.link != link
+        )
 
     # -- searching -------------------------------------------------------------------------------
 
@@ -220,7 +219,7 @@ def _step(search: _Search, now: int) -> Command | None:
     except StopIteration:
         return _answer(search, "can not find message, maybe time range not correct", now)
     except (StorageError, ProtocolError) as error:
-        return reply(search.request, ResponseCode.SYSTEM_ERROR, str(error))
+        return search.request.reply(ResponseCode.SYSTEM_ERROR, str(error))
     if now < search.deadline:
         return None
     return _answer(search, "the search took too long; give a smaller range of time", now)
@@ -233,4 +232,4 @@ def _answer(search: _Search, remark: str, now: int) -> Command:
     )
     body = b"".join([item.record for item in search.found])
     code = ResponseCode.SUCCESS if body else ResponseCode.QUERY_NOT_FOUND
-    return reply(search.request, code, "" if body else remark, headers.write(header), body)
+    return search.request.reply(code, "" if body else remark, headers.write(header), body)

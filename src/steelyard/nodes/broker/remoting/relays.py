@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from steelyard.errors import ConfigError, ProtocolError
 from steelyard.groups.remoting.registry import Member
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Request
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import ConsumerStatusBody
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import Command, is_oneway
+from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.ids import parse_offset_message_id
 
 RELAYS_TIMER = "relays"
@@ -40,15 +40,13 @@ GATHER_TIMEOUT_MS = 4_000
 class _Relay(msgspec.Struct, frozen=True):
     """A request passed on to one client, and who wants the answer."""
 
-    request: Command
-    asker: Link
+    request: Request
 
 
 class _Gathering(msgspec.Struct):
     """Answers of several clients that become one."""
 
-    request: Command
-    asker: Link
+    request: Request
     waiting: int
     found: dict[str, dict[MessageQueue, int]] = {}
 
@@ -81,34 +79,28 @@ class Relays:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def running_info(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
-        header = headers.read(headers.ConsumerRunningInfoRequestHeader, request.ext)
+    def running_info(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+        header = request.header(headers.ConsumerRunningInfoRequestHeader)
         member = self._registry.find(header.consumer_group, header.client_id)
-        return self._relay(request, request, member, peer, now, effects)
+        return self._relay(request, request.command, member, now, effects)
 
-    def consume_directly(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
-        header = headers.read(headers.ConsumeMessageDirectlyRequestHeader, request.ext)
+    def consume_directly(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+        header = request.header(headers.ConsumeMessageDirectlyRequestHeader)
         try:
             _, address = parse_offset_message_id(header.msg_id or "")
         except ConfigError as error:
-            return reply(request, ResponseCode.SYSTEM_ERROR, str(error))
+            return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
         message = None if address < 0 else self._store.at_address(address)
         if message is None:
             remark = f"can not find message by the offset, {address}"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
         ext = {**request.ext, "brokerName": self._config.name}
         member = self._registry.find(header.consumer_group, header.client_id or "")
-        question = replace(request, ext=ext, body=message)
-        return self._relay(request, question, member, peer, now, effects)
+        question = replace(request.command, ext=ext, body=message)
+        return self._relay(request, question, member, now, effects)
 
-    def consumer_status(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
-        header = headers.read(headers.ConsumerStatusRequestHeader, request.ext)
+    def consumer_status(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+        header = request.header(headers.ConsumerStatusRequestHeader)
         members = {
             member.client.client_id: member
             for member in self._registry.memberships(header.group)
@@ -116,34 +108,33 @@ class Relays:
         }
         if not members:
             remark = f"No Any Consumer online in the consumer group: [{header.group}]"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
-        if is_oneway(request):
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        if request.is_oneway:
             return None
         if len(self._asked) + len(members) > RELAYS_MAX:
             return _too_many(request)
         code = int(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT)
         question = Command(code, ext={"topic": header.topic, "group": header.group})
-        gathering = _Gathering(request, peer.link, len(members))
+        gathering = _Gathering(request, len(members))
         for member in members.values():
             self._ask(question, gathering, member, now + GATHER_TIMEOUT_MS, effects)
         return None
 
     def _relay(
         self,
-        request: Command,
+        request: Request,
         question: Command,
         member: Member | None,
-        peer: Peer,
         now: int,
         effects: list[Effect],
     ) -> Command | None:
         if member is None:
             return _not_online(request)
-        if is_oneway(request):
+        if request.is_oneway:
             return None
         if len(self._asked) >= RELAYS_MAX:
             return _too_many(request)
-        self._ask(question, _Relay(request, peer.link), member, now + RELAY_TIMEOUT_MS, effects)
+        self._ask(question, _Relay(request), member, now + RELAY_TIMEOUT_MS, effects)
         return None
 
     def _ask(
@@ -174,7 +165,7 @@ class Relays:
             if link == key[0]:
                 del self._asked[key]
                 self._settle(asked, _not_online(asked.purpose.request), effects)
-            elif link == asked.purpose.asker:
+            elif link == asked.purpose.request.peer.link:
                 del self._asked[key]
 
     def due(self, now: int, effects: list[Effect]) -> None:
@@ -188,8 +179,8 @@ class Relays:
     def _settle(self, asked: _Asked, response: Command, effects: list[Effect]) -> None:
         purpose = asked.purpose
         if isinstance(purpose, _Relay):
-            answer = replace(response, opaque=purpose.request.opaque)
-            effects.append(Send(purpose.asker, answer))
+            answer = replace(response, opaque=purpose.request.command.opaque)
+            effects.append(Send(purpose.request.peer.link, answer))
             return
         if response.code == ResponseCode.SUCCESS:
             try:
@@ -200,7 +191,7 @@ class Relays:
         purpose.waiting -= 1
         if purpose.waiting == 0:
             body = fastjson.write(ConsumerStatusBody(consumer_table=purpose.found))
-            effects.append(Send(purpose.asker, reply(purpose.request, body=body)))
+            effects.append(Send(purpose.request.peer.link, purpose.request.reply(body=body)))
 
     def _set_timer(self, effects: list[Effect]) -> None:
         if self._asked:
@@ -214,18 +205,18 @@ class Relays:
             assert gathering.waiting == sum(1 for other in gatherings if other is gathering)
 
 
-def _not_online(request: Command) -> Command:
+def _not_online(request: Request) -> Command:
     group, client = request.ext.get("consumerGroup"), request.ext.get("clientId")
     remark = f"The Consumer <{group}> <{client}> not online"
-    return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+    return request.reply(ResponseCode.SYSTEM_ERROR, remark)
 
 
-def _silent(request: Command) -> Command:
+def _silent(request: Request) -> Command:
     group, client = request.ext.get("consumerGroup"), request.ext.get("clientId")
     remark = f"consumer <{group}> <{client}> Timeout: no answer within {RELAY_TIMEOUT_MS} ms"
-    return reply(request, ResponseCode.CONSUME_MSG_TIMEOUT, remark)
+    return request.reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark)
 
 
-def _too_many(request: Command) -> Command:
+def _too_many(request: Request) -> Command:
     remark = f"more than {RELAYS_MAX} questions to clients are under way"
-    return reply(request, ResponseCode.SYSTEM_BUSY, remark)
+    return request.reply(ResponseCode.SYSTEM_BUSY, remark)

@@ -14,14 +14,14 @@ import msgspec
 from steelyard.errors import MessageError, StorageError
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.send import AnySend, Sends
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Peer, Request
 from steelyard.nodes.broker.writer import Draft, Place
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.types import LogLine
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-from steelyard.wire.remoting.command import Command, is_oneway
+from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.ids import host_address, offset_message_id
 
 REPLIES_TIMER = "replies"
@@ -39,8 +39,7 @@ FIRST_OPAQUE = 1 << 30
 class _Push(msgspec.Struct, frozen=True):
     """A reply on its way, and who sent it. `stored`: where the reply is kept, None where it is not."""
 
-    request: Command
-    replier: Link
+    request: Request
     client_id: str
     queue_id: int
     stored: Place | None
@@ -69,30 +68,26 @@ class Replies:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def send(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command | None:
-        header = headers.read(headers.SendMessageRequestHeader, request.ext)
-        return self._send(request, header, peer, now, effects)
+    def send(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+        header = request.header(headers.SendMessageRequestHeader)
+        return self._send(request, header, now, effects)
 
-    def send_v2(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
-        header = headers.read(headers.SendMessageRequestHeaderV2, request.ext)
-        return self._send(request, header, peer, now, effects)
+    def send_v2(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+        header = request.header(headers.SendMessageRequestHeaderV2)
+        return self._send(request, header, now, effects)
 
     def _send(
-        self, request: Command, header: AnySend, peer: Peer, now: int, effects: list[Effect]
+        self, request: Request, header: AnySend, now: int, effects: list[Effect]
     ) -> Command | None:
         bytes_max = self._config.store.message_bytes_max
         if len(request.body) > bytes_max:
             remark = f"a reply of {len(request.body)} bytes; {bytes_max} are allowed"
-            return reply(request, ResponseCode.MESSAGE_ILLEGAL, remark)
-        queue_id = self._sends.checked_queue(request, header, now, effects)
-        if isinstance(queue_id, Command):
-            return queue_id
+            return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark)
+        queue_id = self._sends.checked_queue(header, now, effects)
         properties = props.decode_properties(header.properties)
         client_id = properties.get(props.REPLY_TO_CLIENT)
         link = None if client_id is None else self._registry.producer_link(client_id)
-        stored = self._store(request, header, queue_id, properties, peer, now, effects)
+        stored = self._store(request, header, queue_id, properties, now, effects)
         if client_id is None:
             return _failed(request, f"reply message properties[{props.REPLY_TO_CLIENT}] is null")
         if link is None:
@@ -100,14 +95,14 @@ class Replies:
             return _failed(request, remark)
         if len(self._pushes) >= PUSHES_MAX:
             remark = f"more than {PUSHES_MAX} replies are on their way"
-            return reply(request, ResponseCode.SYSTEM_BUSY, remark)
+            return request.reply(ResponseCode.SYSTEM_BUSY, remark)
         properties[props.PUSH_REPLY_TIME] = str(now)
-        pushed = self._pushed_header(header, properties, peer, now)
+        pushed = self._pushed_header(header, properties, request.peer, now)
         self._opaque = (self._opaque + 1) & (FIRST_OPAQUE - 1) | FIRST_OPAQUE
         code = int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
         push = Command(code, self._opaque, 0, headers.write(pushed), request.body)
         self._pushes[link, self._opaque] = _Push(
-            request, peer.link, client_id, queue_id, stored, now + PUSH_TIMEOUT_MS
+            request, client_id, queue_id, stored, now + PUSH_TIMEOUT_MS
         )
         effects.append(Send(link, push))
         if not self._armed:
@@ -116,11 +111,10 @@ class Replies:
 
     def _store(
         self,
-        request: Command,
+        request: Request,
         header: AnySend,
         queue_id: int,
         properties: dict[str, str],
-        peer: Peer,
         now: int,
         effects: list[Effect],
     ) -> Place | None:
@@ -130,7 +124,7 @@ class Replies:
         draft = Draft(
             request.body,
             props.encode_properties(properties),
-            peer.host,
+            request.peer.host,
             header.born_timestamp,
             header.flag,
             header.sys_flag,
@@ -178,9 +172,9 @@ class Replies:
     def closed(self, link: Link, effects: list[Effect]) -> None:
         """A connection is gone: of a client that a reply went to, or of a replier."""
         for key, push in list(self._pushes.items()):
-            if link in (key[0], push.replier):
+            if link in (key[0], push.request.peer.link):
                 del self._pushes[key]
-                if link != push.replier:
+                if link != push.request.peer.link:
                     self._answer(push, _undelivered(push), effects)
 
     def due(self, now: int, effects: list[Effect]) -> None:
@@ -193,8 +187,8 @@ class Replies:
         self._set_timer(effects)
 
     def _answer(self, push: _Push, answer: Command, effects: list[Effect]) -> None:
-        if not is_oneway(push.request):
-            effects.append(Send(push.replier, answer))
+        if not push.request.is_oneway:
+            effects.append(Send(push.request.peer.link, answer))
 
     def _delivered(self, push: _Push) -> Command:
         place = push.stored
@@ -204,7 +198,7 @@ class Replies:
             queue_id=push.queue_id,
             queue_offset=0 if place is None else place.offset,
         )
-        return reply(push.request, ext=headers.write(header))
+        return push.request.reply(ext=headers.write(header))
 
     def _set_timer(self, effects: list[Effect]) -> None:
         self._armed = bool(self._pushes)
@@ -223,7 +217,7 @@ def _undelivered(push: _Push) -> Command:
     return _failed(push.request, f"push reply message to {push.client_id}fail.")
 
 
-def _failed(request: Command, remark: str) -> Command:
+def _failed(request: Request, remark: str) -> Command:
     """The client reads region and trace from a refusal, too."""
     ext = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
-    return reply(request, ResponseCode.SYSTEM_ERROR, remark, ext)
+    return request.reply(ResponseCode.SYSTEM_ERROR, remark, ext)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from steelyard.groups.remoting.registry import Client
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.offsets import Committed, Offsets
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Refusal, Request
 from steelyard.nodes.seam import Effect, Send
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
@@ -50,11 +50,9 @@ class Resets:
     def handlers(self) -> Handlers:
         return {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset}
 
-    def reset(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
-        header = headers.read(ResetOffsetRequestHeader, request.ext)
-        table = self._places(request, header)
-        if isinstance(table, Command):
-            return table
+    def reset(self, request: Request, now: int, effects: list[Effect]) -> Command:
+        header = request.header(ResetOffsetRequestHeader)
+        table = self._places(header)
         clients = [m.client for m in self._registry.memberships(header.group)]
         if not clients:
             if header.queue_id < 0:
@@ -62,32 +60,32 @@ class Resets:
                     f"Consumer not online, so can not reset offset, Group: {header.group}"
                     f" Topic: {header.topic} Timestamp: {header.timestamp}"
                 )
-                return reply(request, ResponseCode.CONSUMER_NOT_ONLINE, remark)
+                raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, remark)
             for queue, offset in table.items():
-                self._offsets.store(header.group, queue.topic, queue.queue_id, offset, peer, now)
+                self._offsets.store(
+                    header.group, queue.topic, queue.queue_id, offset, request.peer, now
+                )
         effects.extend(Send(client.link, _order(header, table, client)) for client in clients)
-        return reply(request, body=fastjson.write(ResetOffsetBody(table)))
+        return request.reply(body=fastjson.write(ResetOffsetBody(table)))
 
-    def _places(
-        self, request: Command, header: ResetOffsetRequestHeader
-    ) -> dict[MessageQueue, int] | Command:
-        """Where each queue is to go on, or the reply that refuses."""
+    def _places(self, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+        """Where each queue is to go on. Raises Refusal."""
         topic, group = header.topic, header.group
         config = self._topics.get(topic)
         if config is None:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
         if not self._committed.of_group(group) and not self._registry.memberships(group):
             remark = f"THe consumer group <{group}> not exist"  # sic
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
         queue_ids = range(config.read_queue_nums)
         if header.queue_id >= 0:
             if header.queue_id not in queue_ids:
                 remark = f"queue {header.queue_id} of topic {topic} is not here: 0 to {len(queue_ids) - 1} are"
-                return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+                raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
             queue_ids = range(header.queue_id, header.queue_id + 1)
             if header.offset is not None and header.offset != NO_OFFSET:
-                return self._place_given(request, header, header.offset)
+                return self._place_given(header, header.offset)
         table: dict[MessageQueue, int] = {}
         for queue_id in queue_ids:
             place = self._place_at(topic, queue_id, header.timestamp)
@@ -98,12 +96,12 @@ class Resets:
         return table
 
     def _place_given(
-        self, request: Command, header: ResetOffsetRequestHeader, offset: int
-    ) -> dict[MessageQueue, int] | Command:
+        self, header: ResetOffsetRequestHeader, offset: int
+    ) -> dict[MessageQueue, int]:
         low, high = self._reach(header.topic, header.queue_id)
         if not low <= offset <= high:
             remark = f"Target offset {offset} not in consume queue range [{low}-{high}]"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
         return {MessageQueue(header.topic, self._config.name, header.queue_id): offset}
 
     def _place_at(self, topic: str, queue_id: int, timestamp: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.schedule import Schedule
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Request
 from steelyard.nodes.broker.topics import DLQ_QUEUES, SCHEDULE_TOPIC
 from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Effect
@@ -40,17 +40,15 @@ class Retries:
     def handlers(self) -> Handlers:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
-    def send_back(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
-        header = headers.read(headers.ConsumerSendMsgBackRequestHeader, request.ext)
+    def send_back(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+        header = request.header(headers.ConsumerSendMsgBackRequestHeader)
         config = self._groups.get(header.group)
         if config.retry_queue_nums <= 0:
-            return reply(request)
+            return request.reply()
         entry = None if header.offset < 0 else self._store.at_address(header.offset)
         if entry is None:
             remark = f"look message by offset failed, {header.offset}"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
         view = decode_records(entry)[0]
         properties = dict(view.properties)
         properties.setdefault(props.RETRY_TOPIC, view.topic)
@@ -84,4 +82,4 @@ class Retries:
         self._writer.write(topic, queue_id, draft, now, effects)
         if topic == SCHEDULE_TOPIC:
             self._schedule.arm(queue_id + 1, now, effects)
-        return self._durability.acknowledge(request, reply(request), peer, effects)
+        return self._durability.acknowledge(request, request.reply(), effects)

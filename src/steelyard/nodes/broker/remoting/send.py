@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from steelyard.errors import MessageError
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
 from steelyard.nodes.broker.remoting.schedule import Schedule, delay_level
 from steelyard.nodes.broker.remoting.transactions import Transactions
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Refusal, Request, no_topic
 from steelyard.nodes.broker.topics import (
     DLQ_QUEUES,
     HALF_TOPIC,
@@ -33,7 +34,6 @@ from steelyard.nodes.broker.topics import (
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.broker.writer import Draft, Place
 from steelyard.nodes.seam import Effect
-from steelyard.wire.remoting import headers
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.bodies import TopicConfig
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -41,7 +41,7 @@ from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import TRANSACTION_BITS
 from steelyard.wire.remoting.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from steelyard.wire.remoting.message import batch_entries
-from steelyard.wire.remoting.names import FAQ, PERM_WRITE, RETRY_PREFIX, dlq_topic
+from steelyard.wire.remoting.names import PERM_WRITE, RETRY_PREFIX, dlq_topic
 
 TIMER_PROPERTIES = ("TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
 
@@ -92,31 +92,23 @@ class Sends:
 
     # -- handlers --------------------------------------------------------------------------------
 
-    def send(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Answer:
-        return self._send(
-            request, headers.read(SendMessageRequestHeader, request.ext), peer, now, effects
-        )
+    def send(self, request: Request, now: int, effects: list[Effect]) -> Answer:
+        return self._send(request, request.header(SendMessageRequestHeader), now, effects)
 
-    def send_v2(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Answer:
-        return self._send(
-            request, headers.read(SendMessageRequestHeaderV2, request.ext), peer, now, effects
-        )
+    def send_v2(self, request: Request, now: int, effects: list[Effect]) -> Answer:
+        return self._send(request, request.header(SendMessageRequestHeaderV2), now, effects)
 
-    def send_batch(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Answer:
-        header = headers.read(SendMessageRequestHeaderV2, request.ext)
-        return self._send_batch(request, header, peer, now, effects)
+    def send_batch(self, request: Request, now: int, effects: list[Effect]) -> Answer:
+        header = request.header(SendMessageRequestHeaderV2)
+        return self._send_batch(request, header, now, effects)
 
-    def _send(
-        self, request: Command, header: AnySend, peer: Peer, now: int, effects: list[Effect]
-    ) -> Answer:
+    def _send(self, request: Request, header: AnySend, now: int, effects: list[Effect]) -> Answer:
         if header.batch:
-            return self._send_batch(request, header, peer, now, effects)
-        asked = self.checked_queue(request, header, now, effects)
-        if isinstance(asked, Command):
-            return asked
+            return self._send_batch(request, header, now, effects)
+        asked = self.checked_queue(header, now, effects)
         topic, queue_id = header.topic, asked
         if len(request.body) > self._body_bytes_max:
-            return self._too_large(request)
+            raise self._too_large(request)
         properties = header.properties
         if properties and not properties.endswith("\x02"):
             properties += "\x02"
@@ -127,16 +119,13 @@ class Sends:
             or "TRAN_MSG" in properties
             or topic.startswith(RETRY_PREFIX)
         ):
-            special = self._special(request, header, queue_id, now, effects)
-            if isinstance(special, Command):
-                return special
-            topic, queue_id, properties = special
+            topic, queue_id, properties = self._special(header, queue_id, now, effects)
         if _CLUSTER in properties:
             properties = _without(properties, props.CLUSTER)
         draft = Draft(
             request.body,
             _without_wait(properties) + self._cluster_property,
-            peer.host,
+            request.peer.host,
             header.born_timestamp,
             header.flag,
             header.sys_flag & ~TRANSACTION_BITS,
@@ -149,26 +138,23 @@ class Sends:
         )
         if topic is not header.topic:
             answer = self._diverted(answer, topic, queue_id, properties, written, now, effects)
-        return self._durability.acknowledge(request, answer, peer, effects) if wait else answer
+        return self._durability.acknowledge(request, answer, effects) if wait else answer
 
     def _send_batch(
-        self, request: Command, header: AnySend, peer: Peer, now: int, effects: list[Effect]
+        self, request: Request, header: AnySend, now: int, effects: list[Effect]
     ) -> Answer:
-        queue_id = self.checked_queue(request, header, now, effects)
-        if isinstance(queue_id, Command):
-            return queue_id
+        queue_id = self.checked_queue(header, now, effects)
         if header.topic.startswith(RETRY_PREFIX):
-            return self._illegal(request, "a batch must not go to a retry topic")
+            raise MessageError("a batch must not go to a retry topic")
         if len(request.body) > self._body_bytes_max:
-            return self._too_large(request)
-        return self._batch_in_steps(request, header, queue_id, peer, now, effects)
+            raise self._too_large(request)
+        return self._batch_in_steps(request, header, queue_id, now, effects)
 
     def _batch_in_steps(
         self,
-        request: Command,
+        request: Request,
         header: AnySend,
         queue_id: int,
-        peer: Peer,
         now: int,
         effects: list[Effect],
     ) -> Steps[Command | None]:
@@ -188,7 +174,7 @@ class Sends:
                     or not found.keys().isdisjoint(TIMER_PROPERTIES)
                     or found.get(props.TRAN_MSG) == "true"
                 ):
-                    return self._illegal(request, "a batch must not hold delays or transactions")
+                    raise MessageError("a batch must not hold delays or transactions")
             wait = wait and _NO_WAIT not in properties
             if _CLUSTER in properties:
                 properties = _without(properties, props.CLUSTER)
@@ -196,7 +182,7 @@ class Sends:
                 Draft(
                     entry.body,
                     _without_wait(properties) + self._cluster_property,
-                    peer.host,
+                    request.peer.host,
                     header.born_timestamp,
                     entry.flag,
                     header.sys_flag & ~TRANSACTION_BITS,
@@ -205,7 +191,7 @@ class Sends:
             )
         if not 0 < len(drafts) <= self._batch_messages_max:
             remark = f"a batch of {len(drafts)}: 1 to {self._batch_messages_max} are allowed"
-            return self._illegal(request, remark)
+            raise MessageError(remark)
         self._writer.admit()
         step = len(drafts) if len(drafts) <= BATCH_AT_ONCE else STEP_WRITES
         topic = header.topic
@@ -215,16 +201,16 @@ class Sends:
             if start:
                 now, effects = yield
             if self._topics.get(topic) is None:  # deleted: a write would make its queue anew
-                return self._no_topic(request, topic)
+                raise no_topic(topic)
             some = drafts[start : start + step]
             first, addresses = self._writer.write_many(topic, queue_id, some, now, effects)
             if not start:
                 offset = first
             ids += [f"{self._id_prefix}{address:016X}" for address in addresses]
         answer = self._stored(request, queue_id, offset, ",".join(ids))
-        return self._durability.acknowledge(request, answer, peer, effects) if wait else answer
+        return self._durability.acknowledge(request, answer, effects) if wait else answer
 
-    def _stored(self, request: Command, queue_id: int, offset: int, message_id: str) -> Command:
+    def _stored(self, request: Request, queue_id: int, offset: int, message_id: str) -> Command:
         ext = {
             "msgId": message_id,
             "queueId": str(queue_id),
@@ -232,66 +218,59 @@ class Sends:
             "MSG_REGION": "DefaultRegion",
             "TRACE_ON": "true",
         }
-        return reply(request, ext=ext)
+        return request.reply(ext=ext)
 
     # -- checks ----------------------------------------------------------------------------------
 
-    def checked_queue(
-        self, request: Command, header: AnySend, now: int, effects: list[Effect]
-    ) -> int | Command:
-        """The queue to write to, or the reply that refuses the message."""
+    def checked_queue(self, header: AnySend, now: int, effects: list[Effect]) -> int:
+        """The queue to write to. Raises Refusal."""
         if header.topic in NO_SENDING:
             remark = f"Sending message to topic[{header.topic}] is forbidden."
-            return reply(request, ResponseCode.NO_PERMISSION, remark)
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
         config = self._topics.get(header.topic)
         if config is None:
-            made = self._make_topic(request, header, now, effects)
-            if isinstance(made, Command):
-                return made
-            config = made
+            config = self._make_topic(header, now, effects)
         if not config.perm & PERM_WRITE:
             remark = f"the topic[{header.topic}] sending message is forbidden"
-            return reply(request, ResponseCode.NO_PERMISSION, remark)
+            raise Refusal(ResponseCode.NO_PERMISSION, remark)
         if header.queue_id < 0:
             return self._rng.randrange(config.write_queue_nums)
         if header.queue_id >= max(config.write_queue_nums, config.read_queue_nums):
             remark = f"request queueId[{header.queue_id}] is illegal, topic {header.topic}"
-            return reply(request, ResponseCode.INVALID_PARAMETER, remark)
+            raise Refusal(ResponseCode.INVALID_PARAMETER, remark)
         return header.queue_id
 
-    def _make_topic(
-        self, request: Command, header: AnySend, now: int, effects: list[Effect]
-    ) -> TopicConfig | Command:
+    def _make_topic(self, header: AnySend, now: int, effects: list[Effect]) -> TopicConfig:
         topic = header.topic
         fault = topic_fault(topic)
         if fault is not None:
-            return reply(request, ResponseCode.INVALID_PARAMETER, fault)
+            raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
         made = self._topics.inherit(
             topic, header.default_topic, header.default_topic_queue_nums, now
         )
         if made is None and topic.startswith(RETRY_PREFIX):
             made, _ = self._topics.ensure(topic, 1, now)
         if made is None:
-            return self._no_topic(request, topic)
+            raise no_topic(topic)
         self._registration.changed(now, effects)
         return made
 
     def _special(
-        self, request: Command, header: AnySend, queue_id: int, now: int, effects: list[Effect]
-    ) -> tuple[str, int, str] | Command:
-        """Topic, queue and properties of a message that is delayed or retried, or the reply that refuses it."""
+        self, header: AnySend, queue_id: int, now: int, effects: list[Effect]
+    ) -> tuple[str, int, str]:
+        """Topic, queue and properties of a message that is delayed or retried. Raises Refusal, MessageError."""
         properties = props.decode_properties(header.properties)
         topic = header.topic
         level = delay_level(properties)
         if any(name in properties for name in TIMER_PROPERTIES):
-            return self._illegal(
-                request, "this broker delays by level (property DELAY), not by time (TIMER_*)"
+            raise MessageError(
+                "this broker delays by level (property DELAY), not by time (TIMER_*)"
             )
         half = properties.get(props.TRAN_MSG, "").lower() == "true"
         if half and not (header.reconsume_times > 0 and level > 0):
             if self._transactions.full:
                 remark = "too many transactions are open on this broker"
-                return reply(request, ResponseCode.SYSTEM_BUSY, remark)
+                raise Refusal(ResponseCode.SYSTEM_BUSY, remark)
             topic, queue_id, properties = self._transactions.divert(topic, queue_id, properties)
             return topic, queue_id, props.encode_properties(properties)
         if topic.startswith(RETRY_PREFIX):
@@ -329,18 +308,9 @@ class Sends:
                 return replace(answer, ext={**answer.ext, "transactionId": unique_id})
         return answer
 
-    def _no_topic(self, request: Command, topic: str) -> Command:
-        remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
-        return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
-
-    def _illegal(self, request: Command, remark: str) -> Command:
-        return reply(request, ResponseCode.MESSAGE_ILLEGAL, remark)
-
-    def _too_large(self, request: Command) -> Command:
-        return self._illegal(
-            request,
-            f"the message body of {len(request.body)} bytes is larger than {self._body_bytes_max}",
-        )
+    def _too_large(self, request: Request) -> MessageError:
+        size, most = len(request.body), self._body_bytes_max
+        return MessageError(f"the message body of {size} bytes is larger than {most}")
 
 
 def _without_wait(properties: str) -> str:

@@ -29,13 +29,16 @@ from steelyard.nodes.broker.remoting.retry import Retries
 from steelyard.nodes.broker.remoting.schedule import SCHEDULE_TIMER, Schedule
 from steelyard.nodes.broker.remoting.send import Sends
 from steelyard.nodes.broker.remoting.transactions import TRANSACTIONS_TIMER, Transactions
-from steelyard.nodes.broker.requests import Handlers, Peer, combined, reply
+from steelyard.nodes.broker.requests import Handlers, Peer, Refusal, Request, combined
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, too_large
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.refusals import Refusals
 from steelyard.nodes.seam import Effect, Link, Send
 from steelyard.wire.remoting.codes import NAMESERVER_CODES, ResponseCode
 from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
+
+_FAULTS = (Refusal, MessageError, ProtocolError, UnicodeEncodeError, StorageError)
+"""What a handler may raise."""
 
 
 class RemotingService:
@@ -98,70 +101,76 @@ class RemotingService:
     def opened(self, peer: Peer) -> None:
         self._peers[peer.link] = peer
 
-    def requested(self, link: Link, request: Command, now: int, effects: list[Effect]) -> None:
+    def requested(self, link: Link, command: Command, now: int, effects: list[Effect]) -> None:
         """A client asks."""
         peer = self._peers.get(link)
-        handler = self._handlers.get(request.code)
-        answer: Command | Steps[Command | None] | None
         if peer is None:
             return  # its Closed was handled
+        request = Request(command, peer)
+        handler = self._handlers.get(command.code)
+        answer: Command | Steps[Command | None] | None
         if handler is None:
-            remark = f" request type {request.code} not supported"
-            if request.code in NAMESERVER_CODES:
+            remark = f" request type {command.code} not supported"
+            if command.code in NAMESERVER_CODES:
                 remark += ": this is a broker's port, and nameservers answer it"
-            answer = reply(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+            answer = request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         elif self.stopping:
-            answer = reply(request, ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
+            answer = request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
         else:
             try:
-                answer = handler(request, peer, now, effects)
-            except (MessageError, ProtocolError, UnicodeEncodeError, StorageError) as error:
-                if not isinstance(error, MessageError | StorageError):
-                    self._refusals.tell(peer.address, request.code, str(error), now, effects)
+                answer = handler(request, now, effects)
+            except _FAULTS as error:
+                if isinstance(error, ProtocolError | UnicodeEncodeError):
+                    self._refusals.tell(peer.address, command.code, str(error), now, effects)
                 answer = self._refusal(request, error)
         if answer is not None and not isinstance(answer, Command):
-            then = partial(self._answer, link, request)
+            then = partial(self._answer, request)
             steps, size = self._guarded(request, answer), len(request.body)
             if self._turns.run(link, steps, then, now, effects, size):
                 return
             remark = "too many requests wait for their turn on this broker"
-            answer = reply(request, ResponseCode.SYSTEM_BUSY, remark)
-        self._answer(link, request, answer, now, effects)
+            answer = request.reply(ResponseCode.SYSTEM_BUSY, remark)
+        self._answer(request, answer, now, effects)
 
-    def _guarded(self, request: Command, steps: Steps[Command | None]) -> Steps[Command | None]:
+    def _guarded(self, request: Request, steps: Steps[Command | None]) -> Steps[Command | None]:
         """The steps, and what is answered where they fail."""
         try:
             return (yield from steps)
-        except (MessageError, ProtocolError, UnicodeEncodeError, StorageError) as error:
+        except _FAULTS as error:
             return self._refusal(request, error)
 
     def _answer(
-        self, link: Link, request: Command, answer: Command | None, now: int, effects: list[Effect]
+        self, request: Request, answer: Command | None, now: int, effects: list[Effect]
     ) -> None:
-        if answer is None or request.flag & ONEWAY_FLAG:
+        if answer is None or request.is_oneway:
             return
         if len(answer.body) > ANSWER_BYTES_MAX:
             # RocketMQ's clients would close the connection, and all that goes on on it.
-            answer = reply(request, ResponseCode.SYSTEM_ERROR, too_large(len(answer.body)))
-        effects.append(Send(link, answer))
+            answer = request.reply(ResponseCode.SYSTEM_ERROR, too_large(len(answer.body)))
+        effects.append(Send(request.peer.link, answer))
 
-    def failed(self, link: Link, request: Command, effects: list[Effect]) -> None:
+    def failed(self, link: Link, command: Command, effects: list[Effect]) -> None:
         """A bug ended the handling of a request (or of a response, which has no answer)."""
-        if link in self._peers and not request.flag & (ONEWAY_FLAG | RESPONSE_FLAG):
+        peer = self._peers.get(link)
+        if peer is not None and not command.flag & (ONEWAY_FLAG | RESPONSE_FLAG):
             remark = "an internal error of the broker; its log has it"
-            effects.append(Send(link, reply(request, ResponseCode.SYSTEM_ERROR, remark)))
+            effects.append(
+                Send(link, Request(command, peer).reply(ResponseCode.SYSTEM_ERROR, remark))
+            )
 
-    def _refusal(self, request: Command, error: Exception) -> Command:
+    def _refusal(self, request: Request, error: Exception) -> Command:
         """Nothing was written, nothing is acknowledged. People hear of what the disk refused, but not with every request."""
         code = ResponseCode.SYSTEM_ERROR
-        if isinstance(error, MessageError):
+        if isinstance(error, Refusal):
+            code = error.code
+        elif isinstance(error, MessageError):
             code = ResponseCode.MESSAGE_ILLEGAL
         elif isinstance(error, StorageError):
             if not isinstance(error, CorruptError):  # `damage` says that to people
-                self._faults.note(f"request {request.code} failed: {error}")
+                self._faults.note(f"request {request.command.code} failed: {error}")
             if isinstance(error, DiskFullError):
                 code = ResponseCode.SERVICE_NOT_AVAILABLE
-        return reply(request, code, str(error))
+        return request.reply(code, str(error))
 
     def follow_up(self, now: int, effects: list[Effect]) -> None:
         """After each event: say what went wrong."""

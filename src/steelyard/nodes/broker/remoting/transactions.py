@@ -33,7 +33,7 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.open_transactions import OpenTransactions, Row
 from steelyard.nodes.broker.remoting.operations import Operations, Outcome, Target
 from steelyard.nodes.broker.remoting.schedule import DISK_RETRY_MS, Schedule, delay_level
-from steelyard.nodes.broker.requests import Handlers, Peer, reply
+from steelyard.nodes.broker.requests import Handlers, Request
 from steelyard.nodes.broker.topics import (
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
@@ -112,22 +112,22 @@ class Transactions:
 
     # -- ending ----------------------------------------------------------------------------------
 
-    def end(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command | None:
+    def end(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
         """37 END_TRANSACTION."""
-        header = headers.read(EndTransactionRequestHeader, request.ext)
+        header = request.header(EndTransactionRequestHeader)
         outcome = _OUTCOMES.get(header.commit_or_rollback)
         if outcome is None:
-            return reply(request)  # not known yet: it is asked after later
+            return request.reply()  # not known yet: it is asked after later
         found = self._verified(header)
         if isinstance(found, str):
-            return reply(request, ResponseCode.SYSTEM_ERROR, found)
+            return request.reply(ResponseCode.SYSTEM_ERROR, found)
         self._settle(now, effects)
         target = self._target(found, outcome)
         if target is None and outcome is Outcome.COMMIT:
             remark = f"the topic {found.property_of(props.REAL_TOPIC)!r} of the message is gone"
-            return reply(request, ResponseCode.TOPIC_NOT_EXIST, remark)
+            return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
         self._conclude(found, outcome, target, now, effects)
-        return self._durability.acknowledge(request, reply(request), peer, effects)
+        return self._durability.acknowledge(request, request.reply(), effects)
 
     def _verified(self, header: EndTransactionRequestHeader) -> MessageView | str:
         """The half message that is meant, or what is wrong with the request."""

@@ -42,7 +42,7 @@ from steelyard.nodes.broker.peers.requests import (
     read_id,
 )
 from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.requests import Request
 from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect, Send
@@ -493,13 +493,11 @@ class Changes:
 
         self.put(topics, after, now, effects)
 
-    def queues_wanted(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
+    def queues_wanted(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
         """9002: another broker has queues that are not partitions yet. Raises ProtocolError."""
         asked = read_body(request.body, QueuesWanted)
         if not self._cluster.is_controller:
-            return reply(request, ResponseCode.SYSTEM_ERROR, "this is not the controller")
+            return request.reply(ResponseCode.SYSTEM_ERROR, "this is not the controller")
         if asked.broker not in self._cluster.brokers:
             raise ProtocolError(f"nobody knows a broker {asked.broker[:100]}")
         queues = {
@@ -509,16 +507,14 @@ class Changes:
         }
 
         def then(faults: Faults, now: int, effects: list[Effect]) -> None:
-            effects.append(Send(peer.link, reply(request)))
+            effects.append(Send(request.peer.link, request.reply()))
 
         self._cover(asked.broker, queues, then, now, effects)
         return None
 
     # -- news of others ------------------------------------------------------------------------------
 
-    def take_news(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
+    def take_news(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
         """9003. Refused where a topic was not taken over as it came. Raises ProtocolError, StorageError."""
         news = read_body(request.body, News)
         self._cluster.meet(news.broker)
@@ -537,8 +533,8 @@ class Changes:
             topic_id = read_id(news.deleted_ids.get(name, known))
             self._bury(name, topic_id, now, effects)
         if refused:
-            return reply(request, ResponseCode.SYSTEM_ERROR, f"not taken over: {refused[:10]}")
-        return self._durability.acknowledge(request, reply(request), peer, effects)
+            return request.reply(ResponseCode.SYSTEM_ERROR, f"not taken over: {refused[:10]}")
+        return self._durability.acknowledge(request, request.reply(), effects)
 
     def take(self, topic: KafkaTopic, now: int, effects: list[Effect]) -> bool:
         """Another broker, or a nameserver, knows a topic so: take that over, unless we know better.

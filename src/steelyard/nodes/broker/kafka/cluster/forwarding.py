@@ -18,7 +18,7 @@ from steelyard.nodes.broker.kafka.requests.repeats import without_repeats
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import FORWARD, PeerRequests
 from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.requests import Request
 from steelyard.nodes.broker.turns import finish
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect, Send
@@ -35,18 +35,18 @@ class _Forwarded(PendingCall, frozen=True):
 class ForwardedCall(Call):
     """A request that another broker brought; the answer goes back to that broker."""
 
-    __slots__ = ("_command",)
+    __slots__ = ("_asked",)
 
-    def __init__(self, command: Command, peer: Peer, request: frame.Request) -> None:
-        self._command = command
-        self.peer = peer
+    def __init__(self, asked: Request, request: frame.Request) -> None:
+        self._asked = asked
+        self.peer = asked.peer
         self.request = request
 
     def answer(self, message: Message, effects: list[Effect]) -> None:
         request = self.request
         answer = frame.Reply(request.api, request.version, request.correlation_id, message)
         body = frame.encode(answer)
-        effects.append(Send(self.peer.link, reply(self._command, body=body)))
+        effects.append(Send(self.peer.link, self._asked.reply(body=body)))
 
 
 class Forwarding:
@@ -108,11 +108,9 @@ class Forwarding:
             call.answer(answer, effects)
         return True
 
-    def requested(
-        self, command: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
+    def requested(self, asked: Request, now: int, effects: list[Effect]) -> Command | None:
         """9001. Raises ProtocolError."""
-        requests = frame.RequestDecoder().feed(command.body)
+        requests = frame.RequestDecoder().feed(asked.body)
         if len(requests) != 1:
             raise ProtocolError(f"{len(requests)} Kafka requests in one that is forwarded")
         request = requests[0]
@@ -120,7 +118,7 @@ class Forwarding:
         if handler is None or request.message is None:
             raise ProtocolError(f"{request.api.name} is not to be forwarded")
         message = finish(without_repeats(request.message, request.api.key, request.version))
-        call = ForwardedCall(command, peer, replace(request, message=message))
+        call = ForwardedCall(asked, replace(request, message=message))
         answer = handler(call, now, effects)
         if answer is not None:
             call.answer(answer, effects)

@@ -25,7 +25,7 @@ from steelyard.nodes.broker.peers.requests import (
     read_id,
 )
 from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.requests import Request
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.schema import NO_ID
@@ -115,7 +115,7 @@ class Surveys:
             asked.then(asked.answers, now, effects)
         return True
 
-    def requested(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def requested(self, request: Request, now: int, effects: list[Effect]) -> Command:
         """9005: another broker asks. Raises ProtocolError."""
         asked = read_body(request.body, Survey)
         if len(asked.topics) > TOPICS_MAX:
@@ -135,7 +135,7 @@ class Surveys:
             if self._cluster.catalogue.has_no_part(topic_id):
                 deleted[name] = self._cluster.catalogue.is_deleted(topic_id)
         body = msgspec.json.encode(SurveyAnswer(self._cluster.me.name, known, deleted))
-        return reply(request, body=body)
+        return request.reply(body=body)
 
     def topics(self, answers: Answers) -> list[KafkaTopic]:
         """What the others know, by the names of the brokers and then of the topics."""

@@ -26,7 +26,7 @@ from steelyard.nodes.broker.kafka.cluster.topic import FIXED, OFFSETS_TOPIC
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import HANDOVER, PeerRequests, read_body
 from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.requests import Request
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect
 from steelyard.routes.layout import write
@@ -186,15 +186,15 @@ class Handover:
 
     # -- being asked -----------------------------------------------------------------------------
 
-    def requested(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def requested(self, request: Request, now: int, effects: list[Effect]) -> Command:
         """9006. Raises ProtocolError, StorageError."""
         asked = read_body(request.body, HandoverRequest)
         topic = self._cluster.topic(asked.topic) if asked.topic in FIXED else None
         if topic is None or write(topic.layout) != asked.layout:
             remark = f"{self._cluster.me.name} does not know this layout of {asked.topic[:100]} yet"
-            return reply(request, ResponseCode.SYSTEM_ERROR, remark)
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
         if asked.broker == self._cluster.me.name:
-            return reply(request, ResponseCode.SYSTEM_ERROR, "that is this broker's own name")
+            return request.reply(ResponseCode.SYSTEM_ERROR, "that is this broker's own name")
 
         def concerns(key: str) -> bool:
             partition = coordinator_partition(key, topic.layout.partitions)
@@ -210,4 +210,4 @@ class Handover:
                 self._transactions.gave(transactional_id)
             ids, undecided = self._transactions.offered(concerns, TRANSACTIONS_MAX)
             answer = HandoverAnswer(transactions=ids, complete=not ids and not undecided)
-        return reply(request, body=msgspec.json.encode(answer))
+        return request.reply(body=msgspec.json.encode(answer))

@@ -15,7 +15,7 @@ from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.peers.requests import READERS, GroupReaders, ReaderNews, read_body
 from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.requests import Request
 from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition
 from steelyard.wire.remoting.codes import ResponseCode
@@ -73,7 +73,7 @@ class Readers:
 
     # -- told by others --------------------------------------------------------------------------
 
-    def take(self, request: Command, peer: Peer, now: int, effects: list[Effect]) -> Command:
+    def take(self, request: Request, now: int, effects: list[Effect]) -> Command:
         """9004. Raises ProtocolError."""
         news = read_body(request.body, ReaderNews)
         if news.broker == self._cluster.me.name:
@@ -81,14 +81,14 @@ class Readers:
         sender = self._cluster.brokers.get(news.broker)
         if sender is None or not sender.live or not (news.complete or news.broker in self._told):
             remark = f"nothing is known of the groups of {news.broker[:100]}"
-            return reply(request, ResponseCode.QUERY_NOT_FOUND, remark)
+            return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
         self._told.add(news.broker)
         if news.complete:
             self._forget(news.broker, but={group.group for group in news.groups})
         for group in news.groups:
             self._put(news.broker, group)
         self.version += 1
-        return reply(request)
+        return request.reply()
 
     def _put(self, broker: str, told: GroupReaders) -> None:
         positions = self._remove(told.group)

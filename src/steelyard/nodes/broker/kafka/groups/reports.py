@@ -28,7 +28,7 @@ from steelyard.groups.kafka.report import (
 )
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import Peer, reply
+from steelyard.nodes.broker.requests import Request
 from steelyard.nodes.seam import Effect
 from steelyard.wire.remoting.codes import ResponseCode, SteelyardCode
 from steelyard.wire.remoting.command import Command
@@ -50,18 +50,16 @@ class Reports:
     def remoting_handlers(self) -> RemotingHandlers:
         return {SteelyardCode.KAFKA_GROUPS: self.requested}
 
-    def requested(
-        self, request: Command, peer: Peer, now: int, effects: list[Effect]
-    ) -> Command | None:
+    def requested(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
         name = request.ext.get("group")
         if name is None:
-            return reply(request, body=msgspec.json.encode(self._lines()))
+            return request.reply(body=msgspec.json.encode(self._lines()))
         group = self._groups.get(name) if self._is_ours(name) else None
         report = None if group is None else self._report(group)
         if report is None:
             remark = f"{self._cluster.me.name} coordinates no Kafka group {name}"
-            return reply(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        return reply(request, body=msgspec.json.encode(report))
+            return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        return request.reply(body=msgspec.json.encode(report))
 
     def _is_ours(self, group: str) -> bool:
         return self._cluster.coordinator_of(group) == self._cluster.node_id
