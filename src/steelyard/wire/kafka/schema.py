@@ -600,37 +600,3 @@ class _Source:
                 f"    {writer}({value}, {out}{most})",
             ]
         return [f"{writer}({value}, {out}{most})"]
-
-
-__all__ = [
-    "NO_ID",
-    "Api",
-    "Bool",
-    "Bytes",
-    "Float64",
-    "Int8",
-    "Int16",
-    "Int32",
-    "Int64",
-    "Message",
-    "NullableBytes",
-    "NullableRecords",
-    "NullableString",
-    "Part",
-    "Records",
-    "Sequence",
-    "Since",
-    "String",
-    "Tag",
-    "UInt16",
-    "UInt32",
-    "Unread",
-    "Uuid",
-    "Versions",
-    "Written",
-    "read",
-    "read_in_steps",
-    "read_prefix",
-    "write",
-    "written",
-]

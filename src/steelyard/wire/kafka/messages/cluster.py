@@ -23,8 +23,6 @@ from steelyard.wire.kafka.schema import (
     Versions,
 )
 
-# -- 3 Metadata ------------------------------------------------------------------------------------
-
 
 class MetadataRequestTopic(Part, frozen=True, gc=False):
     topic_id: Annotated[Uuid, Since(10)] = NO_ID
@@ -32,7 +30,7 @@ class MetadataRequestTopic(Part, frozen=True, gc=False):
 
 
 class MetadataRequest(Message, frozen=True, gc=False):
-    """Metadata request. Source: MetadataRequest.json."""
+    """Metadata request, API 3. Source: MetadataRequest.json."""
 
     topics: Sequence[MetadataRequestTopic] | None = ()
     allow_auto_topic_creation: Annotated[Bool, Since(4)] = True
@@ -81,11 +79,8 @@ class MetadataResponse(Message, frozen=True, gc=False):
 METADATA = Api(3, MetadataRequest, MetadataResponse, versions=(0, 13), flexible=9)
 
 
-# -- 10 FindCoordinator ----------------------------------------------------------------------------
-
-
 class FindCoordinatorRequest(Message, frozen=True, gc=False):
-    """FindCoordinator request. Source: FindCoordinatorRequest.json."""
+    """FindCoordinator request, API 10. Source: FindCoordinatorRequest.json."""
 
     key: Annotated[String, Versions(0, 3)] = ""
     key_type: Annotated[Int8, Since(1)] = 0
@@ -118,11 +113,8 @@ FIND_COORDINATOR = Api(
 )
 
 
-# -- 18 ApiVersions --------------------------------------------------------------------------------
-
-
 class ApiVersionsRequest(Message, frozen=True, gc=False):
-    """ApiVersions request. Source: ApiVersionsRequest.json."""
+    """ApiVersions request, API 18. Source: ApiVersionsRequest.json."""
 
     client_software_name: Annotated[String, Since(3)] = ""
     client_software_version: Annotated[String, Since(3)] = ""
@@ -161,16 +153,13 @@ class ApiVersionsResponse(Message, frozen=True, gc=False):
 API_VERSIONS = Api(18, ApiVersionsRequest, ApiVersionsResponse, versions=(0, 4), flexible=3)
 
 
-# -- 46 ListPartitionReassignments -----------------------------------------------------------------
-
-
 class ListPartitionReassignmentsTopics(Part, frozen=True, gc=False):
     name: String = ""
     partition_indexes: Sequence[Int32] = ()
 
 
 class ListPartitionReassignmentsRequest(Message, frozen=True, gc=False):
-    """ListPartitionReassignments request. Source: ListPartitionReassignmentsRequest.json."""
+    """ListPartitionReassignments request, API 46. Source: ListPartitionReassignmentsRequest.json."""
 
     timeout_ms: Int32 = 60000
     topics: Sequence[ListPartitionReassignmentsTopics] | None = None
@@ -206,11 +195,8 @@ LIST_PARTITION_REASSIGNMENTS = Api(
 )
 
 
-# -- 60 DescribeCluster ----------------------------------------------------------------------------
-
-
 class DescribeClusterRequest(Message, frozen=True, gc=False):
-    """DescribeCluster request. Source: DescribeClusterRequest.json."""
+    """DescribeCluster request, API 60. Source: DescribeClusterRequest.json."""
 
     include_cluster_authorized_operations: Bool = False
     endpoint_type: Annotated[Int8, Since(1)] = 1

@@ -18,8 +18,6 @@ from steelyard.wire.kafka.schema import (
     String,
 )
 
-# -- 32 DescribeConfigs ----------------------------------------------------------------------------
-
 TOPIC_CONFIG = 1
 STATIC_BROKER_CONFIG = 4
 DEFAULT_CONFIG = 5
@@ -33,7 +31,7 @@ class DescribeConfigsResource(Part, frozen=True, gc=False):
 
 
 class DescribeConfigsRequest(Message, frozen=True, gc=False):
-    """DescribeConfigs request. Source: DescribeConfigsRequest.json."""
+    """DescribeConfigs request, API 32. Source: DescribeConfigsRequest.json."""
 
     resources: Sequence[DescribeConfigsResource] = ()
     include_synonyms: Bool = False
@@ -77,9 +75,6 @@ DESCRIBE_CONFIGS = Api(
 )
 
 
-# -- 33 AlterConfigs -------------------------------------------------------------------------------
-
-
 class AlterableConfig(Part, frozen=True, gc=False):
     name: String = ""
     value: NullableString = ""
@@ -92,7 +87,7 @@ class AlterConfigsResource(Part, frozen=True, gc=False):
 
 
 class AlterConfigsRequest(Message, frozen=True, gc=False):
-    """AlterConfigs request. Source: AlterConfigsRequest.json."""
+    """AlterConfigs request, API 33. Source: AlterConfigsRequest.json."""
 
     resources: Sequence[AlterConfigsResource] = ()
     validate_only: Bool = False
@@ -115,9 +110,6 @@ class AlterConfigsResponse(Message, frozen=True, gc=False):
 ALTER_CONFIGS = Api(33, AlterConfigsRequest, AlterConfigsResponse, versions=(0, 2), flexible=2)
 
 
-# -- 44 IncrementalAlterConfigs --------------------------------------------------------------------
-
-
 class ConfigOperation(Part, frozen=True, gc=False):
     name: String = ""
     config_operation: Int8 = 0
@@ -131,7 +123,7 @@ class IncrementalAlterConfigsResource(Part, frozen=True, gc=False):
 
 
 class IncrementalAlterConfigsRequest(Message, frozen=True, gc=False):
-    """IncrementalAlterConfigs request. Source: IncrementalAlterConfigsRequest.json."""
+    """IncrementalAlterConfigs request, API 44. Source: IncrementalAlterConfigsRequest.json."""
 
     resources: Sequence[IncrementalAlterConfigsResource] = ()
     validate_only: Bool = False

@@ -20,8 +20,6 @@ from steelyard.wire.kafka.schema import (
     Uuid,
 )
 
-# -- 68 ConsumerGroupHeartbeat ---------------------------------------------------------------------
-
 
 class TopicPartitions(Part, frozen=True, gc=False):
     topic_id: Uuid = NO_ID
@@ -29,7 +27,7 @@ class TopicPartitions(Part, frozen=True, gc=False):
 
 
 class ConsumerGroupHeartbeatRequest(Message, frozen=True, gc=False):
-    """ConsumerGroupHeartbeat request. Source: ConsumerGroupHeartbeatRequest.json."""
+    """ConsumerGroupHeartbeat request, API 68. Source: ConsumerGroupHeartbeatRequest.json."""
 
     group_id: String = ""
     member_id: String = ""
@@ -64,11 +62,8 @@ CONSUMER_GROUP_HEARTBEAT = Api(
 )
 
 
-# -- 69 ConsumerGroupDescribe ----------------------------------------------------------------------
-
-
 class ConsumerGroupDescribeRequest(Message, frozen=True, gc=False):
-    """ConsumerGroupDescribe request. Source: ConsumerGroupDescribeRequest.json."""
+    """ConsumerGroupDescribe request, API 69. Source: ConsumerGroupDescribeRequest.json."""
 
     group_ids: Sequence[String] = ()
     include_authorized_operations: Bool = False

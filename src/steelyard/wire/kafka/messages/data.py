@@ -23,8 +23,6 @@ from steelyard.wire.kafka.schema import (
     Versions,
 )
 
-# -- 0 Produce -------------------------------------------------------------------------------------
-
 
 class PartitionProduceData(Part, frozen=True, gc=False):
     index: Int32 = 0
@@ -38,7 +36,7 @@ class TopicProduceData(Part, frozen=True, gc=False):
 
 
 class ProduceRequest(Message, frozen=True, gc=False):
-    """Produce request. Source: ProduceRequest.json."""
+    """Produce request, API 0. Source: ProduceRequest.json."""
 
     transactional_id: NullableString = None
     acks: Int16 = 0
@@ -91,9 +89,6 @@ class ProduceResponse(Message, frozen=True, gc=False):
 PRODUCE = Api(0, ProduceRequest, ProduceResponse, versions=(3, 13), flexible=9)
 
 
-# -- 1 Fetch ---------------------------------------------------------------------------------------
-
-
 class ReplicaState(Part, frozen=True, gc=False):
     replica_id: Annotated[Int32, Since(15)] = -1
     replica_epoch: Annotated[Int64, Since(15)] = -1
@@ -123,7 +118,7 @@ class ForgottenTopic(Part, frozen=True, gc=False):
 
 
 class FetchRequest(Message, frozen=True, gc=False):
-    """Fetch request. Source: FetchRequest.json."""
+    """Fetch request, API 1. Source: FetchRequest.json."""
 
     cluster_id: Annotated[NullableString, Since(12), Tag(0)] = None
     replica_id: Annotated[Int32, Versions(4, 14)] = -1

@@ -19,8 +19,6 @@ from steelyard.wire.kafka.schema import (
     Versions,
 )
 
-# -- 11 JoinGroup ----------------------------------------------------------------------------------
-
 
 class JoinGroupRequestProtocol(Part, frozen=True, gc=False):
     name: String = ""
@@ -28,7 +26,7 @@ class JoinGroupRequestProtocol(Part, frozen=True, gc=False):
 
 
 class JoinGroupRequest(Message, frozen=True, gc=False):
-    """JoinGroup request. Source: JoinGroupRequest.json."""
+    """JoinGroup request, API 11. Source: JoinGroupRequest.json."""
 
     group_id: String = ""
     session_timeout_ms: Int32 = 0
@@ -63,11 +61,8 @@ class JoinGroupResponse(Message, frozen=True, gc=False):
 JOIN_GROUP = Api(11, JoinGroupRequest, JoinGroupResponse, versions=(0, 9), flexible=6)
 
 
-# -- 12 Heartbeat ----------------------------------------------------------------------------------
-
-
 class HeartbeatRequest(Message, frozen=True, gc=False):
-    """Heartbeat request. Source: HeartbeatRequest.json."""
+    """Heartbeat request, API 12. Source: HeartbeatRequest.json."""
 
     group_id: String = ""
     generation_id: Int32 = 0
@@ -85,9 +80,6 @@ class HeartbeatResponse(Message, frozen=True, gc=False):
 HEARTBEAT = Api(12, HeartbeatRequest, HeartbeatResponse, versions=(0, 4), flexible=4)
 
 
-# -- 13 LeaveGroup ---------------------------------------------------------------------------------
-
-
 class MemberIdentity(Part, frozen=True, gc=False):
     member_id: Annotated[String, Since(3)] = ""
     group_instance_id: Annotated[NullableString, Since(3)] = None
@@ -95,7 +87,7 @@ class MemberIdentity(Part, frozen=True, gc=False):
 
 
 class LeaveGroupRequest(Message, frozen=True, gc=False):
-    """LeaveGroup request. Source: LeaveGroupRequest.json."""
+    """LeaveGroup request, API 13. Source: LeaveGroupRequest.json."""
 
     group_id: String = ""
     member_id: Annotated[String, Versions(0, 2)] = ""
@@ -119,16 +111,13 @@ class LeaveGroupResponse(Message, frozen=True, gc=False):
 LEAVE_GROUP = Api(13, LeaveGroupRequest, LeaveGroupResponse, versions=(0, 5), flexible=4)
 
 
-# -- 14 SyncGroup ----------------------------------------------------------------------------------
-
-
 class SyncGroupRequestAssignment(Part, frozen=True, gc=False):
     member_id: String = ""
     assignment: Bytes = b""
 
 
 class SyncGroupRequest(Message, frozen=True, gc=False):
-    """SyncGroup request. Source: SyncGroupRequest.json."""
+    """SyncGroup request, API 14. Source: SyncGroupRequest.json."""
 
     group_id: String = ""
     generation_id: Int32 = 0
@@ -152,11 +141,8 @@ class SyncGroupResponse(Message, frozen=True, gc=False):
 SYNC_GROUP = Api(14, SyncGroupRequest, SyncGroupResponse, versions=(0, 5), flexible=4)
 
 
-# -- 15 DescribeGroups -----------------------------------------------------------------------------
-
-
 class DescribeGroupsRequest(Message, frozen=True, gc=False):
-    """DescribeGroups request. Source: DescribeGroupsRequest.json."""
+    """DescribeGroups request, API 15. Source: DescribeGroupsRequest.json."""
 
     groups: Sequence[String] = ()
     include_authorized_operations: Annotated[Bool, Since(3)] = False
@@ -194,11 +180,8 @@ DESCRIBE_GROUPS = Api(
 )
 
 
-# -- 16 ListGroups ---------------------------------------------------------------------------------
-
-
 class ListGroupsRequest(Message, frozen=True, gc=False):
-    """ListGroups request. Source: ListGroupsRequest.json."""
+    """ListGroups request, API 16. Source: ListGroupsRequest.json."""
 
     states_filter: Annotated[Sequence[String], Since(4)] = ()
     types_filter: Annotated[Sequence[String], Since(5)] = ()
@@ -222,11 +205,8 @@ class ListGroupsResponse(Message, frozen=True, gc=False):
 LIST_GROUPS = Api(16, ListGroupsRequest, ListGroupsResponse, versions=(0, 5), flexible=3)
 
 
-# -- 42 DeleteGroups -------------------------------------------------------------------------------
-
-
 class DeleteGroupsRequest(Message, frozen=True, gc=False):
-    """DeleteGroups request. Source: DeleteGroupsRequest.json."""
+    """DeleteGroups request, API 42. Source: DeleteGroupsRequest.json."""
 
     groups_names: Sequence[String] = ()
 

@@ -19,8 +19,6 @@ from steelyard.wire.kafka.schema import (
     String,
 )
 
-# -- 2 ListOffsets ---------------------------------------------------------------------------------
-
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -42,7 +40,7 @@ class ListOffsetsTopic(Part, frozen=True, gc=False):
 
 
 class ListOffsetsRequest(Message, frozen=True, gc=False):
-    """ListOffsets request. Source: ListOffsetsRequest.json."""
+    """ListOffsets request, API 2. Source: ListOffsetsRequest.json."""
 
     replica_id: Int32 = 0
     isolation_level: Annotated[Int8, Since(2)] = 0
@@ -73,9 +71,6 @@ class ListOffsetsResponse(Message, frozen=True, gc=False):
 LIST_OFFSETS = Api(2, ListOffsetsRequest, ListOffsetsResponse, versions=(1, 11), flexible=6)
 
 
-# -- 21 DeleteRecords ------------------------------------------------------------------------------
-
-
 class DeleteRecordsPartition(Part, frozen=True, gc=False):
     partition_index: Int32 = 0
     offset: Int64 = 0
@@ -87,7 +82,7 @@ class DeleteRecordsTopic(Part, frozen=True, gc=False):
 
 
 class DeleteRecordsRequest(Message, frozen=True, gc=False):
-    """DeleteRecords request. Source: DeleteRecordsRequest.json."""
+    """DeleteRecords request, API 21. Source: DeleteRecordsRequest.json."""
 
     topics: Sequence[DeleteRecordsTopic] = ()
     timeout_ms: Int32 = 0
@@ -114,9 +109,6 @@ class DeleteRecordsResponse(Message, frozen=True, gc=False):
 DELETE_RECORDS = Api(21, DeleteRecordsRequest, DeleteRecordsResponse, versions=(0, 2), flexible=2)
 
 
-# -- 23 OffsetForLeaderEpoch -----------------------------------------------------------------------
-
-
 class OffsetForLeaderPartition(Part, frozen=True, gc=False):
     partition: Int32 = 0
     current_leader_epoch: Int32 = -1
@@ -129,7 +121,7 @@ class OffsetForLeaderTopic(Part, frozen=True, gc=False):
 
 
 class OffsetForLeaderEpochRequest(Message, frozen=True, gc=False):
-    """OffsetForLeaderEpoch request. Source: OffsetForLeaderEpochRequest.json."""
+    """OffsetForLeaderEpoch request, API 23. Source: OffsetForLeaderEpochRequest.json."""
 
     replica_id: Annotated[Int32, Since(3)] = -2
     topics: Sequence[OffsetForLeaderTopic] = ()
@@ -159,16 +151,13 @@ OFFSET_FOR_LEADER_EPOCH = Api(
 )
 
 
-# -- 35 DescribeLogDirs ----------------------------------------------------------------------------
-
-
 class DescribableLogDirTopic(Part, frozen=True, gc=False):
     topic: String = ""
     partitions: Sequence[Int32] = ()
 
 
 class DescribeLogDirsRequest(Message, frozen=True, gc=False):
-    """DescribeLogDirs request. Source: DescribeLogDirsRequest.json."""
+    """DescribeLogDirs request, API 35. Source: DescribeLogDirsRequest.json."""
 
     topics: Sequence[DescribableLogDirTopic] | None = ()
 
@@ -207,16 +196,13 @@ DESCRIBE_LOG_DIRS = Api(
 )
 
 
-# -- 61 DescribeProducers --------------------------------------------------------------------------
-
-
 class TopicRequest(Part, frozen=True, gc=False):
     name: String = ""
     partition_indexes: Sequence[Int32] = ()
 
 
 class DescribeProducersRequest(Message, frozen=True, gc=False):
-    """DescribeProducers request. Source: DescribeProducersRequest.json."""
+    """DescribeProducers request, API 61. Source: DescribeProducersRequest.json."""
 
     topics: Sequence[TopicRequest] = ()
 

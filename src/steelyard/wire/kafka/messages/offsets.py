@@ -21,8 +21,6 @@ from steelyard.wire.kafka.schema import (
     Versions,
 )
 
-# -- 8 OffsetCommit --------------------------------------------------------------------------------
-
 
 class OffsetCommitRequestPartition(Part, frozen=True, gc=False):
     partition_index: Int32 = 0
@@ -38,7 +36,7 @@ class OffsetCommitRequestTopic(Part, frozen=True, gc=False):
 
 
 class OffsetCommitRequest(Message, frozen=True, gc=False):
-    """OffsetCommit request. Source: OffsetCommitRequest.json."""
+    """OffsetCommit request, API 8. Source: OffsetCommitRequest.json."""
 
     group_id: String = ""
     generation_id_or_member_epoch: Int32 = -1
@@ -71,9 +69,6 @@ class OffsetCommitResponse(Message, frozen=True, gc=False):
 OFFSET_COMMIT = Api(8, OffsetCommitRequest, OffsetCommitResponse, versions=(2, 10), flexible=8)
 
 
-# -- 9 OffsetFetch ---------------------------------------------------------------------------------
-
-
 class OffsetFetchRequestTopic(Part, frozen=True, gc=False):
     name: Annotated[String, Versions(1, 9)] = ""
     topic_id: Annotated[Uuid, Since(10)] = NO_ID
@@ -88,7 +83,7 @@ class OffsetFetchRequestGroup(Part, frozen=True, gc=False):
 
 
 class OffsetFetchRequest(Message, frozen=True, gc=False):
-    """OffsetFetch request. Source: OffsetFetchRequest.json."""
+    """OffsetFetch request, API 9. Source: OffsetFetchRequest.json."""
 
     group_id: Annotated[String, Versions(1, 7)] = ""
     topics: Annotated[Sequence[OffsetFetchRequestTopic] | None, Versions(1, 7)] = ()
@@ -128,9 +123,6 @@ class OffsetFetchResponse(Message, frozen=True, gc=False):
 OFFSET_FETCH = Api(9, OffsetFetchRequest, OffsetFetchResponse, versions=(1, 10), flexible=6)
 
 
-# -- 28 TxnOffsetCommit ----------------------------------------------------------------------------
-
-
 class TxnOffsetCommitRequestPartition(Part, frozen=True, gc=False):
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
@@ -144,7 +136,7 @@ class TxnOffsetCommitRequestTopic(Part, frozen=True, gc=False):
 
 
 class TxnOffsetCommitRequest(Message, frozen=True, gc=False):
-    """TxnOffsetCommit request. Source: TxnOffsetCommitRequest.json."""
+    """TxnOffsetCommit request, API 28. Source: TxnOffsetCommitRequest.json."""
 
     transactional_id: String = ""
     group_id: String = ""
@@ -168,9 +160,6 @@ TXN_OFFSET_COMMIT = Api(
 )
 
 
-# -- 47 OffsetDelete -------------------------------------------------------------------------------
-
-
 class OffsetDeleteRequestPartition(Part, frozen=True, gc=False):
     partition_index: Int32 = 0
 
@@ -181,7 +170,7 @@ class OffsetDeleteRequestTopic(Part, frozen=True, gc=False):
 
 
 class OffsetDeleteRequest(Message, frozen=True, gc=False):
-    """OffsetDelete request. Source: OffsetDeleteRequest.json."""
+    """OffsetDelete request, API 47. Source: OffsetDeleteRequest.json."""
 
     group_id: String = ""
     topics: Sequence[OffsetDeleteRequestTopic] = ()

@@ -22,8 +22,6 @@ from steelyard.wire.kafka.schema import (
     Versions,
 )
 
-# -- 19 CreateTopics -------------------------------------------------------------------------------
-
 
 class CreatableReplicaAssignment(Part, frozen=True, gc=False):
     partition_index: Int32 = 0
@@ -44,7 +42,7 @@ class CreatableTopic(Part, frozen=True, gc=False):
 
 
 class CreateTopicsRequest(Message, frozen=True, gc=False):
-    """CreateTopics request. Source: CreateTopicsRequest.json."""
+    """CreateTopics request, API 19. Source: CreateTopicsRequest.json."""
 
     topics: Sequence[CreatableTopic] = ()
     timeout_ms: Int32 = 60000
@@ -80,16 +78,13 @@ class CreateTopicsResponse(Message, frozen=True, gc=False):
 CREATE_TOPICS = Api(19, CreateTopicsRequest, CreateTopicsResponse, versions=(2, 7), flexible=5)
 
 
-# -- 20 DeleteTopics -------------------------------------------------------------------------------
-
-
 class DeleteTopicState(Part, frozen=True, gc=False):
     name: Annotated[NullableString, Since(6)] = None
     topic_id: Annotated[Uuid, Since(6)] = NO_ID
 
 
 class DeleteTopicsRequest(Message, frozen=True, gc=False):
-    """DeleteTopics request. Source: DeleteTopicsRequest.json."""
+    """DeleteTopics request, API 20. Source: DeleteTopicsRequest.json."""
 
     topics: Annotated[Sequence[DeleteTopicState], Since(6)] = ()
     topic_names: Annotated[Sequence[String], Versions(1, 5)] = ()
@@ -113,9 +108,6 @@ class DeleteTopicsResponse(Message, frozen=True, gc=False):
 DELETE_TOPICS = Api(20, DeleteTopicsRequest, DeleteTopicsResponse, versions=(1, 6), flexible=4)
 
 
-# -- 37 CreatePartitions ---------------------------------------------------------------------------
-
-
 class CreatePartitionsAssignment(Part, frozen=True, gc=False):
     broker_ids: Sequence[Int32] = ()
 
@@ -127,7 +119,7 @@ class CreatePartitionsTopic(Part, frozen=True, gc=False):
 
 
 class CreatePartitionsRequest(Message, frozen=True, gc=False):
-    """CreatePartitions request. Source: CreatePartitionsRequest.json."""
+    """CreatePartitions request, API 37. Source: CreatePartitionsRequest.json."""
 
     topics: Sequence[CreatePartitionsTopic] = ()
     timeout_ms: Int32 = 0

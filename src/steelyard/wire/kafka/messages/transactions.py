@@ -19,11 +19,9 @@ from steelyard.wire.kafka.schema import (
     String,
 )
 
-# -- 22 InitProducerId -----------------------------------------------------------------------------
-
 
 class InitProducerIdRequest(Message, frozen=True, gc=False):
-    """InitProducerId request. Source: InitProducerIdRequest.json."""
+    """InitProducerId request, API 22. Source: InitProducerIdRequest.json."""
 
     transactional_id: NullableString = ""
     transaction_timeout_ms: Int32 = 0
@@ -45,16 +43,13 @@ INIT_PRODUCER_ID = Api(
 )
 
 
-# -- 24 AddPartitionsToTxn -------------------------------------------------------------------------
-
-
 class AddPartitionsToTxnTopic(Part, frozen=True, gc=False):
     name: String = ""
     partitions: Sequence[Int32] = ()
 
 
 class AddPartitionsToTxnRequest(Message, frozen=True, gc=False):
-    """AddPartitionsToTxn request. Source: AddPartitionsToTxnRequest.json."""
+    """AddPartitionsToTxn request, API 24. Source: AddPartitionsToTxnRequest.json."""
 
     transactional_id: String = ""
     producer_id: Int64 = 0
@@ -84,11 +79,8 @@ ADD_PARTITIONS_TO_TXN = Api(
 )
 
 
-# -- 25 AddOffsetsToTxn ----------------------------------------------------------------------------
-
-
 class AddOffsetsToTxnRequest(Message, frozen=True, gc=False):
-    """AddOffsetsToTxn request. Source: AddOffsetsToTxnRequest.json."""
+    """AddOffsetsToTxn request, API 25. Source: AddOffsetsToTxnRequest.json."""
 
     transactional_id: String = ""
     producer_id: Int64 = 0
@@ -108,11 +100,8 @@ ADD_OFFSETS_TO_TXN = Api(
 )
 
 
-# -- 26 EndTxn -------------------------------------------------------------------------------------
-
-
 class EndTxnRequest(Message, frozen=True, gc=False):
-    """EndTxn request. Source: EndTxnRequest.json."""
+    """EndTxn request, API 26. Source: EndTxnRequest.json."""
 
     transactional_id: String = ""
     producer_id: Int64 = 0
@@ -130,9 +119,6 @@ class EndTxnResponse(Message, frozen=True, gc=False):
 END_TXN = Api(26, EndTxnRequest, EndTxnResponse, versions=(0, 4), flexible=3)
 
 
-# -- 27 WriteTxnMarkers ----------------------------------------------------------------------------
-
-
 class WritableTxnMarkerTopic(Part, frozen=True, gc=False):
     name: String = ""
     partition_indexes: Sequence[Int32] = ()
@@ -148,7 +134,7 @@ class WritableTxnMarker(Part, frozen=True, gc=False):
 
 
 class WriteTxnMarkersRequest(Message, frozen=True, gc=False):
-    """WriteTxnMarkers request. Source: WriteTxnMarkersRequest.json."""
+    """WriteTxnMarkers request, API 27. Source: WriteTxnMarkersRequest.json."""
 
     markers: Sequence[WritableTxnMarker] = ()
 
@@ -179,11 +165,8 @@ WRITE_TXN_MARKERS = Api(
 )
 
 
-# -- 65 DescribeTransactions -----------------------------------------------------------------------
-
-
 class DescribeTransactionsRequest(Message, frozen=True, gc=False):
-    """DescribeTransactions request. Source: DescribeTransactionsRequest.json."""
+    """DescribeTransactions request, API 65. Source: DescribeTransactionsRequest.json."""
 
     transactional_ids: Sequence[String] = ()
 
@@ -216,11 +199,8 @@ DESCRIBE_TRANSACTIONS = Api(
 )
 
 
-# -- 66 ListTransactions ---------------------------------------------------------------------------
-
-
 class ListTransactionsRequest(Message, frozen=True, gc=False):
-    """ListTransactions request. Source: ListTransactionsRequest.json."""
+    """ListTransactions request, API 66. Source: ListTransactionsRequest.json."""
 
     state_filters: Sequence[String] = ()
     producer_id_filters: Sequence[Int64] = ()
