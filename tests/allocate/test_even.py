@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.allocate import measure
 
-from steelyard.allocate import contiguous, even, measure
+from steelyard.allocate import contiguous, even
 from steelyard.allocate.plan import Claim, Plan
 from steelyard.types import MessageQueue
 

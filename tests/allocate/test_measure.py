@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.allocate import measure
 
-from steelyard.allocate import measure
 from steelyard.allocate.plan import Plan
 
 ABC = Plan(("a", "b", "c"), ((0, 1), (2,), ()))

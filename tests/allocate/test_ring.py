@@ -9,8 +9,9 @@ from hashlib import md5
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.allocate import measure
 
-from steelyard.allocate import measure, ring
+from steelyard.allocate import ring
 from steelyard.allocate.plan import Claim
 from steelyard.errors import ConfigError
 from steelyard.types import MessageQueue

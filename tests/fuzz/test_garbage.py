@@ -40,7 +40,7 @@ from steelyard.store.store import Store
 from steelyard.wire.remoting import bodies, fastjson, frame, headers
 from steelyard.wire.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, is_response
 from steelyard.wire.remoting.dialect import loads
-from steelyard.wire.remoting.message import decode_batch, decode_records, record_size
+from steelyard.wire.remoting.message import batch_entries, decode_records, record_size
 from steelyard.wire.remoting.properties import decode_properties
 
 NOW = 1_700_000_000_000
@@ -61,7 +61,7 @@ READERS: list[Reader] = [
     lambda data: frame.decode_header(data, 1),
     loads,
     decode_records,
-    decode_batch,
+    lambda data: list(batch_entries(data)),
     record_size,
     decode_properties,
 ]

@@ -14,7 +14,7 @@ from steelyard.wire.remoting.flags import SysFlag, compress
 from steelyard.wire.remoting.message import (
     BatchEntry,
     MessageView,
-    decode_batch,
+    batch_entries,
     decode_records,
     encode_batch,
     encode_record,
@@ -106,7 +106,7 @@ def test_golden_record_both_ways(golden: dict[str, str]) -> None:
 
 def test_golden_batch_both_ways(golden: dict[str, str]) -> None:
     data = bytes.fromhex(golden["batch encode (1 msg)"])
-    entries = decode_batch(data)
+    entries = list(batch_entries(data))
     assert [(entry.flag, entry.body) for entry in entries] == [(0, b"hello")]
     assert (
         decode_properties(entries[0].properties)["UNIQ_KEY"] == "7F0000010001000000000000000000AA"
@@ -197,7 +197,7 @@ def test_properties_are_found_without_the_rest(records: list[dict[str, Any]]) ->
 
 @given(st.lists(st.builds(BatchEntry, INT32, st.binary(max_size=50), st.binary(max_size=50))))
 def test_batch_round_trip(entries: list[BatchEntry]) -> None:
-    assert decode_batch(encode_batch(entries)) == entries
+    assert list(batch_entries(encode_batch(entries))) == entries
 
 
 def test_cut_at_every_length() -> None:
@@ -210,7 +210,7 @@ def test_cut_at_every_length() -> None:
             record_size(data[:size])
     for size in range(1, len(entries)):
         with pytest.raises(ProtocolError):
-            decode_batch(entries + entries[:size])
+            list(batch_entries(entries + entries[:size]))
 
 
 @given(st.data())
@@ -289,7 +289,7 @@ def test_batch_properties_are_limited() -> None:
 def test_a_batch_with_a_wrong_size_is_refused(size: int) -> None:
     data = encode_batch([BatchEntry(0, b"x", b"")])
     with pytest.raises(ProtocolError):
-        decode_batch(size.to_bytes(4, "big", signed=True) + data[4:])
+        list(batch_entries(size.to_bytes(4, "big", signed=True) + data[4:]))
 
 
 def test_filler_at_the_end_of_a_file_is_no_record() -> None:

@@ -41,26 +41,27 @@ class Fates:
         self._world = cluster.world
         self._rng = cluster.world.rng("fates")
         self.happened: Counter[str] = Counter()
+        hit = self._hit
         self._do: dict[FaultKind, Callable[[Fault], bool]] = {
-            "kill_broker": self._kill_broker,
-            "restart_broker": self._restart_broker,
-            "power_broker": self._power_broker,
-            "kill_nameserver": self._kill_nameserver,
-            "kill_member": self._kill_member,
-            "lose_member": self._lose_member,
-            "leave": self._leave,
+            "kill_broker": hit(lambda: cluster.brokers, self._kill_broker),
+            "restart_broker": hit(lambda: cluster.brokers, self._restart_broker),
+            "power_broker": hit(lambda: cluster.brokers, self._power_broker),
+            "kill_nameserver": hit(lambda: cluster.nameservers, self._kill_nameserver),
+            "kill_member": hit(lambda: self._members, self._kill_member),
+            "lose_member": hit(lambda: self._members, self._lose_member),
+            "leave": hit(lambda: self._members, self._leave),
             "join": self._join,
             "grow_topics": self._grow_topics,
-            "stall": self._stall,
+            "stall": hit(lambda: cluster.seats, self._stall),
             "partition": self._partition,
             "deafen": self._partition,
             "break_links": self._break_links,
             "drop_oneway": self._drop_oneway,
             "slow": self._slow,
-            "disk_full": self._disk_full,
-            "freeze": self._freeze,
+            "disk_full": hit(lambda: cluster.brokers, self._disk_full),
+            "freeze": hit(lambda: cluster.kafka_members, self._freeze),
             "restart_cluster": self._restart_cluster,
-            "descriptors": self._descriptors,
+            "descriptors": hit(lambda: cluster.brokers, self._descriptors),
             "rot_index": self._rot_index,
             "rot_log": self._rot_log,
             "rot_table": self._rot_table,
@@ -78,19 +79,22 @@ class Fates:
     def _later(self, fault: Fault, undo: Callable[[], None]) -> None:
         self._world.after(fault.for_ms, undo)
 
-    def _target(self, fault: Fault, seats: Sequence[Seat]) -> Seat | None:
-        """The seat that the fault names, or one of those that run."""
-        alive = [seat for seat in seats if seat.process.alive]
-        if fault.target:
-            alive = [seat for seat in alive if seat.name == fault.target]
-        return self._rng.choice(alive) if alive else None
+    def _hit(
+        self, seats: Callable[[], Sequence[Seat]], strike: Callable[[Fault, Seat], bool]
+    ) -> Callable[[Fault], bool]:
+        """Strikes the seat that a fault names, or one of those that run."""
+
+        def happens(fault: Fault) -> bool:
+            alive = [seat for seat in seats() if seat.process.alive]
+            if fault.target:
+                alive = [seat for seat in alive if seat.name == fault.target]
+            return bool(alive) and strike(fault, self._rng.choice(alive))
+
+        return happens
 
     # -- servers -----------------------------------------------------------------------------------
 
-    def _kill_broker(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._cluster.brokers)
-        if seat is None:
-            return False
+    def _kill_broker(self, fault: Fault, seat: Seat) -> bool:
         process = seat.process
         if fault.count:
             seat.host.disk.cut_write(fault.count)
@@ -112,10 +116,7 @@ class Fates:
             self._world.after(AGAIN_MS, lambda: process.die("killed"))
             self._world.after(2 * AGAIN_MS, lambda: self._cluster.start(seat))
 
-    def _restart_broker(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._cluster.brokers)
-        if seat is None:
-            return False
+    def _restart_broker(self, fault: Fault, seat: Seat) -> bool:
         self._stop(
             seat,
             lambda then: seat.process.ask(StopBroker(), then),
@@ -144,10 +145,7 @@ class Fates:
         ask(lambda result: end("stopped"))
         self._world.after(STOP_MS_MAX, lambda: end("did not stop in time"))
 
-    def _power_broker(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._cluster.brokers)
-        if seat is None:
-            return False
+    def _power_broker(self, fault: Fault, seat: Seat) -> bool:
         self._power_off(seat)
         seat.host.disk.lose_power()
         self._cluster.power_lost.add(seat.name)
@@ -164,10 +162,7 @@ class Fates:
         self._cluster.start(seat)
         self._cluster.network.retry()
 
-    def _kill_nameserver(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._cluster.nameservers)
-        if seat is None:
-            return False
+    def _kill_nameserver(self, fault: Fault, seat: Seat) -> bool:
         seat.process.die("killed")
         self._later(fault, lambda: self._cluster.start(seat))
         return True
@@ -259,18 +254,12 @@ class Fates:
         else:
             self._operate_later(OPERATOR_MS, seat)
 
-    def _descriptors(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._cluster.brokers)
-        if seat is None:
-            return False
+    def _descriptors(self, fault: Fault, seat: Seat) -> bool:
         seat.host.exhaust(exhausted=True)
         self._later(fault, lambda: seat.host.exhaust(exhausted=False))
         return True
 
-    def _disk_full(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._cluster.brokers)
-        if seat is None:
-            return False
+    def _disk_full(self, fault: Fault, seat: Seat) -> bool:
         seat.host.disk.room = fault.count
 
         def free() -> None:
@@ -286,17 +275,15 @@ class Fates:
         """Of both groups."""
         return [*self._cluster.members, *self._cluster.kafka_members]
 
-    def _kill_member(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._members)
-        if seat is None or not self._may_go(fault, seat):
+    def _kill_member(self, fault: Fault, seat: Seat) -> bool:
+        if not self._may_go(fault, seat):
             return False
         seat.process.die("killed")
         self._come_back(fault, seat)
         return True
 
-    def _lose_member(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._members)
-        if seat is None or not self._may_go(fault, seat):
+    def _lose_member(self, fault: Fault, seat: Seat) -> bool:
+        if not self._may_go(fault, seat):
             return False
         self._power_off(seat)
         self._come_back(fault, seat)
@@ -310,9 +297,8 @@ class Fates:
             seat.identity -= 1  # its next run has the client id of this one
         self._later(fault, lambda: self._power_on(seat))
 
-    def _leave(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._members)
-        if seat is None or not self._may_go(fault, seat):
+    def _leave(self, fault: Fault, seat: Seat) -> bool:
+        if not self._may_go(fault, seat):
             return False
         seat.wanted = False
         self._stop(seat, partial(self._cluster.stop_member, seat), lambda: None)
@@ -333,10 +319,7 @@ class Fates:
             self._cluster.add_member()
         return True
 
-    def _freeze(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._cluster.kafka_members)
-        if seat is None:
-            return False
+    def _freeze(self, fault: Fault, seat: Seat) -> bool:
         self._cluster.application(seat).freeze(fault.for_ms)
         return True
 
@@ -345,10 +328,7 @@ class Fates:
 
     # -- processes and the network -------------------------------------------------------------------
 
-    def _stall(self, fault: Fault) -> bool:
-        seat = self._target(fault, self._cluster.seats)
-        if seat is None:
-            return False
+    def _stall(self, fault: Fault, seat: Seat) -> bool:
         seat.process.pause(fault.for_ms)
         return True
 

@@ -74,11 +74,6 @@ class Summary(msgspec.Struct, frozen=True):
 Result = Finding | Progress | Summary
 
 
-def is_data_directory(files: Files) -> bool:
-    """Has a broker ever written there?"""
-    return any(files.disk.exists(name) for name in (identity.PATH, "tables", "logs"))
-
-
 class _Counts:
     """Of one check."""
 

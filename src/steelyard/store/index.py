@@ -143,11 +143,6 @@ class Index:
         self._tail = bytearray()
 
     @property
-    def file_rows(self) -> int:
-        """How many of the rows are in the file."""
-        return self._file_rows
-
-    @property
     def count(self) -> int:
         return self._file_rows + len(self._tail) // ROW_BYTES
 

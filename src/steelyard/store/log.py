@@ -22,9 +22,7 @@ from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 from steelyard.store import index, links, reads
 from steelyard.store.entry import PLACES_BYTE, unpack_places
-from steelyard.store.files import Files
-from steelyard.store.findings import Findings
-from steelyard.store.index import Buffers, pack_row
+from steelyard.store.index import pack_row
 from steelyard.store.log_config import LogConfig
 from steelyard.store.reads import Extent, Run, Slice
 from steelyard.store.recovery import LogRecovery
@@ -51,28 +49,16 @@ class Log:
         "topic",
     )
 
-    def __init__(
-        self,
-        files: Files,
-        buffers: Buffers,
-        config: LogConfig,
-        flush_rows: int,
-        folder: str,
-        name: tuple[str, int, int],
-        starts: Table,
-        findings: Findings,
-    ) -> None:
-        """`name`: topic, queue id, log id. `starts`: of all logs, by log id, what `delete_before` was told.
-
-        `flush_rows`: index rows that are kept in memory before they are written.
-        """
-        self.topic, self.queue_id, self.log_id = name
-        self.folder = folder
+    def __init__(self, origin: Origin, config: LogConfig, starts: Table) -> None:
+        """`starts`: of all logs, by log id, what `delete_before` was told."""
+        self.topic = origin.topic
+        self.queue_id = origin.queue_id
+        self.log_id = origin.log_id
+        self.folder = origin.folder
         self.min_offset = 0
         self.max_offset = 0
         self.next_address = self.log_id << POSITION_BITS
-        origin = Origin(*name, findings)
-        self._segments = Segments(files, buffers, config, flush_rows, folder, origin)
+        self._segments = Segments(origin, config)
         self._starts = starts
 
     # -- writing ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
+import msgspec
 from crc32c import crc32c
 
 from steelyard.errors import CorruptError, StorageError
@@ -38,16 +39,20 @@ _NEIGHBOURS = 16
 """How many entries before a damaged one are looked at to learn about when it was stored."""
 
 
-class Origin:
-    """Whose segments these are, and where what is found to be wrong with them is noted."""
+class Origin(msgspec.Struct, frozen=True):
+    """Whose segments these are, what they are made with, and where what is found to be wrong with them is noted.
 
-    __slots__ = ("findings", "log_id", "queue_id", "topic")
+    `flush_rows`: index rows that are kept in memory before they are written.
+    """
 
-    def __init__(self, topic: str, queue_id: int, log_id: int, findings: Findings) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.log_id = log_id
-        self.findings = findings
+    files: Files
+    buffers: Buffers
+    flush_rows: int
+    folder: str
+    topic: str
+    queue_id: int
+    log_id: int
+    findings: Findings
 
     @property
     def log_address(self) -> int:
@@ -79,28 +84,20 @@ class Segment:
     )
 
     def __init__(
-        self,
-        files: Files,
-        buffers: Buffers,
-        folder: str,
-        place: tuple[int, int],
-        flush_rows: int,
-        origin: Origin,
-        size: int = 0,
-        rows: int = 0,
+        self, origin: Origin, place: tuple[int, int], size: int = 0, rows: int = 0
     ) -> None:
         """`place`: position and offset of the first entry. `size`, `rows`: what the files hold already."""
         self.base_position, self.base_offset = place
-        stem = f"{folder}/{self.base_position:020}-{self.base_offset:020}"
+        stem = f"{origin.folder}/{self.base_position:020}-{self.base_offset:020}"
         self.log_path = stem + LOG_SUFFIX
         self.index_path = stem + INDEX_SUFFIX
         self.old_index_path = stem + OLD_INDEX_SUFFIX
         self.size = size
         self.link = 0
         self.newest_ms: int | None = None
-        self.files = files
+        self.files = origin.files
         self.origin = origin
-        self.index = Index(files, buffers, self.index_path, flush_rows, rows)
+        self.index = Index(self.files, origin.buffers, self.index_path, origin.flush_rows, rows)
         self.verified = Spans()
         self.fresh = self.base_position + size
 

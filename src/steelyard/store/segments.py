@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from steelyard.errors import StorageError
 from steelyard.store.files import Files
-from steelyard.store.index import ROW_BYTES, Buffers
+from steelyard.store.index import ROW_BYTES
 from steelyard.store.log_config import LogConfig
 from steelyard.store.recovery import SegmentRepair
 from steelyard.store.repair import Repair
@@ -32,10 +32,8 @@ class Segments:
     """See the module's text. `all` is for reading only."""
 
     __slots__ = (
-        "_buffers",
         "_config",
         "_files",
-        "_flush_rows",
         "_folder",
         "_origin",
         "_roll_at",
@@ -43,20 +41,10 @@ class Segments:
         "all",
     )
 
-    def __init__(
-        self,
-        files: Files,
-        buffers: Buffers,
-        config: LogConfig,
-        flush_rows: int,
-        folder: str,
-        origin: Origin,
-    ) -> None:
-        self._files = files
-        self._buffers = buffers
+    def __init__(self, origin: Origin, config: LogConfig) -> None:
+        self._files = origin.files
         self._config = config
-        self._flush_rows = flush_rows
-        self._folder = folder
+        self._folder = origin.folder
         self._roll_at = 0
         """Until when the last segment is surely not too old for another entry, ms."""
         self._origin = origin
@@ -123,23 +111,11 @@ class Segments:
         return now >= self._roll_at
 
     def _begin(self, end: Place) -> Segment:
-        segment = self._segment(end)
+        segment = Segment(self._origin, end)
         segment.create()
         self.all.append(segment)
         self._roll_at = 0
         return segment
-
-    def _segment(self, place: Place, size: int = 0, rows: int = 0) -> Segment:
-        return Segment(
-            self._files,
-            self._buffers,
-            self._folder,
-            place,
-            self._flush_rows,
-            self._origin,
-            size,
-            rows,
-        )
 
     # -- shrinking -------------------------------------------------------------------------------
 
@@ -224,10 +200,10 @@ class Segments:
         repairs: list[SegmentRepair] = []
         segments_cut = 0
         for number, place in enumerate(places):
-            segment = self._segment(place)
+            segment = Segment(self._origin, place)
             size = self._files.size(segment.log_path)
             rows = self._files.size(segment.index_path) // ROW_BYTES
-            segment = self._segment(place, size, rows)
+            segment = Segment(self._origin, place, size, rows)
             if self.all and self.all[-1].end != place:
                 segments_cut += 1
                 repairs.append(SegmentRepair(bytes_cut=size))

@@ -37,7 +37,7 @@ from steelyard.store.log import LOG_ID_MAX, Log
 from steelyard.store.log_config import LogConfig, usual
 from steelyard.store.log_list import Folder, Place
 from steelyard.store.recovery import LogRecovery, Recovery, TableDamage, TableRecovery
-from steelyard.store.segment import POSITION_BITS
+from steelyard.store.segment import POSITION_BITS, Origin
 from steelyard.store.segments import end_position
 from steelyard.store.tables import Table
 
@@ -273,18 +273,9 @@ class Store:
 
     def _make_log(self, log_id: int, place: Place) -> Log:
         folder = f"logs/{file_name(place.topic)}/{place.queue_id}-{log_id}"
-        name = (place.topic, place.queue_id, log_id)
-        config, starts = self._config_of(place.topic), self._starts()
-        return Log(
-            self._files,
-            self._buffers,
-            config,
-            self._flush_rows,
-            folder,
-            name,
-            starts,
-            self.findings,
-        )
+        made_with = (self._files, self._buffers, self._flush_rows, folder)
+        origin = Origin(*made_with, place.topic, place.queue_id, log_id, self.findings)
+        return Log(origin, self._config_of(place.topic), self._starts())
 
     def _starts(self) -> Table:
         return self.table("log starts")

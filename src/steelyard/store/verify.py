@@ -21,7 +21,7 @@ from steelyard.store.index import Buffers
 from steelyard.store.log import Log
 from steelyard.store.log_config import LogConfig
 from steelyard.store.overlay import Overlay
-from steelyard.store.segment import LOG_SUFFIX
+from steelyard.store.segment import LOG_SUFFIX, Origin
 from steelyard.store.segments import places_in
 from steelyard.store.tables import Table
 
@@ -60,10 +60,9 @@ def verify_log(files: Files, folder: str, end: tuple[int, int] | None = None) ->
     findings = Findings()
     queue, _, log_id = folder.rpartition("/")[2].partition("-")
     starts = Table(files, "tables/none.table")
-    name = (folder, int(queue), int(log_id))
-    log = Log(
-        files, Buffers(_ROWS_MAX), LogConfig(1, -1), _ROWS_MAX, folder, name, starts, findings
-    )
+    made_with = (files, Buffers(_ROWS_MAX), _ROWS_MAX, folder)
+    origin = Origin(*made_with, folder, int(queue), int(log_id), findings)
+    log = Log(origin, LogConfig(1, -1), starts)
     report = log.recover(_NOW, end)
     known: set[tuple[str, int]] = set()
     yield from _found(findings, known)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.allocate.measure import moves, moves_min
 
 from steelyard.allocate.assignors.plan import Assignment, Subscriber
 from steelyard.allocate.assignors.uniform import assign
-from steelyard.allocate.measure import moves, moves_min
 from steelyard.allocate.plan import Plan
 from steelyard.types import TopicPartition
 

@@ -41,11 +41,8 @@ T = TypeVar("T")
 Steps = Generator[None, Any, T]
 """Work that ends a step, of about SLICE, with each `yield`, and returns its result. It may find the world changed after one.
 
-In turns a `yield` gives the `Moment` of the next step, for work that writes.
+In turns a `yield` gives (now, effects to add to) of the next step, for work that writes.
 """
-
-Moment = tuple[int, list[Effect]]
-"""(now, effects to add to)."""
 
 
 class Effort:

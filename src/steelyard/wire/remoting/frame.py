@@ -59,7 +59,6 @@ _OTHER = "OTHER"
 
 _PREFIX = struct.Struct(">iI")
 _BINARY = struct.Struct(">hBhiii")
-_SHORT_MAX = 0x7FFF
 
 _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 

@@ -229,12 +229,6 @@ class OffsetResponseHeader(Header, frozen=True, kw_only=True):
     offset: Long
 
 
-class TimestampResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 32."""
-
-    timestamp: Long
-
-
 class ViewMessageRequestHeader(Header, frozen=True, kw_only=True):
     """33 VIEW_MESSAGE_BY_ID: `offset` is the physical offset from the message id."""
 

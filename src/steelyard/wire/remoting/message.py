@@ -362,13 +362,8 @@ def encode_batch(messages: Iterable[BatchEntry]) -> bytes:
     return b"".join(parts)
 
 
-def decode_batch(body: bytes) -> list[BatchEntry]:
-    """The messages of a SEND_BATCH_MESSAGE body. Raises ProtocolError where it is anything else."""
-    return list(batch_entries(body))
-
-
 def batch_entries(body: bytes) -> Iterator[BatchEntry]:
-    """As `decode_batch`, one message after the other."""
+    """The messages of a SEND_BATCH_MESSAGE body. Raises ProtocolError where it is anything else."""
     position = 0
     try:
         while position < len(body):

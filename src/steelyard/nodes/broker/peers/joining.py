@@ -138,10 +138,6 @@ class Joining:
     def handlers(self) -> Handlers:
         return {IDENTIFY: self.identify}
 
-    @property
-    def has_joined(self) -> bool:
-        return self._me.joined
-
     # -- a look ----------------------------------------------------------------------------------
 
     def look(self, now: int, effects: list[Effect]) -> None:
