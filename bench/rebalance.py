@@ -39,6 +39,7 @@ from bench.feed import Feed  # noqa: E402
 from bench.load import create_topic  # noqa: E402
 from bench.run import machine  # noqa: E402
 from tests.peers import apache  # noqa: E402
+from tests.waiting import until  # noqa: E402
 
 from bench import clusters, members  # noqa: E402
 from steelyard.allocate import contiguous  # noqa: E402
@@ -191,7 +192,7 @@ class Run:
         self._wait_route(self.brokers)
 
     def _wait_route(self, names: set[str]) -> None:
-        apache.eventually(
+        until(
             lambda: apache.brokers_of(self.cluster.nameserver, self.topic) == names,
             f"route of {self.topic} to {sorted(names)}",
         )
@@ -275,7 +276,7 @@ class Run:
                 0,
             )
 
-        return apache.eventually(back, f"a send to {sorted(names)}")
+        return until(back, f"a send to {sorted(names)}")
 
     def owners(self) -> dict[int, str]:
         """Who should read which queue, by AVG, which both clients use unless told otherwise."""

@@ -6,26 +6,32 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 PATIENCE_S = 120.0
 """What is right comes long before; pytest's own time-out of a test comes after."""
 
 
-def until(holds: Callable[[], object], what: object = "the state") -> None:
-    """Wait until `holds()` is true. AssertionError shows `what`, as it is then, after the deadline."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}"
-        time.sleep(0.005)
+def until(
+    look: Callable[[], T | None], what: object = "the state", seconds: float = PATIENCE_S
+) -> T:
+    """Look until it gives something true, and return that. AssertionError shows `what`, as it is then, after the deadline."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.01)
+    return found
 
 
 async def until_async(
-    holds: Callable[[], object | Awaitable[object]], what: object = "the state"
+    look: Callable[[], object | Awaitable[object]], what: object = "the state"
 ) -> None:
-    """The same in a task; `holds` may be a coroutine function."""
+    """The same in a task, without a result; `look` may be a coroutine function."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        found = holds()
+        found = look()
         if await found if isawaitable(found) else found:
             return
         assert time.monotonic() < deadline, f"not within {PATIENCE_S:.0f} s: {what}"

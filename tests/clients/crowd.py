@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.driver.test_strangers import API_VERSIONS
-from tests.peers.apache import eventually
+from tests.waiting import until
 
 from steelyard.wire.remoting import frame
 from steelyard.wire.remoting.codes import RequestCode
@@ -42,7 +42,7 @@ def crowd(address: str, request: bytes) -> Iterator[None]:
 
 def wait_refused(log: Path) -> None:
     """Until the server has said whom it did not let in."""
-    eventually(lambda: "was not let in" in log.read_text(), f"a refusal in {log}")
+    until(lambda: "was not let in" in log.read_text(), f"a refusal in {log}")
 
 
 def insist(act: Callable[[], object], *errors: type[Exception]) -> None:
@@ -55,4 +55,4 @@ def insist(act: Callable[[], object], *errors: type[Exception]) -> None:
             return False
         return True
 
-    eventually(succeeds, act, 90)
+    until(succeeds, act, 90)

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Self
 
 from confluent_kafka import Producer
-from tests.peers.apache import eventually, free_port
+from tests.peers.apache import free_port
 from tests.peers.kafka import servers
 from tests.peers.kafka.members import LONG_MS, Client, Group, Member
 from tests.peers.kafka.servers import STEELYARD, Running
+from tests.waiting import until
 
 from steelyard import Admin
 
@@ -91,7 +92,7 @@ class Cluster:
     def wait_refused(self, clients: int) -> None:
         """Until so many clients were refused often enough; they must not be too fast."""
         began, before = time.monotonic(), self.refusals()
-        eventually(lambda: self.refusals() >= before + REFUSALS * clients, "refused reads")
+        until(lambda: self.refusals() >= before + REFUSALS * clients, "refused reads")
         refused = self.refusals() - before
         assert refused <= REFUSALS_PER_S * clients * (time.monotonic() - began + 0.2)
 
@@ -164,7 +165,7 @@ class Readers:
                 for found in self.read(partition).values()
             )
 
-        eventually(are_read, self)
+        until(are_read, self)
 
     def waiting(self) -> list[str]:
         """The clients whose member still runs."""
@@ -188,7 +189,7 @@ def meet_damage(
             readers.join(client)
         readers.wait_read(range(DAMAGED))
         patient = len(clients) - len(ending)
-        eventually(lambda: len(readers.waiting()) == patient, readers)
+        until(lambda: len(readers.waiting()) == patient, readers)
         if patient:
             cluster.wait_refused(patient)
         assert set(readers.members) - set(readers.waiting()) == set(map(name_of, ending))

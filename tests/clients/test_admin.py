@@ -22,8 +22,8 @@ from tests.clients.administrators import (
 )
 from tests.clients.confluent import Confluent
 from tests.clients.libraries import Library, Refused, Sent
-from tests.peers.apache import eventually
 from tests.peers.kafka.servers import Running
+from tests.waiting import until
 
 
 @pytest.fixture(
@@ -53,7 +53,7 @@ def test_topics_come_grow_and_go(administrator: Administrator, name: str) -> Non
         administrator.more_partitions(name, 3)
     assert administrator.partitions(name) == 5
     administrator.delete_topic(name)
-    eventually(lambda: administrator.partitions(name) is None, f"{name} is gone")
+    until(lambda: administrator.partitions(name) is None, f"{name} is gone")
     with pytest.raises(Refused, match=r"(?i)unknown.?topic"):
         administrator.delete_topic(name)
 
@@ -69,7 +69,7 @@ def test_hundreds_of_topics_come_and_go_at_once_and_ten_thousand_are_refused(
     assert set(names) <= admin.list_topics(timeout=60).topics.keys()
     for gone in admin.delete_topics(names).values():
         gone.result(60)
-    eventually(lambda: not set(names) & admin.list_topics(timeout=60).topics.keys(), "all are gone")
+    until(lambda: not set(names) & admin.list_topics(timeout=60).topics.keys(), "all are gone")
     many = [NewTopic(f"{name}-{number}", 1, 1) for number in range(10_001)]
     for refused in admin.create_topics(many).values():
         with pytest.raises(KafkaException, match="excessively large"):
@@ -81,17 +81,17 @@ def test_settings_are_taken_or_refused(administrator: Administrator, name: str) 
     administrator.create_topic(name, 1)
     assert administrator.setting(name, "max.message.bytes") == "1048588"
     administrator.put_setting(name, "max.message.bytes", "5000")
-    eventually(lambda: administrator.setting(name, "max.message.bytes") == "5000", "the setting")
+    until(lambda: administrator.setting(name, "max.message.bytes") == "5000", "the setting")
     with pytest.raises(Refused, match=r"(?i)invalid.?config|invalid value"):
         administrator.put_setting(name, "max.message.bytes", "many")
     with pytest.raises(Refused, match=r"(?i)invalid.?config|unknown|unrecogni"):
         administrator.put_setting(name, "no.such.setting", "1")
-    eventually(lambda: administrator.setting(name, "max.message.bytes") == "5000", "the setting")
+    until(lambda: administrator.setting(name, "max.message.bytes") == "5000", "the setting")
 
 
 def wait_empty(administrator: Administrator, group: str) -> None:
     """A client's close does not wait for ever for the answer that it has left."""
-    eventually(lambda: administrator.group_state(group) == "EMPTY", f"{group} is empty")
+    until(lambda: administrator.group_state(group) == "EMPTY", f"{group} is empty")
 
 
 def test_groups_are_listed_and_described(

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from tests.clients.confluent import Confluent
 from tests.clients.libraries import Library, Sent
-from tests.peers.apache import eventually
 from tests.peers.kafka.servers import Running
+from tests.waiting import until
 
 from steelyard import (
     Admin,
@@ -42,7 +42,7 @@ def wait_route(kafka: Running, topic: str) -> None:
             return False
 
     with Admin(kafka.nameserver) as admin:
-        eventually(is_known, f"a route to {topic}")
+        until(is_known, f"a route to {topic}")
 
 
 def wait_partitions(kafka: Running, topic: str, count: int) -> None:
@@ -54,7 +54,7 @@ def wait_partitions(kafka: Running, topic: str, count: int) -> None:
         def are_told(admin: AdminClient = admin) -> bool:
             return len(admin.list_topics(topic, timeout=60).topics[topic].partitions) == count
 
-        eventually(are_told, f"{count} partitions of {topic} at {address}")
+        until(are_told, f"{count} partitions of {topic} at {address}")
 
 
 @contextmanager
@@ -118,8 +118,8 @@ def test_kafka_writes_and_rocketmq_reads(kafka: Running, library: Library, name:
         pushed(kafka, name, name) as everything,
         pushed(kafka, f"{name}-b", name, "B") as filtered,
     ):
-        eventually(lambda: len(everything) >= len(wanted), "all messages")
-        eventually(lambda: len(filtered) >= len(wanted) // 2, "the filtered messages")
+        until(lambda: len(everything) >= len(wanted), "all messages")
+        until(lambda: len(filtered) >= len(wanted) // 2, "the filtered messages")
     assert {bytes(message.body): facts(message) for message in everything} == wanted
     only_b = {body: found for body, found in wanted.items() if found[1] == "B"}
     assert {bytes(message.body): facts(message) for message in filtered} == only_b
@@ -140,10 +140,10 @@ def test_rocketmq_sees_nothing_of_aborted_transactions(
     transaction.send(name, [b"committed"] * 3)
     library.send(name, [Sent(b"after")])
     with pushed(kafka, name, name) as got:
-        eventually(lambda: got, "what came before")
+        until(lambda: got, "what came before")
         assert [bytes(message.body) for message in got] == [b"before"]
         transaction.commit()
-        eventually(lambda: len(got) >= 5, "all messages")
+        until(lambda: len(got) >= 5, "all messages")
     transaction.close()
     bodies = [bytes(one.body) for one in sorted(got, key=lambda one: one.queue_offset)]
     assert bodies == [b"before", *[b"committed"] * 3, b"after"]
@@ -166,7 +166,7 @@ def test_both_dialects_write_one_log(kafka: Running, name: str, producer: Produc
     records = library.read(name, {0: 0}, len(wanted))
     assert [(record.offset, record.value) for record in records] == [*enumerate(wanted)]
     with pushed(kafka, name, name) as got:
-        eventually(lambda: len(got) >= len(wanted), "all messages")
+        until(lambda: len(got) >= len(wanted), "all messages")
     found = sorted((message.queue_offset, bytes(message.body)) for message in got)
     assert found == [*enumerate(wanted)]
     for start in range(len(wanted)):

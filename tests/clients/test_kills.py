@@ -16,7 +16,7 @@ from tests.clients.kafka_python import KafkaPython
 from tests.clients.libraries import Library, Sent
 from tests.clients.relay import Relay
 from tests.crash.conftest import ready
-from tests.peers.apache import brokers_of, eventually, free_port
+from tests.peers.apache import brokers_of, free_port
 from tests.peers.kafka.members import (
     AIOKAFKA,
     KAFKA_PYTHON,
@@ -27,6 +27,7 @@ from tests.peers.kafka.members import (
     names,
 )
 from tests.peers.kafka.servers import Running
+from tests.waiting import until
 
 from steelyard import Admin
 
@@ -128,7 +129,7 @@ class Story:
                 self._group.sent.add(value.decode())
                 yield Sent(value, partition=number % 2)
             if chunk == KILLED_IN:
-                eventually(lambda: self._stored() > before, "some are stored")  # noqa: B023
+                until(lambda: self._stored() > before, "some are stored")  # noqa: B023
                 self._brokers.kill(KILLED)
             elif chunk == STARTED_IN:
                 self._starting.start()
@@ -153,7 +154,7 @@ def test_a_killed_broker_loses_and_repeats_nothing(
     patient = {"session_ms": LONG_MS, "poll_ms": LONG_MS}  # who is expelled may read again
     with Group(running, group_name, tmp_path, topics=name, **patient) as group:
         group.create_topic(name, 2)
-        eventually(
+        until(
             lambda: brokers_of(brokers.nameserver, name) == {"broker-1", "broker-2"},
             "a partition on each broker",
         )
@@ -196,7 +197,7 @@ def test_an_open_transaction_outlives_kills(
     transaction.commit()
     records = library.read(name, {0: 0}, 5, committed_only=True)
     assert [record.value for record in records] == [b"before", *[b"inside"] * 3, b"after"]
-    eventually(lambda: library.ends(name) == (0, 6), "five records and a marker")
+    until(lambda: library.ends(name) == (0, 6), "five records and a marker")
     transaction.close()
     library.close()
 

@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.clients.confluent import Confluent
-from tests.peers.apache import eventually
 from tests.peers.kafka import servers
 from tests.peers.kafka.servers import Running
+from tests.waiting import until
 
 CHUNK = 900_000
 """Bytes of a record: one, or with its batch's header not even one more, fits into the smallest segment."""
@@ -54,7 +54,7 @@ def test_old_segments_of_a_topic_go(
     for _ in range(8):
         producer.produce(name, b"x" * CHUNK)
         assert producer.flush(30) == 0
-    eventually(lambda: begins_at(kafka.bootstrap, name) == begin, f"offset {begin} is the first")
+    until(lambda: begins_at(kafka.bootstrap, name) == begin, f"offset {begin} is the first")
     found = Confluent(kafka.bootstrap).read(name, {0: begin}, 8 - begin)
     assert [record.offset for record in found] == [*range(begin, 8)]
 

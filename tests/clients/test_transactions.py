@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.clients.libraries import Library, Refused, Sent, Transaction
-from tests.peers.apache import eventually
+from tests.waiting import until
 
 Begin = Callable[[str], Transaction]
 
@@ -48,7 +48,7 @@ def test_committed_is_seen_and_aborted_is_not(
     assert values == [b"kept"] * 3 + [b"kept too"] * 3
     values = [record.value for record in library.read(name, {0: 0}, 9)]
     assert values == [b"kept"] * 3 + [b"dropped"] * 3 + [b"kept too"] * 3
-    eventually(lambda: library.ends(name) == (0, 12), "three records and a marker each")
+    until(lambda: library.ends(name) == (0, 12), "three records and a marker each")
 
 
 def test_an_open_transaction_holds_readers_back(
@@ -88,7 +88,7 @@ def test_consume_transform_produce_is_exactly_once(
         else:
             producer.commit()
             done += count
-            eventually(lambda: library.committed(name, source) == done, f"{done} committed")  # noqa: B023
+            until(lambda: library.committed(name, source) == done, f"{done} committed")  # noqa: B023
     values = [record.value for record in library.read(sink, {0: 0}, 12, committed_only=True)]
     assert values == [b"<%d>" % number for number in range(12)]
     assert library.ends(sink)[1] >= 24

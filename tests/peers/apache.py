@@ -19,18 +19,18 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
+
+from tests.waiting import until
 
 JAVA = Path(__file__).parent / "java"
 OLD, NEW = "4.9.8", "5.3.3"
 """The last client of 4.x, and of 5.x the version that the wire facts were read in."""
 OLD_SERVER, NEW_SERVER = "4.9.7", NEW
 """The servers of both lines. Maven Central has no broker 4.9.8."""
-
-T = TypeVar("T")
 
 _QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx256m")
 _OFTEN = (
@@ -49,17 +49,6 @@ _OPEN = (
 
 class Missing(Exception):  # noqa: N818  # a reason to skip, no error
     """Java, Maven or the registry is not there; the text says which, and what it said."""
-
-
-def eventually(look: Callable[[], T | None], what: object, deadline_s: float = 120.0) -> T:
-    """Ask `look` until it gives something true; AssertionError shows `what`, as it is then, after the deadline."""
-    end = time.monotonic() + deadline_s
-    while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < end, f"not within {deadline_s} s: {what}"
-        time.sleep(0.1)
 
 
 def free_port(*, around: Sequence[int] = (0,)) -> int:
@@ -402,7 +391,7 @@ class Cluster:
                     raise AssertionError(f"the Apache {name} has ended: {output}")
             return brokers_of(self.nameserver, "TBW102") == set(self.brokers)
 
-        eventually(ready, "route of TBW102 on the Apache cluster", deadline_s)
+        until(ready, "route of TBW102 on the Apache cluster", deadline_s)
         return self
 
     def stop_broker(self, name: str) -> None:

@@ -20,6 +20,7 @@ if str(ROOT) not in sys.path:
     )  # pytest's importlib mode does not, and `tests.peers` is not a package
 
 from tests.peers import apache  # noqa: E402
+from tests.waiting import until  # noqa: E402
 
 STEELYARD = Path(sys.executable).with_name("steelyard")
 
@@ -143,7 +144,7 @@ def create_topic(cluster: Running, peer: apache.Peer, topic: str, *, queues: int
     """Make a topic with so many queues on every broker, where sends alone would make it on some."""
     words = ("updateTopic", "-n", cluster.nameserver, "-c", "DefaultCluster", "-t", topic)
     peer.mqadmin(*words, "-r", queues, "-w", queues)
-    apache.eventually(
+    until(
         lambda: apache.brokers_of(cluster.nameserver, topic) == set(cluster.brokers),
         f"route of {topic} to all brokers",
     )

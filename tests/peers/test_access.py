@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.peers.apache import NEW, NEW_SERVER, OLD_SERVER, Cluster, Peer, eventually
+from tests.peers.apache import NEW, NEW_SERVER, OLD_SERVER, Cluster, Peer
 from tests.peers.ours import Member
 from tests.peers.series import message
+from tests.waiting import until
 
 from steelyard import Admin, BrokerError, Producer, ProducerConfig, SteelyardError
 
@@ -147,8 +148,8 @@ def test_credentials_open_what_is_granted(
     words = (f"{name}c", guarded.nameserver, f"{name}jg", "Open", "*")
     java.ask("consumer", *words, **CLERK.of_java)
     with member(guarded, f"{name}g", CLERK) as ours:
-        eventually(lambda: {*ours.numbers()} >= {*range(8)}, ours.steps)
-        eventually(lambda: {*java.numbers(f"{name}c")} >= {*range(8)}, "all at Java's")
+        until(lambda: {*ours.numbers()} >= {*range(8)}, ours.steps)
+        until(lambda: {*java.numbers(f"{name}c")} >= {*range(8)}, "all at Java's")
     java.ask("stop", f"{name}c")
     java.ask("stop", f"{name}p")
     with administrator(guarded, OPERATOR) as admin:
@@ -169,8 +170,8 @@ def test_tls(guarded: Guarded, peers: dict[str, Peer], name: str) -> None:
         for index in range(20):
             clerk.send(message("Open", name, index, 20_000 if index % 5 == 0 else 60))
         keys = {f"{name}-key-{index}" for index in range(20)}
-        eventually(lambda: {view.keys for view in ours.views} >= keys, "all at ours")
-        eventually(
+        until(lambda: {view.keys for view in ours.views} >= keys, "all at ours")
+        until(
             lambda: {event["keys"] for event in java.received(f"{name}c")} >= keys, "all at Java's"
         )
     java.ask("stop", f"{name}c")

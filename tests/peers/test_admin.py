@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from tests.peers.apache import NEW, OLD, OLD_SERVER, Peer, eventually
+from tests.peers.apache import NEW, OLD, OLD_SERVER, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.series import message, numbers
+from tests.waiting import until
 
 from steelyard import Admin, ConsumerConfig, Message, Producer, PushConsumer, SendResult
 from steelyard.errors import BrokerError, ConfigError, RouteError
@@ -33,7 +34,7 @@ class Scene:
         self.group = f"{name}g"
         self.got: list[MessageView] = []
         admin.create_topic(name, cluster=CLUSTER, queues=2)
-        eventually(lambda: len(self._queues()) == 2 * len(cluster.brokers), "route to all brokers")
+        until(lambda: len(self._queues()) == 2 * len(cluster.brokers), "route to all brokers")
         self.queues = admin.queues(name)
         with Producer(f"{name}p", cluster.nameserver) as producer:
             self.sent = [
@@ -54,7 +55,7 @@ class Scene:
         )
         consumer = PushConsumer(self.group, self.cluster.nameserver, self.got.append, config=config)
         consumer.subscribe(self.topic).start()
-        eventually(self.caught_up, "everything consumed and committed")
+        until(self.caught_up, "everything consumed and committed")
         return consumer
 
     def caught_up(self) -> bool:
@@ -92,7 +93,7 @@ def test_topics_and_groups(scene: Scene) -> None:
         admin.delete_group(config.group_name, broker=address, clean_offsets=True)
         assert config.group_name not in admin.group_configs(address)
     admin.delete_topic(topic, CLUSTER)
-    eventually(lambda: topic not in admin.topics(), "topic deleted")
+    until(lambda: topic not in admin.topics(), "topic deleted")
 
 
 def test_brokers(scene: Scene) -> None:
@@ -105,7 +106,7 @@ def test_brokers(scene: Scene) -> None:
             return ""
 
     for name, address in scene.cluster.brokers.items():
-        assert eventually(partial(version, address), "the broker's figures").startswith("V")
+        assert until(partial(version, address), "the broker's figures").startswith("V")
         assert admin.broker_config(address)["brokerName"] == name
     wiped = admin.wipe_write_permission("broker-a")
     assert admin.add_write_permission("broker-a") == wiped
@@ -115,7 +116,7 @@ def test_brokers(scene: Scene) -> None:
         data = admin.stats(first, "TOPIC_PUT_NUMS", scene.topic)
         return data is not None and data.stats_minute.sum >= 0
 
-    eventually(counted, "statistics of the topic")
+    until(counted, "statistics of the topic")
 
 
 def test_messages(scene: Scene) -> None:
@@ -126,7 +127,7 @@ def test_messages(scene: Scene) -> None:
     def indexed() -> bool:
         return admin.messages_by_unique_key(topic, first.message_id) == [message]
 
-    eventually(indexed, "the message in the index")
+    until(indexed, "the message in the index")
     found = admin.messages_by_key(topic, "k1")
     assert {m.message_id for m in found} == {result.message_id for result in scene.sent[1::2]}
     assert admin.messages_by_key(topic, "nope") == []
@@ -152,7 +153,7 @@ def test_a_group_at_work(scene: Scene) -> None:
         result = admin.consume_directly(group, client, message)
         assert result.consume_result == "CR_SUCCESS"
         assert [m.message_id for m in scene.got] == [message.message_id]
-        eventually(lambda: admin.diagnose(group) == [], "a group in good health")
+        until(lambda: admin.diagnose(group) == [], "a group in good health")
         spans = admin.time_spans(group, topic)
         assert [span.message_queue for span in spans] == list(scene.queues)
     finally:
@@ -166,8 +167,8 @@ def test_a_group_is_reset_while_it_is_online(scene: Scene) -> None:
         scene.got.clear()
         resets = admin.reset_offset(group, topic, timestamp=0)
         assert [(reset.queue, reset.offset) for reset in resets] == [(q, 0) for q in scene.queues]
-        eventually(lambda: len(scene.got) >= len(scene.sent), "everything consumed again")
-        eventually(scene.caught_up, "and committed")
+        until(lambda: len(scene.got) >= len(scene.sent), "everything consumed again")
+        until(scene.caught_up, "and committed")
         scene.got.clear()
         queue = scene.queues[0]
         if scene.cluster.kind.startswith("apache-4"):
@@ -175,7 +176,7 @@ def test_a_group_is_reset_while_it_is_online(scene: Scene) -> None:
                 admin.reset_offset(group, topic, queue=queue, offset=1)
             return
         assert admin.reset_offset(group, topic, queue=queue, offset=1) == (QueueReset(queue, 1),)
-        eventually(lambda: len(scene.got) >= 1, "one message consumed again")
+        until(lambda: len(scene.got) >= 1, "one message consumed again")
         assert {(m.queue, m.queue_offset) for m in scene.got} == {(queue, 1)}
     finally:
         member.stop()
@@ -191,7 +192,7 @@ def test_a_group_is_moved_while_it_is_offline(scene: Scene) -> None:
     scene.got.clear()
     member = scene.member()
     try:
-        eventually(lambda: len(scene.got) == len(scene.sent) - 1, "the rest consumed again")
+        until(lambda: len(scene.got) == len(scene.sent) - 1, "the rest consumed again")
     finally:
         member.stop()
 
@@ -204,7 +205,7 @@ def test_a_java_member(any_cluster: Running, peers: dict[str, Peer], name: str) 
         results = [producer.send(message(name, "s", index, 60)) for index in range(8)]
     words = (f"{name}c", any_cluster.nameserver, f"{name}g", name, "*")
     client_id = peer.ask("consumer", *words)["client_id"]
-    eventually(lambda: len(peer.numbers(f"{name}c")) == 8, "the messages")
+    until(lambda: len(peer.numbers(f"{name}c")) == 8, "the messages")
     queues = {
         MessageQueue(name, broker, queue) for broker in any_cluster.brokers for queue in range(4)
     }
@@ -217,7 +218,7 @@ def test_a_java_member(any_cluster: Running, peers: dict[str, Peer], name: str) 
         def is_done() -> bool:
             return admin.consumer_progress(f"{name}g", name).lag == 0
 
-        eventually(is_done, "all is committed")
+        until(is_done, "all is committed")
         progress = admin.consumer_progress(f"{name}g", name)
         assert {(row.queue, row.client_id) for row in progress.queues} == {
             (queue, client_id) for queue in queues
@@ -226,7 +227,7 @@ def test_a_java_member(any_cluster: Running, peers: dict[str, Peer], name: str) 
 
         found = admin.message(results[3].offset_message_id)
         assert numbers([found]) == [3]
-        eventually(lambda: admin.messages_by_key(name, "s-key-3"), "the index has the message")
+        until(lambda: admin.messages_by_key(name, "s-key-3"), "the index has the message")
         assert numbers(admin.messages_by_key(name, "s-key-3")) == [3]
         assert numbers(admin.messages_by_unique_key(name, results[4].message_id)) == [4]
         tracks = [track for track in admin.track(found) if track.group == f"{name}g"]
@@ -234,13 +235,11 @@ def test_a_java_member(any_cluster: Running, peers: dict[str, Peer], name: str) 
 
         said = admin.consume_directly(f"{name}g", client_id, found)
         assert (said.order, said.consume_result) == (False, "CR_SUCCESS")
-        eventually(lambda: peer.numbers(f"{name}c").count(3) == 2, "it is consumed once more")
+        until(lambda: peer.numbers(f"{name}c").count(3) == 2, "it is consumed once more")
 
         resets = admin.reset_offset(f"{name}g", name, timestamp=0)
         assert {(reset.queue, reset.offset) for reset in resets} == {(queue, 0) for queue in queues}
-        eventually(
-            lambda: {*Counter(peer.numbers(f"{name}c")).values()} >= {2, 3}, "everything again"
-        )
+        until(lambda: {*Counter(peer.numbers(f"{name}c")).values()} >= {2, 3}, "everything again")
     peer.ask("stop", f"{name}c")
 
 
@@ -308,14 +307,14 @@ def test_mqadmin_resets_a_group_of_ours(ours: Scene, ask: Ask) -> None:
         ours.got.clear()
         lines = [line.split() for line in ask("resetOffsetByTime", *options)]
         assert [line for line in lines if line[0].startswith("broker-")]
-        eventually(lambda: len(ours.got) == len(ours.sent), "everything consumed again")
-        eventually(ours.caught_up, "and committed")
+        until(lambda: len(ours.got) == len(ours.sent), "everything consumed again")
+        until(ours.caught_up, "and committed")
     finally:
         member.stop()
     ours.got.clear()
     ask("resetOffsetByTime", *options)
     member = ours.member()
     try:
-        eventually(lambda: len(ours.got) == len(ours.sent), "everything consumed once more")
+        until(lambda: len(ours.got) == len(ours.sent), "everything consumed once more")
     finally:
         member.stop()

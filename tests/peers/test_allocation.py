@@ -6,9 +6,10 @@ from contextlib import ExitStack
 from random import Random
 
 import pytest
-from tests.peers.apache import NEW, OLD, Peer, eventually
+from tests.peers.apache import NEW, OLD, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import Member
+from tests.waiting import until
 
 from steelyard.allocate import rooms
 from steelyard.allocate.plan import Claim, Strategy
@@ -101,8 +102,8 @@ def test_members_of_both_kinds_agree(
                 for client_id, places in held.items()
             } == {client_id: sorted(places) for client_id, places in plan.items()}
 
-        eventually(is_planned, seen)
+        until(is_planned, seen)
         mine.pop(f"10.9.8.7@{name}").consumer.stop()
-        eventually(is_planned, seen)
+        until(is_planned, seen)
         for peer, consumer in java.values():
             peer.ask("stop", consumer)

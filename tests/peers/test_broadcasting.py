@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.peers.apache import NEW, Peer, eventually
+from tests.peers.apache import NEW, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import FROM_FIRST, Member
 from tests.peers.series import message
+from tests.waiting import until
 
 from steelyard import Producer
 from steelyard.types import MessageModel
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.peer
 
 def wait_for(peer: Peer, consumer: str, number: int) -> None:
     """Wait until a consumer has the first messages of a series, and stop it: no other came."""
-    eventually(lambda: len(peer.numbers(consumer)) >= number, f"{number} messages at {consumer}")
+    until(lambda: len(peer.numbers(consumer)) >= number, f"{number} messages at {consumer}")
     peer.ask("stop", consumer)
     assert sorted(peer.numbers(consumer)) == list(range(number))
 
@@ -60,11 +61,11 @@ def test_we_broadcast(
         words = (f"{name}c", any_cluster.nameserver, f"{name}g", name, "*")
         java.ask("consumer", *words, broadcast=True)
         with join() as ours:
-            eventually(lambda: len(ours.views) >= 10, "all at ours")
+            until(lambda: len(ours.views) >= 10, "all at ours")
         assert sorted(ours.numbers()) == list(range(10))
         for index in range(10, 15):
             producer.send(message(name, "s", index, 60))
         with join() as ours:
-            eventually(lambda: len(ours.views) >= 5, "what was sent meanwhile")
+            until(lambda: len(ours.views) >= 5, "what was sent meanwhile")
         assert sorted(ours.numbers()) == list(range(10, 15))
     wait_for(java, f"{name}c", 15)

@@ -8,10 +8,11 @@ from functools import partial
 from threading import Thread
 
 import pytest
-from tests.peers.apache import NEW_SERVER, OLD, OLD_SERVER, Cluster, Peer, eventually
+from tests.peers.apache import NEW_SERVER, OLD, OLD_SERVER, Cluster, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import Member
 from tests.peers.series import message
+from tests.waiting import until
 
 from steelyard import Producer, ProducerConfig
 
@@ -67,7 +68,7 @@ def test_a_broker_stops_and_comes_back(pair: Cluster, peers: dict[str, Peer], na
             assert send(producer) == {"broker-a", "broker-b"}
         config = Member.config(route_poll_ms=1_000)
         member = stack.enter_context(Member(pair.nameserver, f"{name}g", name, config=config))
-        eventually(lambda: {*member.numbers()} == {*range(sent)}, "what was sent before")
+        until(lambda: {*member.numbers()} == {*range(sent)}, "what was sent before")
 
         # Who is to stay away must have met the dead broker, before the route says that it is gone.
         dying = Thread(target=pair.stop_broker, args=("broker-b",))
@@ -81,6 +82,6 @@ def test_a_broker_stops_and_comes_back(pair: Cluster, peers: dict[str, Peer], na
 
         # With the table of 4.x a producer stays away from a broker that failed for ten minutes.
         for faults in ("off", "5.x"):
-            eventually(partial(uses_both, faults), f"{faults}: both brokers again")
+            until(partial(uses_both, faults), f"{faults}: both brokers again")
         assert send(producers["4.x"]) == {"broker-a"}
-        eventually(lambda: {*member.numbers()} == {*range(sent)}, "all that was sent")
+        until(lambda: {*member.numbers()} == {*range(sent)}, "all that was sent")

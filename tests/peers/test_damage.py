@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from tests.clients.damaged import DAMAGED, MARK, RECORDS, SOUND, Cluster
-from tests.peers.apache import NEW, Missing, Peer, eventually
+from tests.peers.apache import NEW, Missing, Peer
 from tests.peers.cpp.client import Program, library
+from tests.waiting import until
 
 from steelyard import Admin, Message, MessageQueue, Producer
 
@@ -81,11 +82,11 @@ def test_a_damaged_message(peers: dict[str, Peer], tmp_path: Path, name: str) ->
             got.update({client: sorted(set(read())) for client, read in reads.items()})
             return all(each == wanted for each in got.values())
 
-        eventually(lambda: have([*range(DAMAGED), *OTHERS]), got, 90)
+        until(lambda: have([*range(DAMAGED), *OTHERS]), got, 90)
         cluster.wait_refused(len(reads))
         assert have([*range(DAMAGED), *OTHERS])
         cluster.repair()
-        eventually(lambda: have([*SOUND, *OTHERS]), got, 90)
+        until(lambda: have([*SOUND, *OTHERS]), got, 90)
         for java in peers.values():
             java.ask("stop", f"{name}push")
             java.ask("stop", f"{name}lite")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
-from tests.peers.apache import Peer, eventually
+from tests.peers.apache import Peer
 from tests.peers.conftest import Running
 from tests.peers.ours import Member
 from tests.peers.series import message
+from tests.waiting import until
 
 from steelyard import Producer
 from steelyard.errors import ConfigError
@@ -39,7 +40,7 @@ def test_java_subscribes_by_conditions(cluster: Running, peer: Peer, name: str) 
             condition: sorted(peer.numbers(consumer)) for consumer, condition in consumers.items()
         }
 
-    eventually(lambda: got() == CONDITIONS, "what each condition holds for")
+    until(lambda: got() == CONDITIONS, "what each condition holds for")
     for word in (*consumers, f"{name}p"):
         peer.ask("stop", word)
     assert got() == CONDITIONS
@@ -59,7 +60,7 @@ def test_we_subscribe_by_conditions(any_cluster: Running, name: str) -> None:
         def got() -> dict[str, list[int]]:
             return {condition: sorted(member.numbers()) for condition, member in members.items()}
 
-        eventually(lambda: got() == CONDITIONS, "what each condition holds for")
+        until(lambda: got() == CONDITIONS, "what each condition holds for")
 
 
 def test_a_wrong_condition_ends_the_start(any_cluster: Running, name: str) -> None:

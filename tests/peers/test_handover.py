@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from tests.peers.apache import NEW, Peer, eventually
+from tests.peers.apache import NEW, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import Member, by_queue
 from tests.peers.series import message
+from tests.waiting import until
 
 from steelyard import Producer
 
@@ -80,9 +81,9 @@ def test_joins_and_leaves(
             sizes = [len(queues) for queues in held]
             return sum(sizes) == QUEUES and max(sizes) - min(sizes) <= 1
 
-        eventually(is_shared, held)
+        until(is_shared, held)
         before = [len(member.steps) for member in running]
-        eventually(
+        until(
             lambda: all(
                 len(member.steps) > count + 50
                 for member, count in zip(running, before, strict=True)
@@ -100,7 +101,7 @@ def test_joins_and_leaves(
         second.consumer.stop()
         share([third])
         sent = load.stop()
-        eventually(
+        until(
             lambda: {number for member in members for number in member.numbers()} >= {*range(sent)},
             "all that was sent",
         )

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.peers.apache import NEW, OLD, Peer, eventually
+from tests.peers.apache import NEW, OLD, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.series import expected, seen_by_java, seen_by_steelyard
+from tests.waiting import until
 
 from steelyard import ConsumeFrom, ConsumerConfig, MessageView, PushConsumer
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.peer
 
 def wait_for(peer: Peer, consumer: str, number: int) -> list[dict[str, Any]]:
     """The messages of a consumer once it has `number` of them, by place in the queues; it is stopped, so no more come."""
-    eventually(
+    until(
         lambda: len(peer.received(consumer)) >= number,
         f"{number} messages at {consumer}; {len(peer.received(consumer))} came",
     )
@@ -84,9 +85,7 @@ def test_a_group_goes_on_where_it_stopped(cluster: Running, peer: Peer, name: st
     peer.ask("send", f"{name}p", name, "s", 10, 10, 60)
     peer.ask("consumer", f"{name}d", cluster.nameserver, f"{name}g", name, "*")
 
-    eventually(
-        lambda: set(peer.numbers(f"{name}d")) >= set(range(10, 20)), "what was sent meanwhile"
-    )
+    until(lambda: set(peer.numbers(f"{name}d")) >= set(range(10, 20)), "what was sent meanwhile")
     peer.ask("stop", f"{name}d")
     # Java's stop does not wait for its four threads to note what the listener is just done with.
     assert len([number for number in peer.numbers(f"{name}d") if number < 10]) <= 4
@@ -98,11 +97,9 @@ def test_a_waiting_consumer_gets_messages_at_once(cluster: Running, peer: Peer, 
     peer.ask("producer", f"{name}p", cluster.nameserver, f"{name}pg")
     peer.ask("send", f"{name}p", name, "s", 0, 8, 60)
     peer.ask("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*")
-    eventually(lambda: len(peer.received(f"{name}c")) == 8, "the first messages")
+    until(lambda: len(peer.received(f"{name}c")) == 8, "the first messages")
     peer.ask("send", f"{name}p", name, "s", 8, 8, 60)
-    eventually(
-        lambda: len(peer.received(f"{name}c")) == 16, "the messages after a wait", deadline_s=10
-    )
+    until(lambda: len(peer.received(f"{name}c")) == 16, "the messages after a wait", seconds=10)
     peer.ask("stop", f"{name}c")
     peer.ask("stop", f"{name}p")
 
@@ -113,7 +110,7 @@ def test_a_failed_message_comes_again(cluster: Running, peers: dict[str, Peer], 
     peer.ask("producer", f"{name}p", cluster.nameserver, f"{name}pg")
     peer.ask("send", f"{name}p", name, "s", 0, 3, 60)
     peer.ask("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*", answer="once")
-    eventually(lambda: len(peer.received(f"{name}c")) == 6, "each message twice")
+    until(lambda: len(peer.received(f"{name}c")) == 6, "each message twice")
     events = peer.received(f"{name}c")
     peer.ask("stop", f"{name}c")
     peer.ask("stop", f"{name}p")
@@ -141,7 +138,7 @@ def test_the_binary_header_and_other_compressions(
     config = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET)
     ours = PushConsumer(f"{name}h", cluster.nameserver, views.append, config=config)
     with ours.subscribe(name):
-        eventually(lambda: len(views) >= 12, "12 messages at the Steelyard client")
+        until(lambda: len(views) >= 12, "12 messages at the Steelyard client")
     sizes = {range(4): 100, range(4, 8): 20_000, range(8, 12): 100}
     assert sorted(map(seen_by_java, events)) == expected(name, "s", sizes)
     assert sorted(map(seen_by_steelyard, views)) == expected(name, "s", sizes)
@@ -167,8 +164,8 @@ def test_versions_share_a_topic_and_a_group(
         every = [queue for queues in held.values() for queue in queues]
         return len(held[OLD]) == len(held[NEW]) == queues / 2 and len(set(every)) == queues
 
-    eventually(is_split, held)
-    eventually(
+    until(is_split, held)
+    until(
         lambda: len(received_keys(peers, names)) == 20,
         "all 20 messages at one or the other",
     )
@@ -197,6 +194,6 @@ def test_updated_topic_takes_messages_on_every_queue(
     results = peer.ask("send", f"{name}p", name, "s", 0, 12, 60)["results"]
     assert {(result["broker"], result["queue"]) for result in results} == queues
     peer.ask("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*")
-    eventually(lambda: set(peer.held(f"{name}c", name)) == queues, "the consumer holds all queues")
+    until(lambda: set(peer.held(f"{name}c", name)) == queues, "the consumer holds all queues")
     wait_for(peer, f"{name}c", 12)
     peer.ask("stop", f"{name}p")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.peers.apache import NEW, OLD, Peer, eventually
+from tests.peers.apache import NEW, OLD, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.series import message, numbers
+from tests.waiting import until
 
 from steelyard import LitePullConsumer, MessageView, Producer, PullConsumer
 from steelyard.config import LitePullConfig
@@ -26,7 +27,7 @@ def poll(peer: Peer, puller: str, number: int) -> list[dict[str, Any]]:
         messages.extend(peer.ask("poll", puller, 1000)["messages"])
         return len(messages) >= number
 
-    eventually(enough, f"{number} messages of {puller}")
+    until(enough, f"{number} messages of {puller}")
     return messages
 
 
@@ -46,7 +47,7 @@ def test_java_subscribes(cluster: Running, peers: dict[str, Peer], name: str) ->
     old.ask("commit", f"{name}c")
     new.ask("lite", f"{name}d", *words, manual=True)
     every = len(cluster.brokers) * 4
-    eventually(
+    until(
         lambda: len(old.held(f"{name}c", name)) == len(new.held(f"{name}d", name)) == every // 2,
         "each holds half of the queues",
     )
@@ -59,7 +60,7 @@ def test_java_subscribes(cluster: Running, peers: dict[str, Peer], name: str) ->
         return set(series_numbers(got)) >= set(range(20, 40))
 
     # Java's commit reaches the broker within five seconds: some may come to the second once more.
-    eventually(all_came, "what was sent to both")
+    until(all_came, "what was sent to both")
     (told,) = [notice for notice in new.notices if notice.get("consumer") == f"{name}d"][-1:]
     assert (told["topic"], len(told["all"]), len(told["mine"])) == (name, every, every // 2)
     old.ask("stop", f"{name}c")
@@ -84,7 +85,7 @@ def test_java_assigns_and_seeks(cluster: Running, peer: Peer, name: str) -> None
     peer.ask("seek", f"{name}c", topic, place, "begin")
     assert series_numbers(poll(peer, f"{name}c", 30)) == list(range(30))
     peer.ask("commit", f"{name}c")
-    eventually(
+    until(
         lambda: peer.ask("committed", f"{name}c", topic, place)["offset"] == 30, "30 is committed"
     )
     peer.ask("stop", f"{name}c")
@@ -101,7 +102,7 @@ def poll_ours(puller: LitePullConsumer, number: int) -> list[MessageView]:
         views.extend(puller.poll(timeout_ms=1000))
         return len(views) >= number
 
-    eventually(enough, f"{number} messages")
+    until(enough, f"{number} messages")
     return views
 
 
@@ -124,7 +125,7 @@ def test_we_share_with_java(any_cluster: Running, peers: dict[str, Peer], name: 
         puller.commit()
         words = (f"{name}c", any_cluster.nameserver, f"{name}g", name, "*")
         java.ask("lite", *words, manual=True)
-        eventually(
+        until(
             lambda: len(puller.assignment()) == len(java.held(f"{name}c", name)) == every // 2,
             "each holds half of the queues",
         )
@@ -137,10 +138,10 @@ def test_we_share_with_java(any_cluster: Running, peers: dict[str, Peer], name: 
             got.extend(series_numbers(java.ask("poll", f"{name}c", 200)["messages"]))
             return len(got) >= 20
 
-        eventually(all_came, got)
+        until(all_came, got)
         assert sorted(got) == list(range(20, 40))
         java.ask("stop", f"{name}c")
-        eventually(lambda: len(puller.assignment()) == every, "all queues again")
+        until(lambda: len(puller.assignment()) == every, "all queues again")
         puller.commit()
     assert (every, every) in told
     assert (every, every // 2) in told

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pytest
-from tests.peers.apache import NEW, OLD, Peer, eventually
+from tests.peers.apache import NEW, OLD, Peer
 from tests.peers.conftest import Running
 from tests.peers.series import message
+from tests.waiting import until
 
 from steelyard import ConsumeFrom, ConsumerConfig, MessageView, Producer, PushConsumer
 
@@ -74,7 +75,7 @@ class MixedGroup:
             seen["held"] = self.held()
             return seen["held"] == plan
 
-        eventually(is_shared, seen)
+        until(is_shared, seen)
 
     def queues(self) -> list[tuple[str, int]]:
         each = QUEUES // len(self.cluster.brokers)
@@ -136,4 +137,4 @@ def test_members_of_both_kinds_share_the_queues(
         group.leave(first)
         group.wait_until_shared()
         send(40)
-        eventually(lambda: group.numbers_seen() == set(range(sent)), f"all {sent} messages")
+        until(lambda: group.numbers_seen() == set(range(sent)), f"all {sent} messages")

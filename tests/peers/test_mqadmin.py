@@ -9,8 +9,9 @@ from itertools import count
 from typing import NamedTuple
 
 import pytest
-from tests.peers.apache import OLD, Peer, eventually, java_environment
+from tests.peers.apache import OLD, Peer, java_environment
 from tests.peers.conftest import STEELYARD, Running
+from tests.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -62,7 +63,7 @@ def play(cluster: Running, java: Peer) -> Scene:
         lines = [line.split() for line in answer["text"].splitlines() if line.startswith(name)]
         return len(lines) == 2 * len(cluster.brokers) and all(line[5] == "0" for line in lines)
 
-    eventually(consumed, "offsets of all queues committed")
+    until(consumed, "offsets of all queues committed")
     return scene
 
 
@@ -238,7 +239,7 @@ def same_text(scene: Scene, words: tuple[str, ...]) -> None:
         return texts[0] == texts[1]
 
     try:
-        eventually(same, "the same text", deadline_s=15)
+        until(same, "the same text", seconds=60)
     except AssertionError:
         assert texts[1] == texts[0]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.peers.apache import NEW, OLD, Peer, eventually
+from tests.peers.apache import NEW, OLD, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import (
     FROM_FIRST,
@@ -16,6 +16,7 @@ from tests.peers.ours import (
     steps_of_java,
 )
 from tests.peers.series import message
+from tests.waiting import until
 
 from steelyard import MessageView, Producer
 from steelyard.types import ConsumeOrderlyStatus
@@ -42,19 +43,19 @@ def test_java_orderly(cluster: Running, peers: dict[str, Peer], name: str) -> No
 
     words = (cluster.nameserver, f"{name}g", name, "*")
     old.ask("consumer", f"{name}c", *words, orderly=True, work=10)
-    eventually(lambda: len(old.numbers(f"{name}c")) >= 20, "the first member reads")
+    until(lambda: len(old.numbers(f"{name}c")) >= 20, "the first member reads")
     new.ask("consumer", f"{name}d", *words, orderly=True, work=10)
     old.ask("send", f"{name}p", name, "s", 60, 60, 60, keys=KEYS)
 
     def numbers() -> set[int]:
         return {*old.numbers(f"{name}c"), *new.numbers(f"{name}d")}
 
-    eventually(
+    until(
         lambda: new.held(f"{name}d", name) and numbers() == {*range(120)}, "both members read all"
     )
     old.ask("stop", f"{name}c")
     old.ask("send", f"{name}p", name, "s", 120, 30, 60, keys=KEYS)
-    eventually(lambda: numbers() == {*range(150)}, "the second reads on")
+    until(lambda: numbers() == {*range(150)}, "the second reads on")
     new.ask("stop", f"{name}d")
     old.ask("stop", f"{name}p")
     steps = steps_of_java(old, f"{name}c") + steps_of_java(new, f"{name}d")
@@ -69,7 +70,7 @@ def test_a_java_listener_suspends_its_queue(cluster: Running, peer: Peer, name: 
     peer.ask("send", f"{name}p", name, "s", 0, 12, 60, keys=3)
     words = (f"{name}c", cluster.nameserver, f"{name}g", name, "*")
     peer.ask("consumer", *words, orderly=True, answer="once", suspend=50)
-    eventually(lambda: len(peer.received(f"{name}c")) >= 24, "each message twice")
+    until(lambda: len(peer.received(f"{name}c")) >= 24, "each message twice")
     peer.ask("stop", f"{name}c")
     peer.ask("stop", f"{name}p")
     for one in by_queue(steps_of_java(peer, f"{name}c")):
@@ -123,7 +124,7 @@ def test_our_listener_suspends_its_queue(any_cluster: Running, name: str) -> Non
         any_cluster.nameserver, f"{name}g", name, answer=once, orderly=True, config=config
     )
     with member:
-        eventually(lambda: len(member.steps) >= 24, member.steps)
+        until(lambda: len(member.steps) >= 24, member.steps)
     for one in by_queue(member.steps):
         assert [(step.offset, step.times) for step in one] == [
             (offset, times) for offset in range(len(one) // 2) for times in (0, 1)
@@ -140,15 +141,13 @@ def test_our_members_hand_over(any_cluster: Running, peers: dict[str, Peer], nam
         send(producer, name, 0, 100)
         with second:
             with first:
-                eventually(lambda: len(first.held()) == len(second.held()) > 0, "both hold queues")
+                until(lambda: len(first.held()) == len(second.held()) > 0, "both hold queues")
                 send(producer, name, 100, 100)
-                eventually(
+                until(
                     lambda: {*first.numbers(), *second.numbers()} >= {*range(150)}, "most is read"
                 )
             send(producer, name, 200, 50)
-            eventually(
-                lambda: {*first.numbers(), *second.numbers()} == {*range(250)}, "all is read"
-            )
+            until(lambda: {*first.numbers(), *second.numbers()} == {*range(250)}, "all is read")
     steps = first.steps + second.steps
     assert repeated_in_order(steps) == 0
     assert all(is_ordered([step.number for step in one]) for one in by_queue(steps))
@@ -168,14 +167,14 @@ def test_locks_are_respected(any_cluster: Running, peers: dict[str, Peer], name:
         send(producer, name, 0, 60)
         old.ask("consumer", f"{name}c", *words, orderly=True, work=10)
         with member:
-            eventually(lambda: member.held() and old.held(f"{name}c", name), "both hold queues")
+            until(lambda: member.held() and old.held(f"{name}c", name), "both hold queues")
             send(producer, name, 60, 60)
             new.ask("consumer", f"{name}d", *words, orderly=True, work=10)
-            eventually(lambda: new.held(f"{name}d", name), "the third holds queues")
+            until(lambda: new.held(f"{name}d", name), "the third holds queues")
             send(producer, name, 120, 60)
-            eventually(lambda: numbers() == {*range(180)}, "the three read all")
+            until(lambda: numbers() == {*range(180)}, "the three read all")
         send(producer, name, 180, 60)
-        eventually(lambda: numbers() == {*range(240)}, "the two read on")
+        until(lambda: numbers() == {*range(240)}, "the two read on")
     old.ask("stop", f"{name}c")
     new.ask("stop", f"{name}d")
     java = steps_of_java(old, f"{name}c") + steps_of_java(new, f"{name}d")

@@ -6,9 +6,10 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.peers.apache import OLD, Peer, eventually
+from tests.peers.apache import OLD, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import FROM_FIRST, Member, by_queue
+from tests.waiting import until
 
 from steelyard import Producer
 
@@ -28,7 +29,7 @@ def test_our_consumer_answers_operators(
     with Member(
         nameserver, group, name, orderly=True, client_id=client_id, config=config
     ) as member:
-        eventually(lambda: len(member.views) == 8, "all is consumed")
+        until(lambda: len(member.views) == 8, "all is consumed")
         words = ("-n", nameserver, "-g", group)
 
         status = peer.mqadmin("consumerStatus", *words, "-i", client_id, "-s", "true")
@@ -49,9 +50,9 @@ def test_our_consumer_answers_operators(
             assert [view.offset_message_id for view in member.views].count(message_id) == 2
 
         since = len(member.views)
-        eventually(lambda: committed(peers[OLD], words), "the offsets are committed")
+        until(lambda: committed(peers[OLD], words), "the offsets are committed")
         peer.mqadmin("resetOffsetByTime", *words, "-t", name, "-s", "1700000000000")
-        eventually(lambda: len(member.views) == since + 8, "all comes again")
+        until(lambda: len(member.views) == since + 8, "all comes again")
         again = member.steps[since:]
         assert all(
             [step.offset for step in steps] == list(range(len(steps))) for steps in by_queue(again)

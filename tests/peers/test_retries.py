@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from tests.peers.apache import NEW, OLD, Peer, eventually
+from tests.peers.apache import NEW, OLD, Peer
 from tests.peers.conftest import Running
 from tests.peers.ours import FROM_FIRST, Member
 from tests.peers.series import message
+from tests.waiting import until
 
 from steelyard import MessageView, Producer
 
@@ -34,7 +35,7 @@ def test_java_delays(cluster: Running, peer: Peer, name: str) -> None:
         peer.ask("send", f"{name}p", name, "s", 2 * place, 2, 60, level=level)
     peer.ask("send", f"{name}p", name, "s", 4, 2, 60)
     peer.ask("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*")
-    eventually(lambda: len(peer.numbers(f"{name}c")) >= 6, "all of them")
+    until(lambda: len(peer.numbers(f"{name}c")) >= 6, "all of them")
     peer.ask("stop", f"{name}c")
     peer.ask("stop", f"{name}p")
     assert sorted(peer.numbers(f"{name}c")) == list(range(6))
@@ -51,7 +52,7 @@ def test_java_gives_up(cluster: Running, peers: dict[str, Peer], name: str) -> N
     peer.ask("send", f"{name}p", name, "s", 0, 2, 60)
     words = (f"{name}c", cluster.nameserver, f"{name}g", name, "*")
     peer.ask("consumer", *words, answer="never", retries=1)
-    eventually(lambda: dead_letters(peer, cluster, f"{name}g") == 2, "two dead letters")
+    until(lambda: dead_letters(peer, cluster, f"{name}g") == 2, "two dead letters")
     peer.ask("stop", f"{name}c")
     peer.ask("stop", f"{name}p")
     times = sorted((event["keys"], event["times"]) for event in peer.received(f"{name}c"))
@@ -70,8 +71,8 @@ def test_we_delay(any_cluster: Running, peers: dict[str, Peer], name: str) -> No
             producer.send(message(name, "s", index, 60))
         java.ask("consumer", f"{name}c", any_cluster.nameserver, f"{name}g", name, "*")
         with Member(any_cluster.nameserver, f"{name}h", name) as ours:
-            eventually(lambda: len(ours.views) >= 6, "all at ours")
-            eventually(lambda: len(java.numbers(f"{name}c")) >= 6, "all at Java's")
+            until(lambda: len(ours.views) >= 6, "all at ours")
+            until(lambda: len(java.numbers(f"{name}c")) >= 6, "all at Java's")
     java.ask("stop", f"{name}c")
     assert sorted(ours.numbers()) == sorted(java.numbers(f"{name}c")) == list(range(6))
     waited = {
@@ -95,10 +96,8 @@ def test_we_give_up(any_cluster: Running, peers: dict[str, Peer], name: str) -> 
     with Member(
         any_cluster.nameserver, f"{name}g", name, answer=lambda view: False, config=config
     ) as ours:
-        eventually(lambda: len(ours.steps) >= 4, ours.steps)
-        eventually(
-            lambda: dead_letters(peers[OLD], any_cluster, f"{name}g") == 2, "two dead letters"
-        )
+        until(lambda: len(ours.steps) >= 4, ours.steps)
+        until(lambda: dead_letters(peers[OLD], any_cluster, f"{name}g") == 2, "two dead letters")
     seen = sorted((step.number, step.times) for step in ours.steps)
     assert seen == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
@@ -117,7 +116,7 @@ def test_a_listener_that_takes_too_long(any_cluster: Running, name: str) -> None
     config = replace(FROM_FIRST, consume_timeout_ms=1_000)
     member = Member(any_cluster.nameserver, f"{name}g", name, answer=stall, config=config)
     with member:
-        eventually(lambda: member.steps, "it comes again", deadline_s=100)
+        until(lambda: member.steps, "it comes again", seconds=100)
         again = list(member.steps)
         release.set()
     assert [(step.number, step.times) for step in again] == [(0, 1)]

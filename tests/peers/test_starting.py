@@ -6,10 +6,11 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 
 import pytest
-from tests.peers.apache import NEW, OLD_SERVER, Peer, eventually
+from tests.peers.apache import NEW, OLD_SERVER, Peer
 from tests.peers.conftest import Running, create_topic
 from tests.peers.ours import Member, now_ms
 from tests.peers.series import message
+from tests.waiting import until
 
 from steelyard import ConsumeFrom, Producer
 
@@ -33,7 +34,7 @@ def test_a_new_group_begins(any_cluster: Running, peers: dict[str, Peer], name: 
         send(0, 16)
         # Apache 4.x begins at the message *nearest* to the time: so the time is far after the first, just before the next.
         second = now_ms() // 1000 + 6
-        eventually(lambda: now_ms() > second * 1000 + 100, "a second that comes")
+        until(lambda: now_ms() > second * 1000 + 100, "a second that comes")
         send(16, 16)
         starts = {
             "FIRST_OFFSET": Member.config(),
@@ -49,7 +50,7 @@ def test_a_new_group_begins(any_cluster: Running, peers: dict[str, Peer], name: 
             member = Member(nameserver, f"{name}g{start}", name, config=config)
             ours[start] = stack.enter_context(member)
         every = len(any_cluster.brokers) * 4
-        eventually(
+        until(
             lambda: (
                 all(len(member.consumer.state().offsets) >= every for member in ours.values())
                 and all(len(java.held(f"{name}c{start}", name)) == every for start in starts)
@@ -68,7 +69,7 @@ def test_a_new_group_begins(any_cluster: Running, peers: dict[str, Peer], name: 
 
         # Java's members may not have asked where to begin yet: what comes now tells when they have.
         send(32, 64)
-        eventually(lambda: all_came(range(80, 96)), seen)
+        until(lambda: all_came(range(80, 96)), seen)
         begins = [min(member.numbers()) for member in ours.values()]
         if any_cluster.kind == f"apache-{OLD_SERVER}":
             assert begins == [0, 32, 16]
@@ -83,7 +84,7 @@ def test_a_pause(any_cluster: Running, name: str) -> None:
         Member(any_cluster.nameserver, f"{name}g", name) as member,
     ):
         producer.send(message(name, "s", 0, 60))
-        eventually(lambda: member.numbers() == [0], member.steps)
+        until(lambda: member.numbers() == [0], member.steps)
         held = member.held()
         member.consumer.pause()
         assert member.consumer.state().paused
@@ -91,5 +92,5 @@ def test_a_pause(any_cluster: Running, name: str) -> None:
         for index in range(1, 9):
             producer.send(message(name, "s", index, 60))
         member.consumer.resume()
-        eventually(lambda: {*member.numbers()} == {*range(9)}, member.steps)
+        until(lambda: {*member.numbers()} == {*range(9)}, member.steps)
         assert set(held) <= set(member.held())

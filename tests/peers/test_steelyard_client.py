@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.peers.apache import NEW, Peer, eventually
+from tests.peers.apache import NEW, Peer
 from tests.peers.conftest import Running
 from tests.peers.series import expected, message, seen_by_java, seen_by_steelyard
+from tests.waiting import until
 
 import steelyard.aio
 from steelyard import (
@@ -43,7 +44,7 @@ def consuming(
 
 
 def wait_for(views: list[MessageView], count: int, deadline_s: float = 60) -> None:
-    eventually(lambda: len(views) >= count, f"{count} messages", deadline_s)
+    until(lambda: len(views) >= count, f"{count} messages", deadline_s)
 
 
 def send_all_ways(producer: Producer, topic: str) -> tuple[list[SendResult], SendResult]:
@@ -93,7 +94,7 @@ def test_java_receives_what_steelyard_sends(any_cluster: Running, peer: Peer, na
     def events() -> list[dict[str, object]]:
         return [event for event in peer.messages if event["consumer"] == f"{name}c"]
 
-    eventually(lambda: len(events()) >= 40, "40 messages at the Java client")
+    until(lambda: len(events()) >= 40, "40 messages at the Java client")
     peer.ask("stop", f"{name}c")
     assert sorted(map(seen_by_java, events())) == expected(name, "s", SIZES)
     assert {result.message_id for result in results} <= {event["id"] for event in events()}
@@ -110,7 +111,7 @@ def test_java_reads_other_compressions(
             producer.send(message(name, "s", index, 20_000))
     java = peers[NEW]
     java.ask("consumer", f"{name}c", cluster.nameserver, f"{name}g", name, "*")
-    eventually(lambda: len(java.received(f"{name}c")) >= 4, "all at Java's")
+    until(lambda: len(java.received(f"{name}c")) >= 4, "all at Java's")
     java.ask("stop", f"{name}c")
     seen = sorted(map(seen_by_java, java.received(f"{name}c")))
     assert seen == expected(name, "s", {range(4): 20_000})
@@ -174,7 +175,7 @@ def test_a_failed_message_comes_again(any_cluster: Running, name: str) -> None:
         for index in range(3):
             producer.send(message(name, "s", index, 60))
     with consumer.subscribe(name):
-        eventually(lambda: len(seen) == 6, seen)
+        until(lambda: len(seen) == 6, seen)
     assert sorted(seen) == [(times, f"s-key-{index}") for times in (0, 1) for index in range(3)]
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.peers.apache import NEW, Missing, Peer, eventually, free_port, java_environment
+from tests.peers.apache import NEW, Missing, Peer, free_port, java_environment
 from tests.peers.kafka import builds, servers
 from tests.peers.kafka.servers import QUICK_START, QUIET
+from tests.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -31,7 +32,7 @@ class Server(NamedTuple):
             lines = self.log.read_text().splitlines()
             return any(all(word in line for word in words) for line in lines)
 
-        eventually(is_said, f"{words} in {self.log}")
+        until(is_said, f"{words} in {self.log}")
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,11 @@ from contextlib import ExitStack
 
 import msgspec
 import pytest
-from tests.peers.apache import NEW, Peer, eventually
+from tests.peers.apache import NEW, Peer
 from tests.peers.conftest import Running
 from tests.peers.ours import Member
 from tests.peers.series import message
+from tests.waiting import until
 
 import steelyard.aio
 from steelyard import Message, MessageView, Producer, TransactionState
@@ -132,7 +133,7 @@ def test_transactions(any_cluster: Running, peers: dict[str, Peer], name: str) -
                 group, nameserver, transaction_check=check
             ) as producer:
                 states[waiting.topic] = await send_by_asyncio(producer, waiting)
-                await asyncio.to_thread(eventually, decided, seen, 120)
+                await asyncio.to_thread(until, decided, seen)
 
         asyncio.run(run())
         for topic, peer in java.items():

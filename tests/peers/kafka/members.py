@@ -31,9 +31,10 @@ from typing import IO, Any, NamedTuple, Self
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
-from tests.peers.apache import eventually, java_environment
+from tests.peers.apache import java_environment
 from tests.peers.kafka import builds
 from tests.peers.kafka.servers import HEARTBEAT_MS, QUICK_START, SESSION_MS, Running
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[3]
 REFRESH_MS = 1000
@@ -259,7 +260,7 @@ class Group:
     def wait_shared(self, partitions: set[str], *among: str, deadline_s: float = 60) -> None:
         """Until these members, or all, hold these partitions, each by one, in equal shares; and the coordinator says so."""
         waiting = _Waiting(self, partitions, among or tuple(self.members))
-        eventually(waiting.is_over, waiting, deadline_s)
+        until(waiting.is_over, waiting, deadline_s)
 
     def assignments(self) -> dict[str, set[str]] | None:
         """Who holds what by the coordinator's word, by client id; None while the group is not stable."""
@@ -292,7 +293,7 @@ class Group:
 
     def wait_read(self) -> None:
         """Until every record that was sent was read by some member."""
-        eventually(lambda: self.sent <= self.values(), self)
+        until(lambda: self.sent <= self.values(), self)
 
     def wait_heard(self, partitions: set[str]) -> None:
         """Until the coordinator has heard of each member after the call: each has committed something sent since."""
@@ -306,7 +307,7 @@ class Group:
             self.send(partitions, 1)  # once more: a commit may fail
             return all(is_heard(member) for member in self.members.values())
 
-        eventually(are_heard, self)
+        until(are_heard, self)
 
     def values(self) -> set[str]:
         everyone = [*self.members.values(), *self.gone]

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from tests.peers.apache import eventually, free_port, java_environment
+from tests.peers.apache import free_port, java_environment
 from tests.peers.kafka.builds import SERVER, jars
+from tests.waiting import until
 
 STEELYARD = Path(sys.executable).with_name("steelyard")
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms32m", "-Xmx512m")
@@ -158,7 +159,7 @@ def wait_ready(running: Running, process: subprocess.Popen[bytes], log: Path) ->
         except KafkaException:
             return False
 
-    eventually(ready, f"{running.brokers} brokers of {running.kind}", 90)
+    until(ready, f"{running.brokers} brokers of {running.kind}", 90)
 
 
 if __name__ == "__main__":  # an Apache broker to try things on, until Ctrl-C

@@ -17,7 +17,6 @@ from tests.clients.damaged import (
     produce,
     read,
 )
-from tests.peers.apache import eventually
 from tests.peers.kafka import servers
 from tests.peers.kafka.members import (
     FRANZ,
@@ -29,6 +28,7 @@ from tests.peers.kafka.members import (
     Group,
     Member,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -56,7 +56,7 @@ def test_a_damaged_record_of_apache(tmp_path: Path, name: str) -> None:
             """Of partition 0."""
             return [each["value"] for each in member.records if each["partition"] == f"{name}-0"]
 
-        eventually(lambda: len(values(credulous)) == RECORDS, credulous)
+        until(lambda: len(values(credulous)) == RECORDS, credulous)
         assert values(credulous)[DAMAGED].encode() == bytes([MARK[0] ^ 1]) + MARK[1:]
-        eventually(lambda: checking.has_failed() and raising.has_ended(), readers)
+        until(lambda: checking.has_failed() and raising.has_ended(), readers)
         assert read(checking, 0) == read(raising, 0) == [*range(DAMAGED)]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.peers.apache import eventually
 from tests.peers.kafka import (
     test_mixed_groups,
     test_rebalance,
@@ -15,6 +14,7 @@ from tests.peers.kafka import (
 )
 from tests.peers.kafka.members import JAVA, KAFKA_PYTHON, LIBRDKAFKA, LONG_MS, Client, Group, python
 from tests.peers.kafka.servers import Running
+from tests.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -74,7 +74,7 @@ def test_the_older_of_two_with_one_instance_id_is_fenced(
         older = group.join(client, "older", instance="i")
         group.wait_shared(partitions)
         later = group.join(client, "later", instance="i")
-        eventually(lambda: later.held == partitions, later)
-        eventually(lambda: any(FENCED in str(event) for event in older.events), older)
+        until(lambda: later.held == partitions, later)
+        until(lambda: any(FENCED in str(event) for event in older.events), older)
         group.send(partitions)
-        eventually(lambda: {one["value"] for one in later.records} >= group.sent, later)
+        until(lambda: {one["value"] for one in later.records} >= group.sent, later)

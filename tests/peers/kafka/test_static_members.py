@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.peers.apache import eventually
 from tests.peers.kafka.members import (
     AIOKAFKA,
     FRANZ,
@@ -19,6 +18,7 @@ from tests.peers.kafka.members import (
     Group,
 )
 from tests.peers.kafka.servers import Running
+from tests.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -60,7 +60,7 @@ def test_the_older_of_two_with_one_instance_id_is_fenced(
         later = group.join(client, "m", instance="i")  # the coordinator keeps the client id, too
         group.wait_shared(partitions)
         group.members["older"] = older
-        eventually(lambda: older.has_failed(), older)
+        until(lambda: older.has_failed(), older)
         group.send(partitions)
         group.wait_read()
         assert {record["value"] for record in later.records} == group.sent

@@ -8,9 +8,10 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
-from tests.peers.apache import eventually, java_environment
+from tests.peers.apache import java_environment
 from tests.peers.kafka import builds
 from tests.peers.kafka.servers import QUICK_START, QUIET, Running
+from tests.waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -45,11 +46,11 @@ def test_kafka_topics(cluster: Running, name: str) -> None:
     topic = (*server, "--topic", name)
     tool(TOPICS, *topic, "--create", "--partitions", 3, "--config", "max.message.bytes=70000")
     tool(TOPICS, *topic, "--alter", "--partitions", 5)
-    eventually(lambda: "PartitionCount: 5" in tool(TOPICS, *topic, "--describe"), "five partitions")
+    until(lambda: "PartitionCount: 5" in tool(TOPICS, *topic, "--describe"), "five partitions")
     assert "max.message.bytes=70000" in tool(TOPICS, *topic, "--describe")
     assert name in tool(TOPICS, *server, "--list").split()
     tool(TOPICS, *topic, "--delete")
-    eventually(lambda: name not in tool(TOPICS, *server, "--list").split(), f"{name} is gone")
+    until(lambda: name not in tool(TOPICS, *server, "--list").split(), f"{name} is gone")
 
 
 def test_kafka_producer_perf_and_consumer_groups(cluster: Running, name: str) -> None:
