@@ -18,6 +18,7 @@ from steelyard.nodes.route_cache import (
     RoutePace,
     read_route,
 )
+from steelyard.nodes.seam import Effect
 from steelyard.nodes.starting import COMPLAINT_MS
 from steelyard.types import LogLine
 from steelyard.wire.remoting.bodies import BrokerData, QueueData, TopicRouteData
@@ -81,11 +82,11 @@ def test_a_question_is_asked_once_and_its_answer_kept() -> None:
     assert asked == RouteAsked("T", "T", "n:1")
     assert subject.want("T") == []
     assert subject.asking
-    assert subject.answered(asked, reply(body=TWO), 0) == RouteNews(done="T", changed=True)
+    assert subject.answered(asked, reply(body=TWO), 0, []) == RouteNews(done="T", changed=True)
     assert not subject.asking
     assert subject.want("T") == []
     (again,) = subject.refresh()
-    assert subject.answered(again, reply(body=TWO), 0) == RouteNews(done="T")
+    assert subject.answered(again, reply(body=TWO), 0, []) == RouteNews(done="T")
     assert subject.masters() == ["a:1", "b:1"]
 
 
@@ -94,16 +95,17 @@ def test_one_nameserver_is_asked_until_it_fails_then_the_next() -> None:
     (asked,) = subject.want("T")
     error = CallTimeoutError("late")
     order = [asked.nameserver]
-    news = subject.answered(asked, error, 0)
+    effects: list[Effect] = []
+    news = subject.answered(asked, error, 0, effects)
     while news.again:
-        assert [tell.text for tell in news.tell] == ["late"]
         order.append(news.again[0].nameserver)
-        news = subject.answered(news.again[0], error, 0)
+        news = subject.answered(news.again[0], error, 0, effects)
+    assert effects == [LogLine("WARNING", "late")] * 3
     assert sorted(order) == ["n:1", "n:2", "n:3"]
     assert (news.done, news.error) == ("T", error)
     (later,) = subject.want("T")
     assert later.nameserver == order[0]
-    subject.answered(later, reply(body=TWO), 0)
+    subject.answered(later, reply(body=TWO), 0, [])
     assert subject.refresh()[0].nameserver == order[0]
     subject.check()
 
@@ -112,8 +114,8 @@ def test_a_late_failure_does_not_move_on_twice() -> None:
     """Two questions failed at one nameserver: the next one gets both, and stays."""
     subject = cache("n:1", "n:2", "n:3")
     (one,), (two,) = subject.want("T"), subject.want("U")
-    following = subject.answered(one, CallTimeoutError("late"), 0).again[0].nameserver
-    assert subject.answered(two, CallTimeoutError("late"), 0).again[0].nameserver == following
+    following = subject.answered(one, CallTimeoutError("late"), 0, []).again[0].nameserver
+    assert subject.answered(two, CallTimeoutError("late"), 0, []).again[0].nameserver == following
     assert subject.want("V")[0].nameserver == following
 
 
@@ -121,19 +123,22 @@ def test_a_late_failure_does_not_move_on_twice() -> None:
 def test_a_nameserver_that_talks_nonsense_has_failed(answer: object) -> None:
     subject = cache("n:1")
     (asked,) = subject.want("T")
-    news = subject.answered(asked, answer, 0)  # type: ignore[arg-type]
+    effects: list[Effect] = []
+    news = subject.answered(asked, answer, 0, effects)  # type: ignore[arg-type]
     assert news.done == "T"
     assert isinstance(news.error, RouteError)
-    assert "n:1" in news.tell[0].text
+    (told,) = effects
+    assert isinstance(told, LogLine)
+    assert "n:1" in told.text
 
 
 def test_an_unknown_topic_borrows_the_default_topics_brokers() -> None:
     subject = cache("n:1", default="TBW102")
     (asked,) = subject.want("T")
-    (again,) = subject.answered(asked, reply(17), 0).again
+    (again,) = subject.answered(asked, reply(17), 0, []).again
     assert again == RouteAsked("T", "TBW102", "n:1")
     data = TopicRouteData((QueueData("a", 8, 2, 7),), TWO.broker_datas)
-    assert subject.answered(again, reply(body=data), 0).changed
+    assert subject.answered(again, reply(body=data), 0, []).changed
     route = subject.route("T")
     assert route is not None
     assert route.publish == queues("T", "a", 0, 1, 2, 3)
@@ -141,9 +146,9 @@ def test_an_unknown_topic_borrows_the_default_topics_brokers() -> None:
 
 def test_a_route_stays_when_the_nameserver_forgets_it() -> None:
     subject = cache("n:1")
-    subject.answered(subject.want("T")[0], reply(body=TWO), 0)
+    subject.answered(subject.want("T")[0], reply(body=TWO), 0, [])
     before = subject.route("T")
-    news = subject.answered(subject.refresh()[0], reply(17), 0)
+    news = subject.answered(subject.refresh()[0], reply(17), 0, [])
     assert news == RouteNews(done="T")
     assert subject.route("T") == before
 
@@ -151,7 +156,7 @@ def test_a_route_stays_when_the_nameserver_forgets_it() -> None:
 def test_no_route_and_none_wanted() -> None:
     subject = cache("n:1")
     (asked,) = subject.want("T")
-    news = subject.answered(asked, reply(17), 0)
+    news = subject.answered(asked, reply(17), 0, [])
     assert isinstance(news.error, RouteError)
     assert [item.topic for item in subject.missing()] == ["T"]
     subject.forget("T")
@@ -176,18 +181,19 @@ def test_the_pace_quickens_in_a_hurry_and_slows_down_again() -> None:
 def test_a_nameserver_that_fails_is_told_once_and_then_every_half_minute() -> None:
     """1. It fails 10,000 times within a second. 2. It fails again half a minute later. 3. It answers, and fails again."""
     subject = cache("n:1")
-    told: list[LogLine] = []
+    told: list[Effect] = []
 
     def ask(answer: Command | RemotingError, now: int) -> None:
         (asked,) = subject.renew("T")
-        told.extend(subject.answered(asked, answer, now).tell)
+        subject.answered(asked, answer, now, told)
 
     refused = ConnectError("cannot connect to n:1: Connection refused")
     for number in range(10_000):
         ask(refused, number // 10)
     assert told == [LogLine("WARNING", str(refused))]
     ask(refused, COMPLAINT_MS)
-    assert told.pop().text == f"{refused}; it failed 10000 times since the last word of this"
+    since = "it failed 10000 times since the last word of this"
+    assert told.pop() == LogLine("WARNING", f"{refused}; {since}")
     ask(reply(body=TWO), COMPLAINT_MS + 1)
     assert told.pop() == LogLine("INFO", "nameserver n:1 answers again")
     ask(reply(17), COMPLAINT_MS + 1)

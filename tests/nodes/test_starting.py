@@ -102,9 +102,12 @@ def test_a_rejection_is_final() -> None:
 
 def test_troubles_are_told_when_they_begin_every_half_minute_and_when_they_end() -> None:
     troubles = Troubles("broker")
-    assert troubles.ill("b:1", "refused", NOW) == (LogLine("WARNING", "refused"),)
-    assert troubles.ill("b:1", "refused", NOW + COMPLAINT_MS - 1) == ()
-    (again,) = troubles.ill("b:1", "refused", NOW + COMPLAINT_MS)
-    assert again.text == "refused; it failed 2 times since the last word of this"
-    assert troubles.well("b:1") == (LogLine("INFO", "broker b:1 answers again"),)
-    assert troubles.well("b:1") == ()
+    told: list[Effect] = []
+    troubles.ill("b:1", "refused", NOW, told)
+    assert told == [LogLine("WARNING", "refused")]
+    troubles.ill("b:1", "refused", NOW + COMPLAINT_MS - 1, told)
+    troubles.ill("b:1", "refused", NOW + COMPLAINT_MS, told)
+    text = "refused; it failed 2 times since the last word of this"
+    assert told[1:] == [LogLine("WARNING", text)]
+    assert effects_of(troubles.well, "b:1") == [LogLine("INFO", "broker b:1 answers again")]
+    assert effects_of(troubles.well, "b:1") == []

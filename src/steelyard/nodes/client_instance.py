@@ -117,8 +117,7 @@ class ClientInstance:
         self, asked: RouteAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> RouteNews:
         """Take an answer in. Whoever waits for the route of `news.done` goes on after this."""
-        news = self._routes.answered(asked, reply, now)
-        effects += news.tell
+        news = self._routes.answered(asked, reply, now, effects)
         self.ask_routes(news.again, now, effects)
         return news
 

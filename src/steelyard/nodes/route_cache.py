@@ -18,9 +18,9 @@ from types import MappingProxyType
 import msgspec
 
 from steelyard.errors import ConnectError, ProtocolError, RemotingError, RouteError, SteelyardError
-from steelyard.nodes.seam import Address
+from steelyard.nodes.seam import Address, Effect
 from steelyard.nodes.starting import Troubles
-from steelyard.types import LogLine, MessageQueue, Random
+from steelyard.types import MessageQueue, Random
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import QueueData, TopicRouteData
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
@@ -102,8 +102,6 @@ class RouteNews(msgspec.Struct, frozen=True):
     changed: bool = False
     again: tuple[RouteAsked, ...] = ()
     error: SteelyardError | None = None
-    tell: tuple[LogLine, ...] = ()
-    """For people: a nameserver fails, or answers again."""
     found: Route | None = None
     """What the answer says, also of a topic that was only probed."""
     trouble: SteelyardError | None = None
@@ -173,22 +171,24 @@ class RouteCache:
         nameserver = self._nameservers[self._current]
         return [RouteAsked(topic, topic, nameserver) for topic in fresh]
 
-    def answered(self, asked: RouteAsked, reply: Command | RemotingError, now: int) -> RouteNews:
-        """Take the outcome of a question in."""
+    def answered(
+        self, asked: RouteAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
+    ) -> RouteNews:
+        """Take the outcome of a question in. People are told of a nameserver that fails, or answers again."""
         if isinstance(reply, RemotingError):
-            return self._failed(asked, reply, str(reply), now)
+            return self._failed(asked, reply, str(reply), now, effects)
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
+            self._troubles.well(asked.nameserver, effects)
             if self._default_topic and asked.asked_topic != self._default_topic:
                 again = msgspec.structs.replace(asked, asked_topic=self._default_topic)
-                return RouteNews(again=(again,), tell=self._troubles.well(asked.nameserver))
-            error = RouteError(f"no route for topic {asked.topic}")
-            return self._end(asked.topic, None, error, self._troubles.well(asked.nameserver))
+                return RouteNews(again=(again,))
+            return self._end(asked.topic, None, RouteError(f"no route for topic {asked.topic}"))
         if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             text = not_a_nameserver(asked.nameserver)
-            return self._failed(asked, ConnectError(text), text, now)
+            return self._failed(asked, ConnectError(text), text, now, effects)
         if reply.code != ResponseCode.SUCCESS:
             text = f"code {reply.code} from nameserver {asked.nameserver}: {reply.remark}"
-            return self._failed(asked, RouteError(text), text, now)
+            return self._failed(asked, RouteError(text), text, now, effects)
         try:
             data = fastjson.read(TopicRouteData, reply.body)
             if not data.broker_datas:  # it is not there (RouteInfoManager.pickupTopicRouteData)
@@ -197,37 +197,39 @@ class RouteCache:
             route = read_route(asked.topic, data, borrowed)
         except ProtocolError as error:
             text = f"{asked.nameserver}: {error}"
-            return self._failed(asked, RouteError(str(error)), text, now)
-        return self._end(asked.topic, route, None, self._troubles.well(asked.nameserver))
+            return self._failed(asked, RouteError(str(error)), text, now, effects)
+        self._troubles.well(asked.nameserver, effects)
+        return self._end(asked.topic, route)
 
     def _failed(
-        self, asked: RouteAsked, error: SteelyardError, complaint: str, now: int
+        self,
+        asked: RouteAsked,
+        error: SteelyardError,
+        complaint: str,
+        now: int,
+        effects: list[Effect],
     ) -> RouteNews:
-        tell = self._troubles.ill(asked.nameserver, complaint, now)
+        self._troubles.ill(asked.nameserver, complaint, now, effects)
         if asked.nameserver == self._nameservers[self._current]:
             self.turn()
         tried = asked.tried + 1
         if tried >= len(self._nameservers):
-            return msgspec.structs.replace(self._end(asked.topic, None, error, tell), trouble=error)
+            return msgspec.structs.replace(self._end(asked.topic, None, error), trouble=error)
         position = (self._nameservers.index(asked.nameserver) + 1) % len(self._nameservers)
         again = RouteAsked(asked.topic, asked.topic, self._nameservers[position], tried)
-        return RouteNews(again=(again,), tell=tell)
+        return RouteNews(again=(again,))
 
     def _end(
-        self,
-        topic: str,
-        route: Route | None,
-        error: SteelyardError | None,
-        tell: tuple[LogLine, ...],
+        self, topic: str, route: Route | None, error: SteelyardError | None = None
     ) -> RouteNews:
         self._asking.discard(topic)
         if topic not in self._routes:
-            return RouteNews(done=topic, error=error, tell=tell, found=route)
+            return RouteNews(done=topic, error=error, found=route)
         known = self._routes[topic]
         if route is None:
-            return RouteNews(done=topic, error=None if known is not None else error, tell=tell)
+            return RouteNews(done=topic, error=None if known is not None else error)
         self._routes[topic] = route
-        return RouteNews(done=topic, changed=route != known, tell=tell)
+        return RouteNews(done=topic, changed=route != known)
 
     def route(self, topic: str) -> Route | None:
         return self._routes.get(topic)

@@ -120,20 +120,19 @@ class Troubles:
         self._noun = noun
         self._of: dict[Address, _Trouble] = {}
 
-    def ill(self, server: Address, complaint: str, now: int) -> tuple[LogLine, ...]:
+    def ill(self, server: Address, complaint: str, now: int, effects: list[Effect]) -> None:
         trouble = self._of.get(server)
         if trouble is None:
             self._of[server] = _Trouble(now + COMPLAINT_MS)
-            return (LogLine("WARNING", complaint),)
+            effects.append(LogLine("WARNING", complaint))
+            return
         trouble.failures += 1
-        if now < trouble.tell_at:
-            return ()
-        trouble.tell_at = now + COMPLAINT_MS
-        failures, trouble.failures = trouble.failures, 0
-        text = f"{complaint}; it failed {failures} times since the last word of this"
-        return (LogLine("WARNING", text),)
+        if now >= trouble.tell_at:
+            trouble.tell_at = now + COMPLAINT_MS
+            failures, trouble.failures = trouble.failures, 0
+            text = f"{complaint}; it failed {failures} times since the last word of this"
+            effects.append(LogLine("WARNING", text))
 
-    def well(self, server: Address) -> tuple[LogLine, ...]:
-        if self._of.pop(server, None) is None:
-            return ()
-        return (LogLine("INFO", f"{self._noun} {server} answers again"),)
+    def well(self, server: Address, effects: list[Effect]) -> None:
+        if self._of.pop(server, None) is not None:
+            effects.append(LogLine("INFO", f"{self._noun} {server} answers again"))

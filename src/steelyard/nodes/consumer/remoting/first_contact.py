@@ -129,5 +129,5 @@ class FirstContact:
         """A nameserver answers, and knows no broker: they may come."""
         where = ", ".join(self._peers.config.nameservers)
         text = f"no broker has registered with nameserver {where} yet"
-        effects += self._troubles.ill(where, f"{text}; waiting for one", now)
+        self._troubles.ill(where, f"{text}; waiting for one", now, effects)
         self._starting.failed(RouteError(text), effects)

@@ -109,12 +109,12 @@ class Membership:
         client = self._peers.client
         if not client.leaving:
             if isinstance(reply, RemotingError):
-                effects += self._troubles.ill(address, f"broker {address}: {reply}", now)
+                self._troubles.ill(address, f"broker {address}: {reply}", now, effects)
             elif reply.code != ResponseCode.SUCCESS:
                 text = f"heartbeat refused by {address}: code {reply.code}: {reply.remark}"
                 effects.append(LogLine("WARNING", text))
             else:
-                effects += self._troubles.well(address)
+                self._troubles.well(address, effects)
         return client.registered(address, reply, now, effects)
 
     def notified(self, command: Command, effects: list[Effect]) -> bool:
