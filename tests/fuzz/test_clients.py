@@ -355,7 +355,7 @@ def test_lite_pull_consumer(seed: int) -> None:
                 consumer_contract.PauseQueues((QUEUE,)),
                 consumer_contract.ResumeQueues((QUEUE,)),
                 consumer_contract.Assignment(),
-                questions.Committed(QUEUE),
+                questions.QueryConsumerOffset(QUEUE),
                 questions.OffsetForTimestamp(QUEUE, NOW),
                 questions.FetchQueues("TopicA"),
             )
@@ -383,7 +383,7 @@ def test_pull_consumer(seed: int) -> None:
             (
                 questions.Pull(QUEUE, offset),
                 questions.Pull(QUEUE, offset, hold_ms=1000),
-                questions.Committed(QUEUE),
+                questions.QueryConsumerOffset(QUEUE),
                 questions.CommitOffset(QUEUE, offset),
                 questions.MinOffset(QUEUE),
                 questions.MaxOffset(QUEUE),

@@ -53,7 +53,7 @@ def calls(rng: Random) -> Call[object]:
     return rng.choice(
         (
             contract.Commit(),
-            contract.Committed((T0, T1)),
+            contract.FetchCommitted((T0, T1)),
             contract.Position(T0),
             contract.Seek(T0, 1),
             contract.SeekToEnd((T1,), LATEST),

@@ -254,7 +254,7 @@ class Judge:
         auditor = self._cluster.start_auditor()
         self._replies.clear()
         note = partial(self._replies.__setitem__, "committed")
-        auditor.ask(kafka.Committed(tuple(sorted(floors))), note)
+        auditor.ask(kafka.FetchCommitted(tuple(sorted(floors))), note)
         deadline = self._world.now + STOP_MS
         while not self._replies and self._world.now < deadline:
             self._world.run(self._world.now + 20)

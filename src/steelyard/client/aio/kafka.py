@@ -29,9 +29,9 @@ from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import ClosedError, SteelyardError
 from steelyard.nodes.consumer.kafka.contract import (
     Assignment,
-    Committed,
     ConsumerRecord,
     Describe,
+    FetchCommitted,
     GiveBack,
     ListOffsets,
     MemberState,
@@ -248,7 +248,7 @@ class KafkaConsumer(Reading):
 
     async def committed(self, partition: Partition) -> OffsetAndMetadata | None:
         """The group's committed offset of any partition; None without one."""
-        return (await self._ask(Committed((partition,)))).get(partition)
+        return (await self._ask(FetchCommitted((partition,)))).get(partition)
 
     async def position(self, partition: Partition) -> int:
         """The offset of the next record that a poll returns of a partition that is held."""

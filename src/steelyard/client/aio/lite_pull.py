@@ -28,11 +28,11 @@ from steelyard.nodes.consumer.remoting.contract import (
     Stop,
 )
 from steelyard.nodes.consumer.remoting.questions import (
-    Committed,
     FetchQueues,
     MaxOffset,
     MinOffset,
     OffsetForTimestamp,
+    QueryConsumerOffset,
 )
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.message import MessageView
@@ -151,7 +151,7 @@ class LitePullConsumer(Polling, Client):
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The group's committed offset of any queue, as its broker has it; None without one."""
-        return await self._live().ask(Committed(queue))
+        return await self._live().ask(QueryConsumerOffset(queue))
 
     # -- queues ------------------------------------------------------------------------------------
 

@@ -31,9 +31,9 @@ from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import ClosedError, SteelyardError
 from steelyard.nodes.consumer.kafka.contract import (
     Assignment,
-    Committed,
     ConsumerRecord,
     Describe,
+    FetchCommitted,
     GiveBack,
     ListOffsets,
     MemberState,
@@ -250,7 +250,7 @@ class KafkaConsumer(Reading):
 
     def committed(self, partition: Partition) -> OffsetAndMetadata | None:
         """The group's committed offset of any partition; None without one."""
-        return (self._ask(Committed((partition,)))).get(partition)
+        return (self._ask(FetchCommitted((partition,)))).get(partition)
 
     def position(self, partition: Partition) -> int:
         """The offset of the next record that a poll returns of a partition that is held."""

@@ -29,11 +29,11 @@ from steelyard.nodes.consumer.remoting.contract import (
     Stop,
 )
 from steelyard.nodes.consumer.remoting.questions import (
-    Committed,
     FetchQueues,
     MaxOffset,
     MinOffset,
     OffsetForTimestamp,
+    QueryConsumerOffset,
 )
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.message import MessageView
@@ -152,7 +152,7 @@ class LitePullConsumer(Polling, Client):
 
     def committed(self, queue: MessageQueue) -> int | None:
         """The group's committed offset of any queue, as its broker has it; None without one."""
-        return self._live().ask(Committed(queue))
+        return self._live().ask(QueryConsumerOffset(queue))
 
     # -- queues ------------------------------------------------------------------------------------
 

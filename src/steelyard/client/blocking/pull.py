@@ -20,12 +20,12 @@ from steelyard.nodes.consumer.remoting.contract import Stop
 from steelyard.nodes.consumer.remoting.puller import Balanced
 from steelyard.nodes.consumer.remoting.questions import (
     CommitOffset,
-    Committed,
     FetchQueues,
     MaxOffset,
     MinOffset,
     OffsetForTimestamp,
     PullResult,
+    QueryConsumerOffset,
     SendBack,
 )
 from steelyard.types import MessageQueue
@@ -136,7 +136,7 @@ class PullConsumer(Pulling, Client):
 
     def committed(self, queue: MessageQueue) -> int | None:
         """The group's committed offset; None without one."""
-        return self._live().ask(Committed(queue))
+        return self._live().ask(QueryConsumerOffset(queue))
 
     def commit(self, queue: MessageQueue, offset: int) -> None:
         """Commit the offset to go on at. Waits for the broker."""

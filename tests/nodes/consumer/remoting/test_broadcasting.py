@@ -16,7 +16,7 @@ from steelyard.config import ConsumerConfig, LitePullConfig
 from steelyard.nodes.consumer.remoting.contract import Commit, Poll, Stop
 from steelyard.nodes.consumer.remoting.node import ConsumerNode
 from steelyard.nodes.consumer.remoting.offsets import read_kept
-from steelyard.nodes.consumer.remoting.questions import Committed
+from steelyard.nodes.consumer.remoting.questions import QueryConsumerOffset
 from steelyard.nodes.seam import Handled
 from steelyard.types import ConsumeFrom, ConsumeOrderlyStatus, MessageModel, Subscription
 from steelyard.wire.remoting import fastjson
@@ -194,10 +194,10 @@ def test_one_that_polls_commits_to_its_own_disk() -> None:
     poll = rig.answers[rig.ask(Poll(2, 0))]
     assert isinstance(poll, tuple)
     assert len(poll) == 2
-    assert rig.answers[rig.ask(Committed(Q0))] is None
+    assert rig.answers[rig.ask(QueryConsumerOffset(Q0))] is None
     assert rig.answers[rig.ask(Commit())] is None
     assert alone.kept() == {"a": 2, "b": 0}
-    assert rig.answers[rig.ask(Committed(Q0))] == 2
+    assert rig.answers[rig.ask(QueryConsumerOffset(Q0))] == 2
     assert rig.to(alone.a, 14, 15) == []
 
 

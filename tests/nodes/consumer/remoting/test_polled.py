@@ -34,10 +34,10 @@ from steelyard.nodes.consumer.remoting.contract import (
 )
 from steelyard.nodes.consumer.remoting.node import ConsumerNode
 from steelyard.nodes.consumer.remoting.questions import (
-    Committed,
     FetchQueues,
     MaxOffset,
     OffsetForTimestamp,
+    QueryConsumerOffset,
 )
 from steelyard.nodes.seam import Handled
 from steelyard.types import ConsumeFrom, ExpressionType, MessageQueue, Subscription
@@ -701,7 +701,7 @@ def test_an_expression_for_assigned_queues() -> None:
 def test_what_brokers_know() -> None:
     bench = Bench()
     bench.rig.publish(bench.a, "T", 0, 3)
-    assert bench.ask(Committed(Q0)) is None
+    assert bench.ask(QueryConsumerOffset(Q0)) is None
     assert bench.ask(MaxOffset(Q0)) == 3
     assert bench.ask(OffsetForTimestamp(Q0, START)) == 1
     assert bench.ask(FetchQueues("T")) == (Q0, Q1)

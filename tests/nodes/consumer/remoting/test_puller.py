@@ -21,7 +21,6 @@ from steelyard.nodes.consumer.remoting.contract import QueuesChanged, Stop
 from steelyard.nodes.consumer.remoting.puller import Balanced, PullerNode
 from steelyard.nodes.consumer.remoting.questions import (
     CommitOffset,
-    Committed,
     FetchQueues,
     MaxOffset,
     MinOffset,
@@ -29,6 +28,7 @@ from steelyard.nodes.consumer.remoting.questions import (
     Pull,
     PullResult,
     PullStatus,
+    QueryConsumerOffset,
     SendBack,
 )
 from steelyard.nodes.seam import Handled
@@ -195,9 +195,9 @@ def test_a_strategy_by_locks_is_refused() -> None:
 def test_offsets_of_a_queue_and_a_group() -> None:
     bench = Bench()
     bench.a.fill("T", 0, 7)
-    assert bench.ask(Committed(QUEUE)) is None
+    assert bench.ask(QueryConsumerOffset(QUEUE)) is None
     assert bench.ask(CommitOffset(QUEUE, 4)) is None
-    assert bench.ask(Committed(QUEUE)) == 4
+    assert bench.ask(QueryConsumerOffset(QUEUE)) == 4
     assert bench.ask(MinOffset(QUEUE)) == 0
     assert bench.ask(MaxOffset(QUEUE)) == 7
     assert bench.ask(OffsetForTimestamp(QUEUE, START)) == 1
@@ -208,7 +208,7 @@ def test_offsets_of_a_queue_and_a_group() -> None:
 def test_a_group_whose_offset_is_less_than_zero_has_none() -> None:
     bench = Bench()
     bench.a.script[14] = lambda command: reply(offset=-1)
-    assert bench.ask(Committed(QUEUE)) is None
+    assert bench.ask(QueryConsumerOffset(QUEUE)) is None
 
 
 def test_a_message_goes_back_to_its_broker() -> None:

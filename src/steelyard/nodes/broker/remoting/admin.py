@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
-from steelyard.nodes.broker.remoting.offsets import Committed
+from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
 from steelyard.nodes.broker.remoting.pull import Pulls
 from steelyard.nodes.broker.requests import Handlers, Request
 from steelyard.nodes.broker.skipped import PassedOver
@@ -59,7 +59,7 @@ class Admin:
         self,
         parts: Parts,
         groups: ConsumerGroups,
-        committed: Committed,
+        committed: CommittedOffsets,
         pulls: Pulls,
         passed: PassedOver,
     ) -> None:

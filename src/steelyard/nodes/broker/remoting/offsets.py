@@ -38,7 +38,7 @@ Queue = tuple[str, int]
 """Topic and queue id."""
 
 
-class Committed:
+class CommittedOffsets:
     """The committed offsets of all groups, durable."""
 
     def __init__(self, table: Table) -> None:
@@ -114,7 +114,7 @@ class Committed:
 class Offsets:
     """The handlers of the codes above."""
 
-    def __init__(self, parts: Parts, committed: Committed) -> None:
+    def __init__(self, parts: Parts, committed: CommittedOffsets) -> None:
         self._topics = parts.topics
         self._committed = committed
         self._store = parts.store

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.admin import STEP_QUEUES
-from steelyard.nodes.broker.remoting.offsets import Committed
+from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
 from steelyard.nodes.broker.requests import Handlers, Request
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
@@ -56,7 +56,7 @@ class _Work:
 class Progress:
     """The handlers of the codes above."""
 
-    def __init__(self, parts: Parts, committed: Committed) -> None:
+    def __init__(self, parts: Parts, committed: CommittedOffsets) -> None:
         self._config = parts.config
         self._store = parts.store
         self._topics = parts.topics

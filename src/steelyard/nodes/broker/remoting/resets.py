@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from steelyard.groups.remoting.registry import Client
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.remoting.offsets import Committed, Offsets
+from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, Offsets
 from steelyard.nodes.broker.requests import Handlers, Refusal, Request
 from steelyard.nodes.seam import Effect, Send
 from steelyard.types import MessageQueue
@@ -37,7 +37,7 @@ NO_OFFSET = -1
 class Resets:
     """See the module's text."""
 
-    def __init__(self, parts: Parts, committed: Committed, offsets: Offsets) -> None:
+    def __init__(self, parts: Parts, committed: CommittedOffsets, offsets: Offsets) -> None:
         self._config = parts.config
         self._store = parts.store
         self._topics = parts.topics

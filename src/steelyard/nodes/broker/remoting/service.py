@@ -18,7 +18,7 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.admin import Admin
 from steelyard.nodes.broker.remoting.clients import Clients
 from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
-from steelyard.nodes.broker.remoting.offsets import Committed, Offsets
+from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, Offsets
 from steelyard.nodes.broker.remoting.progress import Progress
 from steelyard.nodes.broker.remoting.pull import Pulls
 from steelyard.nodes.broker.remoting.queries import QUERY_TIMER, Queries
@@ -55,7 +55,7 @@ class RemotingService:
         self._refusals = Refusals()
         self._peers: dict[Link, Peer] = {}
         self._groups = ConsumerGroups(store.table("groups"), now)
-        self._committed = Committed(store.table("offsets"))
+        self._committed = CommittedOffsets(store.table("offsets"))
         self._conversion = Conversion(parts.writer.host, visible)
         self._passed = self._conversion.passed
         offsets = Offsets(parts, self._committed)

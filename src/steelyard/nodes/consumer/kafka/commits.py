@@ -64,7 +64,7 @@ class CommitAsked(msgspec.Struct, frozen=True):
     generation: int
 
 
-class Identity(msgspec.Struct, frozen=True):
+class ConsumerGroupMetadata(msgspec.Struct, frozen=True):
     """As whom offsets are committed; without a membership `generation` -1 and `member_id` ""."""
 
     generation: int = -1
@@ -72,7 +72,7 @@ class Identity(msgspec.Struct, frozen=True):
     instance: str | None = None
 
 
-class Committing(msgspec.Struct):
+class PendingCommit(msgspec.Struct):
     """One commit. `why`: a call id, or AUTOMATIC, PREPARING, CLOSING."""
 
     why: int
@@ -82,10 +82,10 @@ class Committing(msgspec.Struct):
     """Of the membership in which it was asked for."""
 
 
-class Committed(msgspec.Struct, frozen=True):
+class CommitResult(msgspec.Struct, frozen=True):
     """A commit ended. `error` None: the coordinator has it. `code`: of a refusal that says something of the member."""
 
-    commit: Committing
+    commit: PendingCommit
     error: SteelyardError | None
     code: int = 0
 
@@ -102,7 +102,7 @@ class Commits:
         self._config = config
         self._calls = calls
         self._coordinator = coordinator
-        self._waiting: deque[Committing] = deque()
+        self._waiting: deque[PendingCommit] = deque()
         self._under_way = False
         self._retry_at = 0
 
@@ -115,7 +115,7 @@ class Commits:
         timeout_ms: int,
     ) -> None:
         """Commit these, after those that wait; ask `full` first for an application."""
-        self._waiting.append(Committing(why, offsets, now + timeout_ms, generation))
+        self._waiting.append(PendingCommit(why, offsets, now + timeout_ms, generation))
 
     @property
     def full(self) -> bool:
@@ -137,20 +137,20 @@ class Commits:
 
     def act(
         self,
-        identity: Identity,
+        identity: ConsumerGroupMetadata,
         held: Container[TopicPartition],
         now: int,
         effects: list[Effect],
         *,
         joining: bool,
-    ) -> list[Committed]:
+    ) -> list[CommitResult]:
         """Send the next one; what cannot be sent any more has ended.
 
         A commit of an earlier generation is sent as one of this one only where its partitions are still `held`.
         `joining`: nothing is sent, for the coordinator would not read it before it has answered the JoinGroup.
         """
-        ended: list[Committed] = []
-        keep: deque[Committing] = deque()
+        ended: list[CommitResult] = []
+        keep: deque[PendingCommit] = deque()
         for position, commit in enumerate(self._waiting):
             if position == 0 and self._under_way:
                 keep.append(commit)
@@ -159,10 +159,12 @@ class Commits:
             ):
                 text = "the group has gone on: the offsets were not committed"
                 ended.append(
-                    Committed(commit, CommitFailedError(ErrorCode.ILLEGAL_GENERATION, text))
+                    CommitResult(commit, CommitFailedError(ErrorCode.ILLEGAL_GENERATION, text))
                 )
             elif now >= commit.deadline:
-                ended.append(Committed(commit, CallTimeoutError("no commit within the time-out")))
+                ended.append(
+                    CommitResult(commit, CallTimeoutError("no commit within the time-out"))
+                )
             else:
                 keep.append(commit)
         self._waiting = keep
@@ -180,7 +182,7 @@ class Commits:
 
     def answered(
         self, purpose: CommitAsked, reply: OffsetCommitResponse | SteelyardError, now: int
-    ) -> list[Committed]:
+    ) -> list[CommitResult]:
         """The request under way ended."""
         self._under_way = False
         self._retry_at = 0
@@ -207,10 +209,10 @@ class Commits:
         text = f"the group rebalances, or has gone on without this member: {code_name(code)}"
         return [self._end(CommitFailedError(code, text), code)]
 
-    def _end(self, error: SteelyardError | None, code: int = 0) -> Committed:
-        return Committed(self._waiting.popleft(), error, code)
+    def _end(self, error: SteelyardError | None, code: int = 0) -> CommitResult:
+        return CommitResult(self._waiting.popleft(), error, code)
 
-    def _again(self, commit: Committing, error: SteelyardError, now: int) -> list[Committed]:
+    def _again(self, commit: PendingCommit, error: SteelyardError, now: int) -> list[CommitResult]:
         if now >= commit.deadline or commit.why == AUTOMATIC:  # the next automatic one has more
             return [self._end(error)]
         self._retry_at = now + self._config.retry_backoff_ms
@@ -218,7 +220,7 @@ class Commits:
 
 
 def _request(
-    group: str, identity: Identity, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    group: str, identity: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> OffsetCommitRequest:
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
     for partition, (offset, metadata, leader_epoch) in sorted(offsets.items()):

@@ -104,7 +104,7 @@ class Commit(Call[None], frozen=True):
     unread: Mapping[TopicPartition, int] = {}
 
 
-class Committed(Call[dict[TopicPartition, OffsetAndMetadata]], frozen=True):
+class FetchCommitted(Call[dict[TopicPartition, OffsetAndMetadata]], frozen=True):
     """Of each partition; those without a committed offset are left out."""
 
     partitions: Partitions

@@ -91,7 +91,7 @@ class Dispatcher:
             contract.Poll: self._poll,
             contract.GiveBack: self._give_back,
             contract.Commit: self._commit,
-            contract.Committed: self._ask_committed,
+            contract.FetchCommitted: self._ask_committed,
             contract.ListOffsets: self._list_offsets,
             contract.Position: self._position,
             contract.Seek: self._seek,
@@ -333,7 +333,7 @@ class Dispatcher:
         return LATER if self._progress.commit(call_id, call, now) else None
 
     def _ask_committed(
-        self, call_id: int, call: contract.Committed, now: int, effects: list[Effect]
+        self, call_id: int, call: contract.FetchCommitted, now: int, effects: list[Effect]
     ) -> object:
         self._needs_group()
         if not call.partitions:

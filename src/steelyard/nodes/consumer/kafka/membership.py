@@ -23,7 +23,7 @@ from steelyard.groups.kafka.member.machine import Member
 from steelyard.groups.kafka.member.states import State
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane
 from steelyard.nodes.consumer.kafka.changes import Change, Move, Stage
-from steelyard.nodes.consumer.kafka.commits import PREPARING, Commits, Identity
+from steelyard.nodes.consumer.kafka.commits import PREPARING, Commits, ConsumerGroupMetadata
 from steelyard.nodes.consumer.kafka.contract import (
     Assigned,
     Lost,
@@ -133,12 +133,14 @@ class Membership:
         return self.member.state in (State.JOINING, State.ASSIGNING, State.SYNCING)
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ConsumerGroupMetadata:
         """As whom offsets are committed."""
         member = self.member
         if not self.active or member.generation < 0:
-            return Identity()
-        return Identity(member.generation, member.member_id, self._config.group_instance_id or None)
+            return ConsumerGroupMetadata()
+        return ConsumerGroupMetadata(
+            member.generation, member.member_id, self._config.group_instance_id or None
+        )
 
     def topics(self) -> set[str]:
         """The topics that must be known."""

@@ -13,8 +13,8 @@ from steelyard.nodes.consumer.kafka.commits import (
     AUTOMATIC,
     MEMBERSHIP,
     WAITING_MAX,
+    CommitResult,
     Commits,
-    Committed,
 )
 from steelyard.nodes.consumer.kafka.held import Holdings
 from steelyard.nodes.consumer.kafka.membership import Membership
@@ -81,7 +81,9 @@ class Progress:
         if offsets:
             self._commits.add(why, offsets, generation, now, self._config.request_timeout_ms)
 
-    def committed(self, ended: Committed, generation: int, now: int, effects: list[Effect]) -> None:
+    def committed(
+        self, ended: CommitResult, generation: int, now: int, effects: list[Effect]
+    ) -> None:
         """A commit ended; it was sent in that generation."""
         commit = ended.commit
         if ended.error is None:

@@ -30,7 +30,7 @@ from steelyard.nodes.consumer.remoting.offsets import LocalOffsets, Offsets
 from steelyard.nodes.consumer.remoting.peers import OffsetTold, Peers, QuestionSent, RangeAsked
 from steelyard.nodes.consumer.remoting.polled import PolledDelivery
 from steelyard.nodes.consumer.remoting.pulling import Pulling
-from steelyard.nodes.consumer.remoting.questions import Committed, Question, Questions
+from steelyard.nodes.consumer.remoting.questions import QueryConsumerOffset, Question, Questions
 from steelyard.nodes.consumer.remoting.seeking import Seeking
 from steelyard.nodes.route_cache import RouteNews
 from steelyard.nodes.seam import Address, Answer, Effect
@@ -87,7 +87,7 @@ class LitePull:
                 self._assign(call_id, call, now, effects)
             case Assignment():
                 effects.append(Answer(call_id, self.polled.assignment()))
-            case Committed(queue=queue) if isinstance(self._offsets, LocalOffsets):
+            case QueryConsumerOffset(queue=queue) if isinstance(self._offsets, LocalOffsets):
                 effects.append(Answer(call_id, self._offsets.get(queue)))
             case _:
                 self._questions.ask(call_id, call, now, effects)

@@ -6,7 +6,7 @@ again here, for the application knows best.
 
 | call | request | answer |
 |---|---|---|
-| `Committed` | 14 | the group's offset, None where it has none (22); 4.x brokers say 0 for a young queue |
+| `QueryConsumerOffset` | 14 | the group's offset, None where it has none (22); 4.x brokers say 0 for a young queue |
 | `CommitOffset` | 15 | None |
 | `MinOffset`, `MaxOffset` | 31, 30 | the first offset of the queue, the one after the last |
 | `OffsetForTimestamp` | 29 | the first offset stored at that time or later |
@@ -48,7 +48,7 @@ PULL_TIMEOUT_MS = 10_000
 """How long a pull may take beyond the time that the broker holds it (consumerPullTimeoutMillis)."""
 
 
-class Committed(Call[int | None], frozen=True):
+class QueryConsumerOffset(Call[int | None], frozen=True):
     queue: MessageQueue
 
 
@@ -120,7 +120,7 @@ class FetchQueues(Call[tuple[MessageQueue, ...]], frozen=True):
 
 
 Question = (
-    Committed
+    QueryConsumerOffset
     | CommitOffset
     | MinOffset
     | MaxOffset
@@ -223,7 +223,7 @@ class Questions:
         timeout_ms: int | None = None
         header: headers.Header
         match question:
-            case Committed(queue=queue):
+            case QueryConsumerOffset(queue=queue):
                 code = RequestCode.QUERY_CONSUMER_OFFSET
                 header = headers.QueryConsumerOffsetRequestHeader(
                     consumer_group=group,
@@ -366,7 +366,7 @@ def _result(question: Question, address: Address, reply: Command) -> object:
     """What a reply says. Raises BrokerError and ProtocolError."""
     if isinstance(question, Pull):
         return _pull_result(question, address, reply)
-    if isinstance(question, Committed) and reply.code == ResponseCode.QUERY_NOT_FOUND:
+    if isinstance(question, QueryConsumerOffset) and reply.code == ResponseCode.QUERY_NOT_FOUND:
         return None
     if reply.code != ResponseCode.SUCCESS:
         raise BrokerError(reply.code, reply.remark, address)
@@ -375,6 +375,6 @@ def _result(question: Question, address: Address, reply: Command) -> object:
     offset = headers.read(headers.OffsetResponseHeader, reply.ext).offset
     if offset >= 0:
         return offset
-    if isinstance(question, Committed):
+    if isinstance(question, QueryConsumerOffset):
         return None
     raise ProtocolError(f"{address} says that the offset is {offset}")
