@@ -51,7 +51,7 @@ from steelyard.wire.kafka.messages.topics import (
     CreateTopicsRequest,
 )
 from steelyard.wire.kafka.records import Record, write_batch
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.frame import Decoder, encode
@@ -66,13 +66,13 @@ class Kafka:
         self._socket = socket.create_connection(("127.0.0.1", port), 60)
         self._number = 0
 
-    def ask(self, message: Message, version: int) -> Message:
+    def ask(self, message: ApiMessage, version: int) -> ApiMessage:
         api = next(api for api in APIS.values() if api.request is type(message))
         self._number += 1
         request = Request(api, version, self._number, "bench", message)
         return read_reply(api, version, self._exchange(encode_kafka(request)))
 
-    def repeated(self, message: Message, version: int) -> Callable[[], None]:
+    def repeated(self, message: ApiMessage, version: int) -> Callable[[], None]:
         """Asks the same each time; what is costly to encode is encoded once, and the answers are not read."""
         api = next(api for api in APIS.values() if api.request is type(message))
         data = encode_kafka(Request(api, version, 1, "bench", message))

@@ -72,7 +72,7 @@ from steelyard.wire.kafka.messages.offsets import (
 )
 from steelyard.wire.kafka.messages.topics import CreatableTopic, CreateTopicsRequest
 from steelyard.wire.kafka.records import Record, write_batch
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting import frame as remoting_frames
 from steelyard.wire.remoting.bodies import (
@@ -151,7 +151,7 @@ class Broker:
         self.event(Opened(link, f"10.0.0.1:{link}", dialect=dialect))
         return link
 
-    def kafka(self, message: Message, version: int, link: int | None = None) -> object:
+    def kafka(self, message: ApiMessage, version: int, link: int | None = None) -> object:
         """Ask as a Kafka client; the last answer that came."""
         link = self.connect(KAFKA) if link is None else link
         api = next(api for api in APIS.values() if api.request is type(message))

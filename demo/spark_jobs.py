@@ -12,7 +12,7 @@ import msgspec
 from rich.table import Table
 
 from demo.delays import carrier_delays, delay_section
-from steelyard.ledger.columns import Kind
+from steelyard.ledger.columns import ColumnKind
 from steelyard.ledger.cost import Rebalance
 from steelyard.spark.pipeline import ledger_tables, read_ledger
 from steelyard.spark.report import Totals, ownership_chart, write_report
@@ -86,7 +86,7 @@ REBALANCE_COLUMNS = {
     name: Shown(
         column.heading,
         is_numeric(column),
-        _members if column.kind is Kind.CLIENTS else partial(shown, column),
+        _members if column.kind is ColumnKind.CLIENTS else partial(shown, column),
     )
     for name, column in headed(Rebalance).items()
 }

@@ -27,7 +27,7 @@ from steelyard.config import (
     StoreConfig,
 )
 from steelyard.errors import ArgumentError, ConfigError
-from steelyard.servers.supervisor import Layout
+from steelyard.servers.supervisor import Deployment
 from steelyard.settings import Setting, build, from_table, from_texts, settings_of
 
 SERVERS = (NameserverConfig, BrokerConfig)
@@ -37,7 +37,7 @@ CLASSES = (
     ConsumerConfig,
     LitePullConfig,
     KafkaConsumerConfig,
-    Layout,
+    Deployment,
 )
 
 NO_TEXT = frozenset({"subscriptions"})

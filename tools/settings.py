@@ -36,7 +36,7 @@ A value that a setting cannot have is an error that names the setting, the value
 """
 
 SECTIONS = (
-    ("`[up]`: what `steelyard up` starts", supervisor.Layout, None),
+    ("`[up]`: what `steelyard up` starts", supervisor.Deployment, None),
     ("`[nameserver]`", config.NameserverConfig, None),
     ("`[broker]`", config.BrokerConfig, None),
     ("`ProducerConfig`", config.ProducerConfig, None),
@@ -79,7 +79,7 @@ def meanings() -> dict[str, Meanings]:
         body = ast.parse(path.read_text()).body
         classes = {node.name: node for node in body if isinstance(node, ast.ClassDef)}
         for name in classes:
-            if name.endswith(("Config", "Layout")):
+            if name.endswith(("Config", "Deployment")):
                 told = settings(classes, name)
                 found[name] = {field: text.replace("|", "\\|") for field, _, _, text in told}
     return found

@@ -27,8 +27,8 @@ from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatRequest,
 )
 from steelyard.wire.kafka.messages.consumer_protocol import (
-    Assignment,
-    Subscription,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
     TopicPartitions,
     write_assignment,
     write_subscription,
@@ -49,7 +49,7 @@ from steelyard.wire.kafka.messages.offsets import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from steelyard.wire.kafka.schema import Api, Message
+from steelyard.wire.kafka.schema import Api, ApiMessage
 
 Run = Callable[..., list[str]]
 
@@ -105,7 +105,7 @@ class Member:
         self._decoder = ReplyDecoder()
         self._sent: list[tuple[Api, int]] = []
 
-    def send(self, api: Api, version: int, message: Message) -> None:
+    def send(self, api: Api, version: int, message: ApiMessage) -> None:
         self._sent.append((api, version))
         request = Request(api, version, len(self._sent), self.client_id, message)
         self._socket.sendall(encode(request))
@@ -122,7 +122,7 @@ class Member:
         assert getattr(message, "error_code", 0) == 0, message
         return message
 
-    def ask(self, api: Api, version: int, message: Message) -> Any:
+    def ask(self, api: Api, version: int, message: ApiMessage) -> Any:
         self.send(api, version, message)
         return self.reply()
 
@@ -130,7 +130,7 @@ class Member:
 
     def join(self, topic: str) -> None:
         """Sends JoinGroup; `joined` waits for the answer."""
-        metadata = write_subscription(Subscription((topic,)))
+        metadata = write_subscription(ConsumerProtocolSubscription((topic,)))
         protocols = (JoinGroupRequestProtocol("range", metadata),)
         request = JoinGroupRequest(
             self.group, 30_000, 60_000, self.member_id, None, "consumer", protocols
@@ -147,7 +147,8 @@ class Member:
     def sync(self, generation: int, topic: str, shares: dict[str, tuple[int, ...]]) -> None:
         assignments = tuple(
             SyncGroupRequestAssignment(
-                member_id, write_assignment(Assignment((TopicPartitions(topic, share),)))
+                member_id,
+                write_assignment(ConsumerProtocolAssignment((TopicPartitions(topic, share),))),
             )
             for member_id, share in shares.items()
         )

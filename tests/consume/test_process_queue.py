@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from steelyard.consume.flow import Limits, Reason, blocked
-from steelyard.consume.process_queue import ProcessQueue, Run
+from steelyard.consume.process_queue import ConsumeRequest, ProcessQueue
 from steelyard.wire.remoting.message import MessageView, decode_records, encode_record
 
 
@@ -36,7 +36,7 @@ def filled(*offsets: int, next_offset: int | None = None) -> ProcessQueue:
     return queue
 
 
-def taken(queue: ProcessQueue, count_max: int = 1) -> Run:
+def taken(queue: ProcessQueue, count_max: int = 1) -> ConsumeRequest:
     run = queue.take(count_max)
     assert run is not None
     return run
@@ -117,7 +117,7 @@ class ProcessQueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.queue = ProcessQueue(0)
-        self.runs: list[Run] = []
+        self.runs: list[ConsumeRequest] = []
         self.open: set[int] = set()
         self.committed = 0
 

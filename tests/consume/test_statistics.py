@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.consume.statistics import Statistics, TopicStatistics
+from steelyard.consume.statistics import ConsumeStatistics, TopicStatistics
 
 NOON = 1_700_000_000_000
 
 
-def begun() -> Statistics:
-    statistics = Statistics()
+def begun() -> ConsumeStatistics:
+    statistics = ConsumeStatistics()
     statistics.begin(NOON)
     return statistics
 

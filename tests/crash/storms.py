@@ -400,7 +400,7 @@ def _facts(address: str) -> Facts:
     return found
 
 
-def _ask(link: socket.socket, message: kafka.Message, version: int) -> kafka.Message:
+def _ask(link: socket.socket, message: kafka.ApiMessage, version: int) -> kafka.ApiMessage:
     api = next(api for api in APIS.values() if api.request is type(message))
     link.sendall(encode(Request(api, version, 1, "storm", message)))
     decoder = ReplyDecoder()

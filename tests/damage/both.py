@@ -21,9 +21,9 @@ from steelyard.wire.kafka.frame import (
     encode,
     read_reply,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R", bound=ApiMessage)
 
 SMALL = BrokerConfig(
     kafka=KafkaConfig(),
@@ -39,7 +39,7 @@ class BothRig(Rig):
     def __init__(
         self, disk: MemoryDisk | None = None, config: BrokerConfig = SMALL, now: int = START
     ) -> None:
-        self.replies: dict[int, Message] = {}
+        self.replies: dict[int, ApiMessage] = {}
         self.correlation = 0
         super().__init__(config, disk, now=now)
 
@@ -63,7 +63,7 @@ class BothRig(Rig):
         else:
             super()._carry(link, message)
 
-    def kafka(self, message: Message, version: int, kind: type[R]) -> R:
+    def kafka(self, message: ApiMessage, version: int, kind: type[R]) -> R:
         """Send a request of Kafka's that is answered within 10 ms, or in turns."""
         api = next(api for api in APIS.values() if api.request is type(message))
         self.correlation += 1

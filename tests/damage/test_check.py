@@ -9,7 +9,7 @@ from tests.damage.reading import Plain, faults_of, read_everything
 
 from steelyard.errors import DamageError, OwnerError
 from steelyard.store import check, salvage
-from steelyard.store.check import DAMAGE, NOTE, Finding, Summary
+from steelyard.store.check import DAMAGE, NOTE, CheckFinding, Summary
 from steelyard.store.files import Files
 from steelyard.store.identity import Identity
 from steelyard.store.memory import Killed, MemoryDisk
@@ -20,11 +20,11 @@ NOW = 1_700_000_100_000
 ASIDE = "damaged-1"
 
 
-def checked(disk: MemoryDisk) -> tuple[list[Finding], Summary]:
+def checked(disk: MemoryDisk) -> tuple[list[CheckFinding], Summary]:
     before = {path: bytes(file.data) for path, file in disk.files.items()}
     results = list(check.check(Files(disk)))
     assert {path: bytes(file.data) for path, file in disk.files.items()} == before
-    findings = [result for result in results if isinstance(result, Finding)]
+    findings = [result for result in results if isinstance(result, CheckFinding)]
     (summary,) = [result for result in results if isinstance(result, Summary)]
     assert summary.damage == sum(finding.severity == DAMAGE for finding in findings)
     return findings, summary

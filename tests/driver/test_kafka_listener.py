@@ -37,7 +37,7 @@ from steelyard.wire.kafka.messages.data import (
     TopicProduceData,
 )
 from steelyard.wire.kafka.records import Record, read_headers, write_batch
-from steelyard.wire.kafka.schema import NO_ID, Message
+from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 
 MEMORY_GROWTH_MAX = 400 * 1024 * 1024
 
@@ -69,7 +69,7 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def ask(self, message: Message, version: int) -> Message:
+    def ask(self, message: ApiMessage, version: int) -> ApiMessage:
         api = next(api for api in APIS.values() if api.request is type(message))
         self._number += 1
         self._socket.sendall(encode(Request(api, version, self._number, "test", message)))

@@ -122,10 +122,10 @@ def kind_of(path: str) -> str:
     return "other"
 
 
-def found(disk: MemoryDisk) -> list[check.Finding]:
+def found(disk: MemoryDisk) -> list[check.CheckFinding]:
     """What `check` has to say."""
     results = check.check(Files(disk.copy()))
-    return [result for result in results if isinstance(result, check.Finding)]
+    return [result for result in results if isinstance(result, check.CheckFinding)]
 
 
 def judge(folders: Folders, flip: Flip) -> tuple[str, str]:

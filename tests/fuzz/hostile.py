@@ -54,7 +54,7 @@ from steelyard.wire.kafka.messages.topics import (  # noqa: E402
     CreateTopicsRequest,
 )
 from steelyard.wire.kafka.messages.transactions import InitProducerIdRequest  # noqa: E402
-from steelyard.wire.kafka.schema import Api, Message  # noqa: E402
+from steelyard.wire.kafka.schema import Api, ApiMessage  # noqa: E402
 from steelyard.wire.remoting import bodies, fastjson, frame  # noqa: E402
 from steelyard.wire.remoting.command import Command  # noqa: E402
 
@@ -141,7 +141,7 @@ class Attackers:
         finally:
             writer.transport.abort()
 
-    def _frame(self, message: Message, key: int, version: int | None = None) -> bytes:
+    def _frame(self, message: ApiMessage, key: int, version: int | None = None) -> bytes:
         api = APIS[key]
         low, high = api.versions
         number = self._rng.randint(low, high) if version is None else version
@@ -150,7 +150,7 @@ class Attackers:
     def _absurd(self, api: Api) -> bytes:
         """A request with any values. Raises ProtocolError where one has no place in the version drawn."""
         message = self._nonsense.part(api.request)
-        assert isinstance(message, Message)
+        assert isinstance(message, ApiMessage)
         return self._frame(message, api.key)
 
     # -- attacks -----------------------------------------------------------------------------------

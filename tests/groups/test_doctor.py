@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from steelyard.groups.doctor import Ailment, Finding, Observed, diagnose, strategy_name
+from steelyard.groups.doctor import Ailment, Diagnosis, Observed, diagnose, strategy_name
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.bodies import (
     Connection,
@@ -74,7 +74,7 @@ def test_a_healthy_group() -> None:
 
 def test_nobody() -> None:
     (finding,) = diagnose(replace(HEALTHY, connections={"a": None, "b": None}, infos={}))
-    assert finding == Finding(
+    assert finding == Diagnosis(
         Ailment.NOBODY,
         "no member of group g is online",
         "start a consumer, and see that it uses this group's name and these nameservers",

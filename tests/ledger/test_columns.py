@@ -14,7 +14,7 @@ from typing import get_args, get_type_hints
 import msgspec
 import pytest
 
-from steelyard.ledger.columns import Kind, columns
+from steelyard.ledger.columns import ColumnKind, columns
 from steelyard.ledger.cost import Handoff, Rebalance
 from steelyard.ledger.events import Record
 
@@ -25,11 +25,11 @@ RECORDS: Mapping[str, type[msgspec.Struct]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(Record)
 }
 
-TYPES: Mapping[Kind, type] = {
-    **dict.fromkeys(Kind, int),
-    **dict.fromkeys((Kind.TEXT, Kind.CLIENT), str),
-    **dict.fromkeys((Kind.TEXTS, Kind.CLIENTS), tuple[str, ...]),
-    Kind.FACTOR: float,
+TYPES: Mapping[ColumnKind, type] = {
+    **dict.fromkeys(ColumnKind, int),
+    **dict.fromkeys((ColumnKind.TEXT, ColumnKind.CLIENT), str),
+    **dict.fromkeys((ColumnKind.TEXTS, ColumnKind.CLIENTS), tuple[str, ...]),
+    ColumnKind.FACTOR: float,
 }
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from steelyard.ledger import cost
-from steelyard.ledger.cost import Handoff, Offsets, Rebalance
+from steelyard.ledger.cost import Handoff, OffsetRanges, Rebalance
 from steelyard.ledger.events import (
     BrokerStarted,
     BrokerStopped,
@@ -142,7 +142,7 @@ def test_percentile_is_nearest_rank(values: list[int], share: float, expected: i
 
 
 def test_offsets_known_before() -> None:
-    offsets = Offsets()
+    offsets = OffsetRanges()
     assert [offsets.add(*r) for r in [(0, 10), (20, 30), (10, 12), (5, 25), (0, 40)]] == [
         0,
         0,
@@ -583,7 +583,7 @@ def test_no_duplicate_is_lost_between_the_rows(records: list[Delivered]) -> None
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10)), max_size=15))
 def test_offsets_count_like_a_set(ranges: list[tuple[int, int]]) -> None:
-    offsets, plain = Offsets(), set[int]()
+    offsets, plain = OffsetRanges(), set[int]()
     for first, size in ranges:
         new = set(range(first, first + size))
         if new:

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.produce.choice import QueueChoice, queue_of_key
-from steelyard.produce.faults import FAULT_TABLES, Failure, Faults
+from steelyard.produce.faults import FAULT_TABLES, Failure, FaultStrategy
 from steelyard.types import MessageQueue
 
 NOW = 1_700_000_000_000
 QUEUES = [MessageQueue("T", broker, number) for broker in "ab" for number in range(3)]
 
 
-def with_faults(version: str, *, detecting: bool = False) -> tuple[QueueChoice, Faults]:
+def with_faults(version: str, *, detecting: bool = False) -> tuple[QueueChoice, FaultStrategy]:
     rng = random.Random(3)
-    faults = Faults(FAULT_TABLES[version], rng, detecting=detecting)
+    faults = FaultStrategy(FAULT_TABLES[version], rng, detecting=detecting)
     return QueueChoice(rng, faults), faults
 
 
@@ -88,7 +88,7 @@ def test_in_5x_a_retry_starts_anywhere() -> None:
     firsts = set()
     for seed in range(40):
         rng = random.Random(seed)
-        choice = QueueChoice(rng, Faults(FAULT_TABLES["5.x"], random.Random(0)))
+        choice = QueueChoice(rng, FaultStrategy(FAULT_TABLES["5.x"], random.Random(0)))
         first = choice.choose("T", QUEUES, NOW)
         again = choice.choose("T", QUEUES, NOW, "none")
         firsts.add((QUEUES.index(again) - QUEUES.index(first)) % 6)
@@ -112,7 +112,7 @@ def test_the_better_broker_is_always_preferred(
     """Available ones before all; in 5.x then reachable ones; and there is always a queue."""
     queues = [MessageQueue("T", broker, number) for broker in "abc" for number in range(2)]
     rng = random.Random(seed)
-    faults = Faults(FAULT_TABLES[version], rng, detecting=True)
+    faults = FaultStrategy(FAULT_TABLES[version], rng, detecting=True)
     for broker, state in states.items():
         if state == "slow":
             faults.answered(broker, 16_000, NOW)

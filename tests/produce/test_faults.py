@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.produce.faults import FAULT_TABLES, Failure, Faults, pause_ms
+from steelyard.produce.faults import FAULT_TABLES, Failure, FaultStrategy, pause_ms
 
 NOW = 1_700_000_000_000
 FOUR, FIVE = FAULT_TABLES["4.x"], FAULT_TABLES["5.x"]
 
 
-def faults(version: str = "5.x", *, detecting: bool = False) -> Faults:
-    return Faults(FAULT_TABLES[version], random.Random(7), detecting=detecting)
+def faults(version: str = "5.x", *, detecting: bool = False) -> FaultStrategy:
+    return FaultStrategy(FAULT_TABLES[version], random.Random(7), detecting=detecting)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_laws(
     seed: int,
 ) -> None:
     """Somebody is always picked of the known; the better half is never worse than the rest; nobody is avoided forever."""
-    known = Faults(FAULT_TABLES[version], random.Random(seed), detecting=detecting)
+    known = FaultStrategy(FAULT_TABLES[version], random.Random(seed), detecting=detecting)
     now = NOW
     for broker, failure, latency in steps:
         now += 7

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from steelyard.routes import table as module
-from steelyard.routes.table import Full, Master, Registration, RouteTable
+from steelyard.routes.table import BrokerRegistration, Full, Master, RouteTable
 from steelyard.wire.remoting.bodies import (
     BrokerData,
     ClusterInfo,
@@ -29,8 +29,8 @@ def broker(
     state: int = 0,
     queues: int = 4,
     expiry_ms: int = 100,
-) -> Registration:
-    return Registration(
+) -> BrokerRegistration:
+    return BrokerRegistration(
         cluster=cluster,
         broker_name=name,
         broker_id=broker_id,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from steelyard.sim import run as sim
-from steelyard.sim.cluster import Parts
-from steelyard.sim.run import Outcome
+from steelyard.sim.cluster import NodeFactories
+from steelyard.sim.run import RunOutcome
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.swarm import CHECK_EVERY
 
 
-def run(scenario: Scenario, *, parts: Parts | None = None) -> Outcome:
+def run(scenario: Scenario, *, parts: NodeFactories | None = None) -> RunOutcome:
     return sim.run(scenario, parts=parts, check_every=CHECK_EVERY)

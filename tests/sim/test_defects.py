@@ -15,10 +15,10 @@ from steelyard.config import BrokerConfig, ConsumerConfig
 from steelyard.consume.process_queue import ProcessQueue
 from steelyard.errors import CorruptError
 from steelyard.groups.remoting.locks import QueueLocks
-from steelyard.groups.remoting.ownership import Move, State
+from steelyard.groups.remoting.ownership import HoldingState, Move
 from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.broker.remoting import transactions
-from steelyard.nodes.broker.remoting.operations import Operations, Outcome
+from steelyard.nodes.broker.remoting.operations import Operations, TransactionOutcome
 from steelyard.nodes.broker.remoting.transactions import Transactions
 from steelyard.nodes.consumer.remoting import holdings
 from steelyard.nodes.consumer.remoting import node as consumer_node
@@ -30,7 +30,7 @@ from steelyard.nodes.consumer.remoting.node import ConsumerNode
 from steelyard.nodes.consumer.remoting.ordered import OrderedDelivery
 from steelyard.nodes.consumer.remoting.ordered import _Turn as Turn
 from steelyard.nodes.seam import Due, Effect, Event, Node, Received, Send
-from steelyard.sim.cluster import Parts
+from steelyard.sim.cluster import NodeFactories
 from steelyard.sim.disk import Mount, SimFile
 from steelyard.sim.network import Weather
 from steelyard.sim.scenario import Fault, Scenario, load
@@ -55,7 +55,7 @@ KILL = Scenario(
 )
 
 
-def failure(scenario: Scenario, parts: Parts) -> str:
+def failure(scenario: Scenario, parts: NodeFactories) -> str:
     """The rule that was broken; the same scenario is fine with sound nodes."""
     assert run(scenario).failure is None
     found = run(scenario, parts=parts).failure
@@ -77,7 +77,7 @@ def test_a_consumer_that_commits_what_is_not_finished(monkeypatch: pytest.Monkey
 
 
 def test_a_broker_that_acknowledges_what_the_kernel_does_not_have() -> None:
-    assert "is lost" in failure(KILL, Parts(disk=LazyMount))
+    assert "is lost" in failure(KILL, NodeFactories(disk=LazyMount))
 
 
 class LazyFile:
@@ -131,7 +131,7 @@ def test_a_broker_that_flushes_only_in_name() -> None:
             return file
 
     scenario = load((FOLDER / "power_loss.toml").read_text())
-    assert "is lost" in failure(scenario, Parts(disk=NeverSyncs))
+    assert "is lost" in failure(scenario, NodeFactories(disk=NeverSyncs))
 
 
 def test_a_broker_that_forgets_one_message_in_twenty() -> None:
@@ -159,7 +159,7 @@ def test_a_broker_that_forgets_one_message_in_twenty() -> None:
     def build(config: BrokerConfig, store: Store, rng: Random) -> Node:
         return Forgetful(config, store, rng)
 
-    found = failure(replace(SLOW, settle_ms=20_000), Parts(broker=build))
+    found = failure(replace(SLOW, settle_ms=20_000), NodeFactories(broker=build))
     assert "is not finished" in found
 
 
@@ -182,7 +182,7 @@ def test_an_allocation_that_breaks_its_laws(strategy: object, says: str) -> None
     def build(config: ConsumerConfig, rng: Random) -> Node:
         return ConsumerNode(config, rng, strategy)  # type: ignore[arg-type]
 
-    assert says in failure(replace(SLOW, settle_ms=20_000), Parts(consumer=build))
+    assert says in failure(replace(SLOW, settle_ms=20_000), NodeFactories(consumer=build))
 
 
 def test_members_that_rely_on_notifications_alone() -> None:
@@ -190,7 +190,7 @@ def test_members_that_rely_on_notifications_alone() -> None:
         return ConsumerNode(dataclasses.replace(config, rebalance_interval_ms=10**9), rng)
 
     scenario = load((FOLDER / "lost_notification.toml").read_text())
-    found = failure(replace(scenario, settle_ms=60_000), Parts(consumer=build))
+    found = failure(replace(scenario, settle_ms=60_000), NodeFactories(consumer=build))
     assert "not well 60000 ms after the faults" in found
 
 
@@ -271,7 +271,7 @@ def test_orderly_members_that_start_without_a_lock(monkeypatch: pytest.MonkeyPat
 
     def free(self: Locks, now: int, effects: list[Effect]) -> LockNews:
         news = LockNews()
-        news.free += [h for h in self._holdings.all() if h.state is State.LOCKING]
+        news.free += [h for h in self._holdings.all() if h.state is HoldingState.LOCKING]
         for held in news.free:
             self._claims[held.queue].waive()
         return news
@@ -319,7 +319,7 @@ def test_orderly_members_that_go_on_behind_what_failed(monkeypatch: pytest.Monke
 
 
 def test_a_broker_that_publishes_what_is_rolled_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = dict.fromkeys(transactions._OUTCOMES, Outcome.COMMIT)
+    both = dict.fromkeys(transactions._OUTCOMES, TransactionOutcome.COMMIT)
     monkeypatch.setattr(transactions, "_OUTCOMES", both)
     found = run(TRANSACTIONS).failure
     assert found is not None
@@ -361,7 +361,7 @@ def test_a_node_that_raises() -> None:
             assert not isinstance(event, Due), "planted"
             return super().handle(event, now)
 
-    found = failure(SLOW, Parts(broker=Fragile))
+    found = failure(SLOW, NodeFactories(broker=Fragile))
     assert "a node raised" in found
     assert "planted" in found
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.errors import DiskFullError, StorageError
-from steelyard.sim.disk import Killed, SimDisk
+from steelyard.sim.disk import SimDisk
+from steelyard.store.memory import Killed
 
 
 def test_a_completed_write_outlives_the_process() -> None:

@@ -7,14 +7,14 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from steelyard.sim.run import Outcome, run
+from steelyard.sim.run import RunOutcome, run
 from steelyard.sim.scenario import Fault, Scenario
 
 SERVERS = ("nameserver-0", "nameserver-1", "broker-a", "broker-b")
 CLUSTER = Scenario(nameservers=2, brokers=2, messages=60, settle_ms=120_000)
 
 
-def life(outcome: Outcome, name: str) -> list[tuple[float, str]]:
+def life(outcome: RunOutcome, name: str) -> list[tuple[float, str]]:
     """When a server started and died (s), and how."""
     words = [line.split(None, 2) for line in outcome.lines]
     return [

@@ -8,7 +8,7 @@ import pytest
 
 from steelyard.errors import ConfigError
 from steelyard.sim import __main__ as command
-from steelyard.sim.run import Outcome
+from steelyard.sim.run import RunOutcome
 from steelyard.sim.scenario import Scenario
 
 
@@ -31,10 +31,10 @@ def test_of_fresh_seeds_only_failures_are_told_with_commit_and_replay(
 ) -> None:
     bad = command.fresh("1a2b", 5)[3]
 
-    def run_seeds(seeds: Iterable[int], processes: int | None) -> Iterator[Outcome]:
+    def run_seeds(seeds: Iterable[int], processes: int | None) -> Iterator[RunOutcome]:
         keys = ("messages", "acknowledged", "duplicates", "faults", "rebalances", "virtual_ms")
         for seed in seeds:
-            yield Outcome(
+            yield RunOutcome(
                 scenario=Scenario(name=f"seed {seed}", seed=seed),
                 digest="0" * 64,
                 failure="it broke" if seed == bad else None,

@@ -23,7 +23,7 @@ from steelyard.sim.disk import SimDisk
 from steelyard.sim.network import (
     CONNECT_TIMEOUT_MS,
     IDLE_MS,
-    Partition,
+    NetworkPartition,
     TcpNetwork,
     Weather,
 )
@@ -37,8 +37,8 @@ from steelyard.wire.kafka.messages.groups import (
 from steelyard.wire.remoting.command import ONEWAY_FLAG, Command, Serialize
 
 CALM = Weather()
-SERVER_ALONE = Partition(frozenset({"server"}))
-CLIENT_ALONE = Partition(frozenset({"client"}))
+SERVER_ALONE = NetworkPartition(frozenset({"server"}))
+CLIENT_ALONE = NetworkPartition(frozenset({"client"}))
 STORMY = Weather(delay_ms_max=300, spike_every=4, spike_ms_max=900, cut_every=2)
 
 
@@ -200,7 +200,7 @@ def test_a_long_partition_leaves_a_half_open_link_that_is_reset_when_used() -> N
 
 def test_a_deaf_host_is_heard_but_hears_nothing() -> None:
     rig = Rig()
-    rig.network.cut(Partition(frozenset({"client"}), deaf=True))
+    rig.network.cut(NetworkPartition(frozenset({"client"}), deaf=True))
     rig.send(1)
     rig.do(rig.server_process, Send(rig.server.link(), Command(2)))
     rig.run(1_000)

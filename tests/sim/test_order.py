@@ -10,7 +10,7 @@ from steelyard.nodes.broker.node import BrokerNode
 from steelyard.nodes.seam import Opened, Received
 from steelyard.sim.clock import EPOCH
 from steelyard.sim.disk import SimDisk
-from steelyard.sim.order import DRAIN_MS, LIFE_MS, TRUST_MS, Notary, Order
+from steelyard.sim.order import DRAIN_MS, LIFE_MS, TRUST_MS, Notary, OrderChecker
 from steelyard.sim.world import Violation
 from steelyard.store.store import Store
 from steelyard.types import MessageQueue
@@ -22,9 +22,9 @@ from steelyard.wire.remoting.command import Command
 Q = MessageQueue("T", "broker-a", 0)
 
 
-def order(*, planned: bool = False) -> Order:
+def order(*, planned: bool = False) -> OrderChecker:
     """Two members; m0 has the lock of Q and consumed offsets 0 and 1."""
-    seen = Order(planned=planned)
+    seen = OrderChecker(planned=planned)
     seen.joined("m0", "id0", lambda: True)
     seen.joined("m1", "id1", lambda: True)
     seen.broker_started("broker-a")
@@ -49,28 +49,28 @@ def test_a_clean_hand_over_is_fine(planned: bool) -> None:
     seen.handed(Q, "m1", (5,), 60_002)
 
 
-def _lapse(seen: Order) -> int:
+def _lapse(seen: OrderChecker) -> int:
     return 100 + LIFE_MS
 
 
-def _forget(seen: Order) -> int:
+def _forget(seen: OrderChecker) -> int:
     seen.broker_started("broker-a")
     return 300
 
 
-def _let_go(seen: Order) -> int:
+def _let_go(seen: OrderChecker) -> int:
     seen.let_go(Q, "id0", 200 + DRAIN_MS)
     return 201 + DRAIN_MS
 
 
-def _leave(seen: Order) -> int:
+def _leave(seen: OrderChecker) -> int:
     seen.left("broker-a", "id0", 200 + DRAIN_MS)
     return 201 + DRAIN_MS
 
 
 @pytest.mark.parametrize("end", [_lapse, _forget, _let_go, _leave])
 def test_locks_that_end_under_a_listener_let_the_next_begin_with_the_same(
-    end: Callable[[Order], int],
+    end: Callable[[OrderChecker], int],
 ) -> None:
     """`end` returns when the lock is free."""
     seen = order()
@@ -103,7 +103,7 @@ def test_the_listener_of_the_dead_does_nothing() -> None:
     seen.handed(Q, "m1", (2,), 203)
 
 
-def _beside(seen: Order) -> None:
+def _beside(seen: OrderChecker) -> None:
     """After a broker's death two believe in their locks."""
     seen.handed(Q, "m0", (2,), 200)
     seen.broker_started("broker-a")
@@ -111,34 +111,34 @@ def _beside(seen: Order) -> None:
     seen.handed(Q, "m1", (2,), 301)
 
 
-def _over_again(seen: Order) -> None:
+def _over_again(seen: OrderChecker) -> None:
     seen.acquired(Q, "m0")
     seen.handed(Q, "m0", (1,), 200)
 
 
-def _while_at_work(seen: Order) -> None:
+def _while_at_work(seen: OrderChecker) -> None:
     seen.handed(Q, "m0", (2,), 200)
     seen.acquired(Q, "m0")
     seen.handed(Q, "m0", (2,), 201)
 
 
-def _hand_after_letting_go(seen: Order) -> None:
+def _hand_after_letting_go(seen: OrderChecker) -> None:
     seen.let_go(Q, "id0", 150)
     seen.handed(Q, "m0", (2,), 200)
 
 
-def _skip_the_suspended(seen: Order) -> None:
+def _skip_the_suspended(seen: OrderChecker) -> None:
     seen.handed(Q, "m0", (2,), 200)
     seen.done(Q, "m0", succeeded=False)
     seen.handed(Q, "m0", (3,), 201)
 
 
-def _let_go_at_work(seen: Order) -> None:
+def _let_go_at_work(seen: OrderChecker) -> None:
     seen.handed(Q, "m0", (2,), 200)
     seen.let_go(Q, "id0", 200 + DRAIN_MS - 100)
 
 
-BAD: dict[str, tuple[Callable[[Order], object], bool, str]] = {
+BAD: dict[str, tuple[Callable[[OrderChecker], object], bool, str]] = {
     "two locks": (
         lambda seen: seen.granted(Q, "id1", 100 + LIFE_MS - 100),
         False,
@@ -173,7 +173,7 @@ def test_what_faults_may_bring_is_a_violation_in_planned_changes_only(name: str)
 
 
 def test_the_notary_writes_down_what_the_broker_does() -> None:
-    seen = Order(planned=False)
+    seen = OrderChecker(planned=False)
     seen.joined("m0", "id0", lambda: True)
     config = BrokerConfig(name="broker-a", address="10.0.0.1:1", nameservers=())
     store = Store(SimDisk(Random(1)).remount(), config.store)

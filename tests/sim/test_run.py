@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from steelyard.nodes.nameserver import NameserverNode
 from steelyard.nodes.seam import Effect
-from steelyard.sim.cluster import Parts
-from steelyard.sim.disk import Killed
+from steelyard.sim.cluster import NodeFactories
 from steelyard.sim.network import Weather
 from steelyard.sim.run import run
 from steelyard.sim.scenario import Scenario
+from steelyard.store.memory import Killed
 
 CALM = Scenario(
     messages=150,
@@ -96,6 +96,6 @@ class _DeadlyNameserver(NameserverNode):
 
 def test_a_kill_that_no_process_dies_of_fails_the_run() -> None:
     """It would end a worker of the swarm without a word, and the swarm would wait for ever."""
-    outcome = run(CALM, parts=Parts(nameserver=_DeadlyNameserver))
+    outcome = run(CALM, parts=NodeFactories(nameserver=_DeadlyNameserver))
     assert outcome.failure is not None
     assert "by whom?" in outcome.failure

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from steelyard.sim.__main__ import failure
-from steelyard.sim.run import Outcome
+from steelyard.sim.run import RunOutcome
 from steelyard.sim.scenario import FAULT_KINDS, Fault, Scenario
 from steelyard.sim.swarm import draw, run_seeds, shrink
 
@@ -17,7 +17,7 @@ BLOCK = 10
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> Iterator[Iterator[Outcome]]:
+def outcomes() -> Iterator[Iterator[RunOutcome]]:
     """All seeds, in order; they are run while the tests ask for them."""
     running = run_seeds(RUN)
     yield running
@@ -25,7 +25,7 @@ def outcomes() -> Iterator[Iterator[Outcome]]:
 
 
 @pytest.mark.parametrize("first", RUN[::BLOCK])
-def test_seeds(first: int, outcomes: Iterator[Outcome]) -> None:
+def test_seeds(first: int, outcomes: Iterator[RunOutcome]) -> None:
     failures = []
     for seed in range(first, first + BLOCK):
         outcome = next(outcomes)

@@ -18,9 +18,10 @@ from steelyard.nodes.seam import (
 )
 from steelyard.sim import world as worlds
 from steelyard.sim.clock import EPOCH, Clock
-from steelyard.sim.disk import Killed, SimDisk
+from steelyard.sim.disk import SimDisk
 from steelyard.sim.network import TcpNetwork, Weather
 from steelyard.sim.world import Host, Process, Violation, World
+from steelyard.store.memory import Killed
 
 
 class Diary:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from steelyard.ledger.events import Delivered, MemberJoined, Record
-from steelyard.spark.ownership import Holding, busiest_group, holdings, letters, ownership_chart
+from steelyard.spark.ownership import (
+    DeliverySpan,
+    busiest_group,
+    holdings,
+    letters,
+    ownership_chart,
+)
 
 
 def joined(*clients: str, group: str = "g") -> list[Record]:
@@ -53,10 +59,10 @@ def test_holdings_end_with_another_member_or_in_silence() -> None:
         got(500, 600, "m2", group="h"),
     ]
     assert holdings(records, "g") == [
-        Holding("a:0", "m1", 0, 1_900),
-        Holding("a:0", "m2", 2_000, 2_500),
-        Holding("a:0", "m2", 7_501, 8_000),
-        Holding("a:1", "m2", 500, 600),
+        DeliverySpan("a:0", "m1", 0, 1_900),
+        DeliverySpan("a:0", "m2", 2_000, 2_500),
+        DeliverySpan("a:0", "m2", 7_501, 8_000),
+        DeliverySpan("a:1", "m2", 500, 600),
     ]
 
 
@@ -78,7 +84,7 @@ def test_the_busiest_group_is_the_one_with_most_messages_to_members() -> None:
 
 
 def test_letters_follow_the_order_of_appearance_and_run_out() -> None:
-    held = [Holding("q", f"m{n}", 100 - n, 100 - n) for n in range(60)]
+    held = [DeliverySpan("q", f"m{n}", 100 - n, 100 - n) for n in range(60)]
     found = letters(held)
     assert [found[f"m{n}"] for n in (59, 58, 34, 33, 8, 7)] == ["A", "B", "Z", "a", "z", "#"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from steelyard.ledger.columns import Column, Kind
+from steelyard.ledger.columns import Column, ColumnKind
 from steelyard.ledger.cost import Handoff, Rebalance
 from steelyard.spark.tables import SQL_TYPES, ddl, shown
 
 
 def test_every_kind_has_a_type_in_spark() -> None:
-    assert SQL_TYPES.keys() == set(Kind)
+    assert SQL_TYPES.keys() == set(ColumnKind)
 
 
 @pytest.mark.parametrize(
@@ -37,16 +37,16 @@ def test_the_schemas_that_users_rely_on(table: type[msgspec.Struct], schema: str
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [
-        (Kind.TEXT, "a", "a"),
-        (Kind.CLIENTS, ("a", "b"), "a, b"),
-        (Kind.NUMBER, 1234, "1234"),
-        (Kind.COUNT, 1234, "1,234"),
-        (Kind.FACTOR, 2.25, "2.2×"),
-        (Kind.FACTOR, None, "–"),
-        (Kind.MOMENT, 1_700_000_000_000, "22:13:20"),
-        (Kind.DURATION_MS, 9_999, "9,999 ms"),
-        (Kind.DURATION_MS, 12_345, "12.3 s"),
+        (ColumnKind.TEXT, "a", "a"),
+        (ColumnKind.CLIENTS, ("a", "b"), "a, b"),
+        (ColumnKind.NUMBER, 1234, "1234"),
+        (ColumnKind.COUNT, 1234, "1,234"),
+        (ColumnKind.FACTOR, 2.25, "2.2×"),
+        (ColumnKind.FACTOR, None, "–"),
+        (ColumnKind.MOMENT, 1_700_000_000_000, "22:13:20"),
+        (ColumnKind.DURATION_MS, 9_999, "9,999 ms"),
+        (ColumnKind.DURATION_MS, 12_345, "12.3 s"),
     ],
 )
-def test_values_for_people(kind: Kind, value: object, text: str) -> None:
+def test_values_for_people(kind: ColumnKind, value: object, text: str) -> None:
     assert shown(Column(kind, "What it means."), value) == text

@@ -23,11 +23,11 @@ from steelyard.sql92.expressions import (
     Negation,
     Not,
     Or,
-    Order,
     Ordered,
-    Part,
+    Ordering,
     Partial,
     Property,
+    TextMatch,
     Truth,
 )
 from steelyard.sql92.parser import CHARACTERS_MAX, DEPTH_MAX, parse
@@ -45,24 +45,29 @@ ONE, TWO, X = Constant(1), Constant(2), Constant("x")
         ("a is Not null", Not(Equal(A, NULL))),
         (
             "a between 1 and 2",
-            And((Ordered(A, Order.GREATER_OR_EQUAL, ONE), Ordered(A, Order.LESS_OR_EQUAL, TWO))),
+            And(
+                (
+                    Ordered(A, Ordering.GREATER_OR_EQUAL, ONE),
+                    Ordered(A, Ordering.LESS_OR_EQUAL, TWO),
+                )
+            ),
         ),
         (
             "a not between 1 and 2",
-            Or((Ordered(A, Order.LESS, ONE), Ordered(A, Order.GREATER, TWO))),
+            Or((Ordered(A, Ordering.LESS, ONE), Ordered(A, Ordering.GREATER, TWO))),
         ),
         ("a in ('x','y')", In(A, frozenset(("x", "y")), negated=False)),
         ("a NOT IN ( 'x' )", In(A, frozenset(("x",)), negated=True)),
-        ("a contains 'x'", Partial(A, Part.CONTAINS, "x", negated=False)),
-        ("a not endswith 'it''s'", Partial(A, Part.ENDS_WITH, "it's", negated=True)),
+        ("a contains 'x'", Partial(A, TextMatch.CONTAINS, "x", negated=False)),
+        ("a not endswith 'it''s'", Partial(A, TextMatch.ENDS_WITH, "it's", negated=True)),
         ("a = 1 or b = 2 and c = 1", Or((Equal(A, ONE), And((Equal(B, TWO), Equal(C, ONE)))))),
         ("(a = 1 or b = 2) and c", And((Or((Equal(A, ONE), Equal(B, TWO))), Truth(C)))),
         ("NOT a = 1", Equal(Not(Truth(A)), ONE)),
         ("NOT (a = 1)", Not(Equal(A, ONE))),
         ("NOT NOT a", Not(Not(Truth(A)))),
         ("a = 1 = TRUE", Equal(Equal(A, ONE), Literal(True))),
-        ("a > -1", Ordered(A, Order.GREATER, Negation(ONE))),
-        ("a > - + 1", Ordered(A, Order.GREATER, Negation(ONE))),
+        ("a > -1", Ordered(A, Ordering.GREATER, Negation(ONE))),
+        ("a > - + 1", Ordered(A, Ordering.GREATER, Negation(ONE))),
         ("a = 1L", Equal(A, ONE)),
         ("a = 2147483648", Equal(A, Constant(Long(2147483648)))),
         ("a = 1.", Equal(A, Constant(1.0))),
@@ -73,7 +78,7 @@ ONE, TWO, X = Constant(1), Constant(2), Constant("x")
         ("_$1 = '\n\t''\\'", Equal(Property("_$1"), Constant("\n\t'\\"))),
         ("Contains_ = 'x'", Equal(Property("Contains_"), X)),
         # filter/src/test/java/org/apache/rocketmq/filter/ParserTest.java
-        ("a <= now", Ordered(A, Order.LESS_OR_EQUAL, Property("now"))),
+        ("a <= now", Ordered(A, Ordering.LESS_OR_EQUAL, Property("now"))),
     ],
 )
 def test_what_is_read_how(text: str, tree: Condition) -> None:
@@ -177,7 +182,7 @@ numbers = st.one_of(integers, floats).map(Constant)
 operands = st.recursive(
     st.one_of(properties, numbers), lambda inner: inner.map(Negation), max_leaves=3
 )
-orders = st.sampled_from(Order)
+orders = st.sampled_from(Ordering)
 
 
 def conditions(inner: st.SearchStrategy[Condition]) -> st.SearchStrategy[Condition]:
@@ -199,7 +204,7 @@ leaves = st.one_of(
     st.builds(Equal, st.one_of(operands, texts.map(Constant)), operands),
     st.builds(Ordered, operands, orders, operands),
     st.builds(In, properties, st.frozensets(texts, min_size=1, max_size=3), st.booleans()),
-    st.builds(Partial, properties, st.sampled_from(Part), texts, st.booleans()),
+    st.builds(Partial, properties, st.sampled_from(TextMatch), texts, st.booleans()),
 )
 trees = st.recursive(leaves, conditions, max_leaves=12)
 

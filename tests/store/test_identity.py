@@ -25,7 +25,7 @@ def open_as(disk: Disk, owner: Identity) -> Store:
 def test_a_new_directory_becomes_the_brokers(disk: Disk) -> None:
     open_as(disk, ME).close()
     found = identity.read(Files(disk))
-    assert found == identity.Found(identity.FORMAT, ME)
+    assert found == identity.StoredIdentity(identity.FORMAT, ME)
     open_as(disk, ME)
 
 
@@ -73,7 +73,7 @@ def test_a_directory_of_format_1_is_taken_over() -> None:
     disk.open("format").write(0, b"steelyard-store 1\n")
     store = Store(disk, SMALL, ME)
     assert store.open(NOW).upgraded_from == 1
-    assert identity.read(Files(disk)) == identity.Found(2, ME)
+    assert identity.read(Files(disk)) == identity.StoredIdentity(2, ME)
     with pytest.raises(OwnerError):
         open_as(disk, Identity("cluster", "id", "broker-b"))
     assert Store(disk, SMALL, ME).open(NOW).upgraded_from == 0

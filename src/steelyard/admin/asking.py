@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=ClientConfig)
 
 
-class Outcome(NamedTuple):
+class CommandOutcome(NamedTuple):
     """What a command prints, and its exit code."""
 
     text: str
     code: int
 
 
-Asking = Callable[["Admin", argparse.Namespace], Awaitable[str | Outcome]]
+Asking = Callable[["Admin", argparse.Namespace], Awaitable[str | CommandOutcome]]
 """A command: asks, and returns what to print, with its last line feed; alone for exit code 0."""
 
 
@@ -119,11 +119,11 @@ def _run(asking: Asking, options: argparse.Namespace) -> int:
 
     log_to_stderr("CRITICAL")
 
-    async def ask() -> str | Outcome:
+    async def ask() -> str | CommandOutcome:
         async with new_admin(options) as admin:
             return await asking(admin, options)
 
     answer = run(ask())
-    text, code = answer if isinstance(answer, Outcome) else (answer, exits.SUCCESS)
+    text, code = answer if isinstance(answer, CommandOutcome) else (answer, exits.SUCCESS)
     print(printable_lines(text), end="")
     return code

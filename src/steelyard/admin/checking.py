@@ -98,10 +98,10 @@ def _look_at(directory: str, files: Files, options: argparse.Namespace, report: 
             was=owner,
         )
         return 0
-    findings: list[check.Finding] = []
+    findings: list[check.CheckFinding] = []
     damage = 0
     for result in _shown(directory, check.check(files)):
-        if isinstance(result, check.Finding):
+        if isinstance(result, check.CheckFinding):
             findings.append(result)
             report.finding(directory, result)
         elif isinstance(result, check.Summary):
@@ -123,12 +123,12 @@ def _look_at(directory: str, files: Files, options: argparse.Namespace, report: 
 
 def _shown(
     directory: str, results: Iterable[check.Result]
-) -> Iterator[check.Finding | check.Summary]:
+) -> Iterator[check.CheckFinding | check.Summary]:
     """The results but for the progress, which goes to the terminal."""
     shows = sys.stderr.isatty()
     shown_at, done = time.monotonic(), 0
     for result in results:
-        if not isinstance(result, check.Progress):
+        if not isinstance(result, check.BytesRead):
             yield result
             continue
         done += result.bytes
@@ -154,7 +154,7 @@ class _Report:
         else:
             print(f"{directory}: {text}", flush=True)
 
-    def finding(self, directory: str, found: check.Finding) -> None:
+    def finding(self, directory: str, found: check.CheckFinding) -> None:
         where = found.path
         if found.position >= 0:
             where += f", byte {found.position} ({found.size} bytes)"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from steelyard.admin import exits
 from steelyard.admin.output import Printer
-from steelyard.admin.ports import Server, listening, wrong_port
+from steelyard.admin.ports import ServerKind, listening, wrong_port
 from steelyard.admin.starts import At, End, Offset, Start
 from steelyard.client.aio.kafka import KafkaConsumer
 from steelyard.errors import ConnectError, RouteError, SteelyardError
@@ -68,10 +68,10 @@ async def _check(servers: Sequence[str], options: argparse.Namespace) -> None:
     """Raise ConnectError where none of the addresses is a Kafka broker's: the consumer itself would go on trying."""
     for address in servers:
         found = await listening(address)
-        if found is Server.KAFKA:
+        if found is ServerKind.KAFKA:
             return
         if found is not None:
-            raise ConnectError(wrong_port(address, found, Server.KAFKA, options))
+            raise ConnectError(wrong_port(address, found, ServerKind.KAFKA, options))
     raise ConnectError(f"no Kafka broker answers at {', '.join(servers)}; check host and port")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from steelyard.admin import exits, names
-from steelyard.admin.asking import Outcome, add_asking_command, given
+from steelyard.admin.asking import CommandOutcome, add_asking_command, given
 from steelyard.admin.printing import date_digits, fixed, front, java_fields, shown, version_name
 from steelyard.errors import ConfigError, RouteError
 from steelyard.printable import printable
@@ -229,13 +229,13 @@ async def member_offsets(admin: Admin, options: argparse.Namespace) -> str:
 # -- doctor ------------------------------------------------------------------------------------------
 
 
-async def diagnose(admin: Admin, options: argparse.Namespace) -> Outcome:
+async def diagnose(admin: Admin, options: argparse.Namespace) -> CommandOutcome:
     group = options.consumerGroup.strip()
     findings = shown(await admin.diagnose(group))
     if not findings:
-        return Outcome(f"group {printable(group)}: nothing is wrong\n", exits.SUCCESS)
+        return CommandOutcome(f"group {printable(group)}: nothing is wrong\n", exits.SUCCESS)
     text = "".join(
         f"{number}. {finding.what}\n   {finding.advice}\n"
         for number, finding in enumerate(findings, 1)
     )
-    return Outcome(text, exits.FAILED)
+    return CommandOutcome(text, exits.FAILED)

@@ -20,16 +20,16 @@ TIMEOUT_SECONDS = 2.0
 _SIZE_AND_NUMBER = struct.Struct(">ii")
 
 
-class Server(Enum):
+class ServerKind(Enum):
     NAMESERVER = "a RocketMQ nameserver"
     BROKER = "a RocketMQ broker"
     KAFKA = "a Kafka broker"
 
 
 _WANTED = {
-    Server.NAMESERVER: "give a nameserver's address with -n (port 9876 unless it was changed)",
-    Server.BROKER: "give a broker's address with -b (port 10911 unless it was changed)",
-    Server.KAFKA: "give a Kafka broker's address with --kafka (port 9092 unless it was changed)",
+    ServerKind.NAMESERVER: "give a nameserver's address with -n (port 9876 unless it was changed)",
+    ServerKind.BROKER: "give a broker's address with -b (port 10911 unless it was changed)",
+    ServerKind.KAFKA: "give a Kafka broker's address with --kafka (port 9092 unless it was changed)",
 }
 
 
@@ -50,37 +50,39 @@ async def _mistaken(options: argparse.Namespace) -> str:
     return ""
 
 
-def wrong_port(address: str, found: Server, wanted: Server, options: argparse.Namespace) -> str:
+def wrong_port(
+    address: str, found: ServerKind, wanted: ServerKind, options: argparse.Namespace
+) -> str:
     """What to tell who gave the address of one server for another's."""
     advice = _WANTED[wanted]
-    if found is Server.KAFKA and hasattr(options, "kafka"):
+    if found is ServerKind.KAFKA and hasattr(options, "kafka"):
         advice += f", or read from Kafka with --kafka {address}"
-    elif wanted is Server.KAFKA and found is Server.NAMESERVER:
+    elif wanted is ServerKind.KAFKA and found is ServerKind.NAMESERVER:
         advice += f", or read from RocketMQ with -n {address}"
     return f"{address} is the port of {found.value}, not of {wanted.value}: {advice}"
 
 
-def _given(options: argparse.Namespace) -> list[tuple[str, Server]]:
+def _given(options: argparse.Namespace) -> list[tuple[str, ServerKind]]:
     from steelyard.client.settings import nameserver_addresses
 
     kafka = getattr(options, "kafka", None)
     if kafka:
-        return [(address.strip(), Server.KAFKA) for address in kafka.split(",")]
+        return [(address.strip(), ServerKind.KAFKA) for address in kafka.split(",")]
     if not hasattr(options, "nameservers"):
         return []
     broker = getattr(options, "brokerAddr", None)
-    given = [(broker.strip(), Server.BROKER)] if broker else []
+    given = [(broker.strip(), ServerKind.BROKER)] if broker else []
     with suppress(ConfigError):
-        given += [(a, Server.NAMESERVER) for a in nameserver_addresses(options.nameservers)]
+        given += [(a, ServerKind.NAMESERVER) for a in nameserver_addresses(options.nameservers)]
     return given
 
 
-async def listening(address: str) -> Server | None:
+async def listening(address: str) -> ServerKind | None:
     """The server that answers at `host:port`; None where nobody does, or one of another kind."""
     return await _of_rocketmq(address) or await _of_kafka(address)
 
 
-async def _of_rocketmq(address: str) -> Server | None:
+async def _of_rocketmq(address: str) -> ServerKind | None:
     from steelyard.client.aio.admin import Admin
     from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 
@@ -89,13 +91,13 @@ async def _of_rocketmq(address: str) -> Server | None:
             await admin.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO)
     except BrokerError as error:
         unknown = error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        return Server.BROKER if unknown else None
+        return ServerKind.BROKER if unknown else None
     except SteelyardError:
         return None
-    return Server.NAMESERVER
+    return ServerKind.NAMESERVER
 
 
-async def _of_kafka(address: str) -> Server | None:
+async def _of_kafka(address: str) -> ServerKind | None:
     from steelyard.wire.kafka.frame import Request, encode
     from steelyard.wire.kafka.messages.cluster import API_VERSIONS, ApiVersionsRequest
 
@@ -115,4 +117,4 @@ async def _of_kafka(address: str) -> Server | None:
                 writer.close()
     except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
         return None
-    return Server.KAFKA if answered == number else None
+    return ServerKind.KAFKA if answered == number else None

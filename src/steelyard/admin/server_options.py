@@ -15,7 +15,7 @@ from steelyard.admin import exits
 from steelyard.errors import ArgumentError, ConfigError
 
 if TYPE_CHECKING:
-    from steelyard.servers.supervisor import Layout
+    from steelyard.servers.supervisor import Deployment
 
 HOST = "127.0.0.1"
 
@@ -231,14 +231,14 @@ def _table(path: str | None, name: str) -> Mapping[str, object]:
     return table
 
 
-def layout(options: argparse.Namespace) -> Layout:
+def layout(options: argparse.Namespace) -> Deployment:
     """What `up` starts. What is wrong with its servers' settings is said here, once, and not by each of them."""
-    from steelyard.servers.supervisor import Layout
+    from steelyard.servers.supervisor import Deployment
 
-    given = {each.name: getattr(options, each.name) for each in fields(Layout)}
+    given = {each.name: getattr(options, each.name) for each in fields(Deployment)}
     given = {name: value for name, value in given.items() if value is not None}
     if options.config is None and not options.settings:
-        return Layout(**given)
+        return Deployment(**given)
     from steelyard.config import BrokerConfig, NameserverConfig
     from steelyard.settings import build
 
@@ -249,7 +249,7 @@ def layout(options: argparse.Namespace) -> Layout:
             raise ConfigError(text)
     build(BrokerConfig, broker)
     build(NameserverConfig, _from_file(options, "nameserver", NameserverConfig))
-    return build(Layout, _from_file(options, "up", Layout) | given)
+    return build(Deployment, _from_file(options, "up", Deployment) | given)
 
 
 def passed_on(options: argparse.Namespace) -> tuple[list[str], list[str]]:

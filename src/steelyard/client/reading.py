@@ -58,7 +58,7 @@ class CommitEnded(NamedTuple):
     error: BaseException | None
 
 
-class Hooks:
+class RebalanceHooks:
     """The application: what it wants to be told."""
 
     def __init__(
@@ -102,7 +102,7 @@ class Reading:
         topics: tuple[str, ...],
         config: KafkaConsumerConfig | None,
         given: Mapping[str, object],
-        hooks: Hooks,
+        hooks: RebalanceHooks,
         tls: bool | ssl.SSLContext | None,
     ) -> None:
         self.config = kafka_config(config, given)

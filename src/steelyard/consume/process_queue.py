@@ -17,7 +17,7 @@ import msgspec
 from steelyard.wire.remoting.message import MessageView
 
 
-class Run(msgspec.Struct, gc=False):
+class ConsumeRequest(msgspec.Struct, gc=False):
     """Messages that were taken together, oldest first, and end together."""
 
     messages: tuple[MessageView, ...]
@@ -37,7 +37,7 @@ class ProcessQueue:
         self.size_bytes = 0
         """Bytes of their bodies, as stored."""
         self._waiting: deque[MessageView] = deque()
-        self._runs: deque[Run] = deque()
+        self._runs: deque[ConsumeRequest] = deque()
 
     def add(self, messages: Sequence[MessageView], next_offset: int) -> int:
         """Take the messages of one pull in. Returns how many are new.
@@ -60,21 +60,21 @@ class ProcessQueue:
         self.next_offset = max(lowest, next_offset)
         return added
 
-    def take(self, count_max: int) -> Run | None:
+    def take(self, count_max: int) -> ConsumeRequest | None:
         """The next messages for the listener; None while there are none."""
         waiting = self._waiting
         if not waiting:
             return None
         if count_max == 1:
             message = waiting.popleft()
-            run = Run((message,), len(message.stored_body))
+            run = ConsumeRequest((message,), len(message.stored_body))
         else:
             messages = tuple([waiting.popleft() for _ in range(min(count_max, len(waiting)))])
-            run = Run(messages, sum([len(message.stored_body) for message in messages]))
+            run = ConsumeRequest(messages, sum([len(message.stored_body) for message in messages]))
         self._runs.append(run)
         return run
 
-    def finish(self, run: Run) -> None:
+    def finish(self, run: ConsumeRequest) -> None:
         """The listener, or the broker that took the messages back, is done with the run."""
         assert not run.finished
         run.finished = True
@@ -84,7 +84,7 @@ class ProcessQueue:
         while runs and runs[0].finished:
             runs.popleft()
 
-    def put_back(self, run: Run) -> None:
+    def put_back(self, run: ConsumeRequest) -> None:
         """The newest run taken was finished and then not wanted: it is the next to take again."""
         assert run.finished
         assert not self._waiting or run.messages[-1].queue_offset < self._waiting[0].queue_offset
@@ -108,7 +108,7 @@ class ProcessQueue:
         return bool(self._waiting)
 
     @property
-    def head(self) -> Run | None:
+    def head(self) -> ConsumeRequest | None:
         """The run that everything else waits for: the oldest one taken and not finished."""
         return self._runs[0] if self._runs else None
 

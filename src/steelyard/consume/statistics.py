@@ -42,7 +42,7 @@ class _Step(msgspec.Struct, gc=False):
     failed: int = 0
 
 
-class Statistics:
+class ConsumeStatistics:
     """See the module's text. Fed with what happened; `now` is ms since the epoch and never goes back."""
 
     def __init__(self) -> None:

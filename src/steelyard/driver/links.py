@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from steelyard.driver.sending import Sending
+from steelyard.driver.sending import LinkSending
 from steelyard.errors import ProtocolError
 from steelyard.nodes.seam import KAFKA, REMOTING
 from steelyard.types import Sendable, joined
@@ -192,7 +192,7 @@ class Wire(asyncio.Protocol):
         self._unfinished = 0
         self._backlog: Sequence[object] = ()
         self._reason = ""
-        self._sending: Sending | None = None
+        self._sending: LinkSending | None = None
 
     # -- what asyncio calls ------------------------------------------------------------------------
 
@@ -368,7 +368,7 @@ class Wire(asyncio.Protocol):
         if self._sending is None and self._owner.takes_second_descriptor(self):
             loop = asyncio.get_running_loop()
             try:
-                self._sending = Sending(self.transport, loop, self._sent, self.cut)
+                self._sending = LinkSending(self.transport, loop, self._sent, self.cut)
             except OSError:
                 return False
         return self._sending is not None

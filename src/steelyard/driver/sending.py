@@ -27,7 +27,7 @@ have left the processor's caches when the peer reads them: that costs a quarter 
 _MORE = getattr(socket, "MSG_MORE", 0)  # Linux: a frame's head goes out with what follows it
 
 
-class Sending:
+class LinkSending:
     """What one link sends; see the module's text. `left`: bytes that the kernel has not taken yet.
 
     `on_end` is called when everything is sent, `on_error` when the link is broken or a file cannot be read; neither

@@ -68,7 +68,7 @@ class Ailment(Enum):
     OFFSET_BEYOND_END = "OFFSET_BEYOND_END"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Diagnosis(msgspec.Struct, frozen=True):
     """Something that is wrong: what it is, and what to change."""
 
     ailment: Ailment
@@ -90,11 +90,11 @@ class Observed(msgspec.Struct, frozen=True):
     queues: Mapping[str, Sequence[MessageQueue]]
 
 
-def diagnose(seen: Observed) -> list[Finding]:
+def diagnose(seen: Observed) -> list[Diagnosis]:
     """All findings, those that explain others first; an empty list for a group in good health."""
     if not any(seen.connections.values()):
         return [
-            Finding(
+            Diagnosis(
                 Ailment.NOBODY,
                 f"no member of group {seen.group} is online",
                 "start a consumer, and see that it uses this group's name and these nameservers",
@@ -109,7 +109,7 @@ def diagnose(seen: Observed) -> list[Finding]:
 # -- who is in ---------------------------------------------------------------------------------------
 
 
-def _clients(seen: Observed) -> Iterable[Finding]:
+def _clients(seen: Observed) -> Iterable[Diagnosis]:
     members = sorted(
         {c.client_id for found in _present(seen).values() for c in found.connection_set}
     )
@@ -119,7 +119,7 @@ def _clients(seen: Observed) -> Iterable[Finding]:
                 addresses = [
                     c.client_addr for c in found.connection_set if c.client_id == client_id
                 ]
-                yield Finding(
+                yield Diagnosis(
                     Ailment.CLIENT_ID_SHARED,
                     f"client id {client_id} is connected {times} times to {name}: from {some(addresses)}",
                     "two processes use one client id and read the same share: give each its own client id"
@@ -132,15 +132,15 @@ def _clients(seen: Observed) -> Iterable[Finding]:
         yield _unknown(name, members)
     silent = sorted(client_id for client_id, info in seen.infos.items() if info is None)
     if silent:
-        yield Finding(
+        yield Diagnosis(
             Ailment.MEMBER_SILENT,
             f"no answer from {some(silent)}",
             "it hangs, is cut off, or its client is too old to say what it holds; look at its process",
         )
 
 
-def _unknown(broker_name: str, members: Sequence[str]) -> Finding:
-    return Finding(
+def _unknown(broker_name: str, members: Sequence[str]) -> Diagnosis:
+    return Diagnosis(
         Ailment.MEMBER_UNKNOWN_TO_A_BROKER,
         f"broker {broker_name} does not know {some(members)}",
         "members count who is in by asking any one broker: let each reach every broker of its topics",
@@ -154,7 +154,7 @@ def _present(seen: Observed) -> dict[str, ConsumerConnection]:
 # -- what they agree on ------------------------------------------------------------------------------
 
 
-def _settings(seen: Observed) -> Iterable[Finding]:
+def _settings(seen: Observed) -> Iterable[Diagnosis]:
     infos = _answered(seen)
     subscriptions = {
         client_id: ", ".join(sorted(map(_subscription, info.subscription_set)))
@@ -189,14 +189,14 @@ def _settings(seen: Observed) -> Iterable[Finding]:
 
 def _differing(
     ailment: Ailment, what: str, values: Mapping[str, str], advice: str
-) -> Iterable[Finding]:
+) -> Iterable[Diagnosis]:
     if len(set(values.values())) > 1:
         by_value = {
             value: sorted(client for client, other in values.items() if other == value)
             for value in sorted(set(values.values()))
         }
         parts = "; ".join(f"{value}: {some(clients)}" for value, clients in by_value.items())
-        yield Finding(ailment, f"{what}: {parts}", advice)
+        yield Diagnosis(ailment, f"{what}: {parts}", advice)
 
 
 def _subscription(item: SubscriptionData) -> str:
@@ -222,12 +222,12 @@ def _answered(seen: Observed) -> dict[str, ConsumerRunningInfo]:
 # -- who holds what ----------------------------------------------------------------------------------
 
 
-def _shares(seen: Observed) -> Iterable[Finding]:
+def _shares(seen: Observed) -> Iterable[Diagnosis]:
     holders = _holders(seen)
     queues = sorted(queue for found in seen.queues.values() for queue in found)
     orphans = [queue for queue in queues if queue not in holders]
     if orphans and not any(info is None for info in seen.infos.values()):
-        yield Finding(
+        yield Diagnosis(
             Ailment.QUEUE_WITHOUT_MEMBER,
             f"{len(orphans)} of {len(queues)} queues are held by nobody: {_queues(orphans)}",
             "their messages wait; the findings above say why, else restart the member whose share it is",
@@ -235,7 +235,7 @@ def _shares(seen: Observed) -> Iterable[Finding]:
     twice = [queue for queue in queues if len(holders.get(queue, ())) > 1]
     if twice:
         clients = sorted({client_id for queue in twice for client_id in holders[queue]})
-        yield Finding(
+        yield Diagnosis(
             Ailment.QUEUE_WITH_TWO_MEMBERS,
             f"{len(twice)} queues are held by two members: {_queues(twice)}, by {some(clients)}",
             "their messages are consumed twice; the findings above say why, unless the group is rebalancing",
@@ -249,7 +249,7 @@ def _shares(seen: Observed) -> Iterable[Finding]:
     most = max((len(seen.queues[topic]) for topic in topics), default=0)
     if idle:
         enough = most >= len(seen.infos)
-        yield Finding(
+        yield Diagnosis(
             Ailment.MEMBER_IDLE,
             f"{some(idle)} hold no queue; there are {len(seen.infos)} members for {most} queues",
             "the findings above say why, unless the group is rebalancing"
@@ -270,7 +270,7 @@ def _holders(seen: Observed) -> dict[MessageQueue, list[str]]:
 # -- whether they work -------------------------------------------------------------------------------
 
 
-def _work(seen: Observed) -> Iterable[Finding]:
+def _work(seen: Observed) -> Iterable[Diagnosis]:
     for client_id, info in _answered(seen).items():
         orderly = info.properties.get(ORDERLY) == "true"
         held = {queue: state for queue, state in info.mq_table.items() if not state.dropped}
@@ -278,7 +278,7 @@ def _work(seen: Observed) -> Iterable[Finding]:
             q for q, s in held.items() if _since(seen, s.last_pull_timestamp) > PULL_IDLE_MS
         ]
         if unpulled:
-            yield Finding(
+            yield Diagnosis(
                 Ailment.QUEUE_NOT_PULLED,
                 f"{client_id} holds {_queues(unpulled)} and has not pulled for two minutes",
                 "it is paused, or waits for its listener; resume it, or look where its threads are"
@@ -286,14 +286,14 @@ def _work(seen: Observed) -> Iterable[Finding]:
             )
         unlocked = [queue for queue, state in held.items() if orderly and not state.locked]
         if unlocked:
-            yield Finding(
+            yield Diagnosis(
                 Ailment.QUEUE_NOT_LOCKED,
                 f"{client_id} consumes in order but has no lock of {_queues(unlocked)}",
                 "another member has it, perhaps one that was killed less than a minute ago; see who else holds the queue",
             )
         hanging = [q for q, s in held.items() if _hangs(seen, s)]
         if hanging:
-            yield Finding(
+            yield Diagnosis(
                 Ailment.LISTENER_HANGS,
                 f"{client_id} has messages of {_queues(hanging)} and finished none for a minute",
                 "its listener waits for something; look where its threads are"

@@ -1,6 +1,6 @@
 """How the ledger's columns are declared: once, with the field that holds them.
 
-    pause_ms: Annotated[int, Column(Kind.DURATION_MS, "How long …", heading="pause")]
+    pause_ms: Annotated[int, Column(ColumnKind.DURATION_MS, "How long …", heading="pause")]
 
 Spark's schema, the report's tables and `docs/LEDGER.md` go by `columns`.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple, get_type_hints
 import msgspec
 
 
-class Kind(Enum):
+class ColumnKind(Enum):
     """What the values of a column are, in words for the documentation."""
 
     TEXT = "text"
@@ -34,7 +34,7 @@ class Kind(Enum):
 class Column(NamedTuple):
     """`heading`: what people's tables call it; those leave it out where it has none."""
 
-    kind: Kind
+    kind: ColumnKind
     meaning: str
     heading: str = ""
 

@@ -51,7 +51,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from steelyard.ledger.columns import Column, Kind
+from steelyard.ledger.columns import Column, ColumnKind
 from steelyard.ledger.events import (
     BrokerStarted,
     BrokerStopped,
@@ -90,22 +90,24 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
     own it is one hand-off, from the first of them to the last one.
     """
 
-    group: Annotated[str, Column(Kind.TEXT, "The consumer group.")]
-    topic: Annotated[str, Column(Kind.TEXT, "The topic of the queue.", "topic")]
-    broker: Annotated[str, Column(Kind.TEXT, "The name of the broker with the queue.", "broker")]
-    queue: Annotated[int, Column(Kind.NUMBER, "The queue on that broker.", "queue")]
-    from_client: Annotated[str, Column(Kind.CLIENT, "The old owner.", "from")]
-    to_client: Annotated[str, Column(Kind.CLIENT, "The new owner.", "to")]
+    group: Annotated[str, Column(ColumnKind.TEXT, "The consumer group.")]
+    topic: Annotated[str, Column(ColumnKind.TEXT, "The topic of the queue.", "topic")]
+    broker: Annotated[
+        str, Column(ColumnKind.TEXT, "The name of the broker with the queue.", "broker")
+    ]
+    queue: Annotated[int, Column(ColumnKind.NUMBER, "The queue on that broker.", "queue")]
+    from_client: Annotated[str, Column(ColumnKind.CLIENT, "The old owner.", "from")]
+    to_client: Annotated[str, Column(ColumnKind.CLIENT, "The new owner.", "to")]
     last_delivery_ms: Annotated[
-        int, Column(Kind.MOMENT_MS, "Last delivery before the first one to the new owner.")
+        int, Column(ColumnKind.MOMENT_MS, "Last delivery before the first one to the new owner.")
     ]
     first_delivery_ms: Annotated[
-        int, Column(Kind.MOMENT_MS, "First delivery to the new owner.", "first delivery")
+        int, Column(ColumnKind.MOMENT_MS, "First delivery to the new owner.", "first delivery")
     ]
     pause_ms: Annotated[
         int,
         Column(
-            Kind.DURATION_MS,
+            ColumnKind.DURATION_MS,
             "From the last delivery to the old owner to the first one to the new, while messages waited.",
             "pause",
         ),
@@ -113,29 +115,33 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
     duplicates: Annotated[
         int,
         Column(
-            Kind.COUNT,
+            ColumnKind.COUNT,
             "Deliveries of offsets of the queue that the group had been delivered before, from the first delivery to the new"
             " owner on, as long as the rebalance lasts.",
             "duplicates",
         ),
     ]
     rebalance: Annotated[
-        str, Column(Kind.TEXT, "The rebalance that it belongs to, as in `rebalances`.", "rebalance")
+        str,
+        Column(
+            ColumnKind.TEXT, "The rebalance that it belongs to, as in `rebalances`.", "rebalance"
+        ),
     ]
 
 
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     """One rebalance of one group. Percentiles of the pauses are nearest-rank, and 0 where no queue moved."""
 
-    group: Annotated[str, Column(Kind.TEXT, "The consumer group.")]
-    rebalance: Annotated[str, Column(Kind.TEXT, "`group/ms since the epoch`, unique.")]
+    group: Annotated[str, Column(ColumnKind.TEXT, "The consumer group.")]
+    rebalance: Annotated[str, Column(ColumnKind.TEXT, "`group/ms since the epoch`, unique.")]
     started_at: Annotated[
-        int, Column(Kind.MOMENT, "When the first event that belongs to it happened.", "started")
+        int,
+        Column(ColumnKind.MOMENT, "When the first event that belongs to it happened.", "started"),
     ]
     trigger: Annotated[
         str,
         Column(
-            Kind.TEXT,
+            ColumnKind.TEXT,
             "The first event, but a member's event goes before `routes`: `joined`, `left (unregistered)`, `left (closed)`,"
             " `left (expired)`, `subscription`, `broker_started`, `broker_stopped` or `routes`; of Kafka's groups also"
             " `left (replaced)`, `leader`, `topics`, `assignor`, `size` and `storage`.",
@@ -143,25 +149,29 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ]
     members_before: Annotated[
-        tuple[str, ...], Column(Kind.CLIENTS, "The members before, sorted.", "members")
+        tuple[str, ...], Column(ColumnKind.CLIENTS, "The members before, sorted.", "members")
     ]
     members_after: Annotated[
-        tuple[str, ...], Column(Kind.CLIENTS, "The members afterwards, sorted.", "then")
+        tuple[str, ...], Column(ColumnKind.CLIENTS, "The members afterwards, sorted.", "then")
     ]
     queues_moved: Annotated[
-        int, Column(Kind.NUMBER, "How many queues changed hands: its rows in `handoffs`.", "moved")
+        int,
+        Column(
+            ColumnKind.NUMBER, "How many queues changed hands: its rows in `handoffs`.", "moved"
+        ),
     ]
     pause_p50_ms: Annotated[
-        int, Column(Kind.DURATION_MS, "Median of the pauses of the moved queues.", "pause p50")
+        int,
+        Column(ColumnKind.DURATION_MS, "Median of the pauses of the moved queues.", "pause p50"),
     ]
     pause_p99_ms: Annotated[
-        int, Column(Kind.DURATION_MS, "99th percentile of these pauses.", "pause p99")
+        int, Column(ColumnKind.DURATION_MS, "99th percentile of these pauses.", "pause p99")
     ]
-    pause_max_ms: Annotated[int, Column(Kind.DURATION_MS, "Longest pause.", "pause max")]
+    pause_max_ms: Annotated[int, Column(ColumnKind.DURATION_MS, "Longest pause.", "pause max")]
     duplicates: Annotated[
         int,
         Column(
-            Kind.COUNT,
+            ColumnKind.COUNT,
             "Deliveries of offsets that the group had been delivered before, until the next rebalance.",
             "duplicates",
         ),
@@ -169,7 +179,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     spike: Annotated[
         float | None,
         Column(
-            Kind.FACTOR,
+            ColumnKind.FACTOR,
             "Peak backlog of the group afterwards over its median backlog before; null where one of them is not known.",
             "spike",
         ),
@@ -177,7 +187,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     drain_ms: Annotated[
         int | None,
         Column(
-            Kind.DURATION_MS,
+            ColumnKind.DURATION_MS,
             "From the start until the backlog is back at that median after its peak: 0 where it never rose above it, null"
             " where it is not back before the next rebalance.",
             "drain",
@@ -248,7 +258,7 @@ def percentile(values: Sequence[int], share: float) -> int:
     return sorted(values)[max(ceil(len(values) * share), 1) - 1]
 
 
-class Offsets:
+class OffsetRanges:
     """The offsets of one queue delivered so far, as disjoint ranges."""
 
     def __init__(self) -> None:
@@ -271,7 +281,7 @@ class Offsets:
 
 def duplicates(deliveries: Iterable[Delivered]) -> int:
     """Deliveries of offsets that were delivered before, over all queues of one group."""
-    seen: dict[_Queue, Offsets] = defaultdict(Offsets)
+    seen: dict[_Queue, OffsetRanges] = defaultdict(OffsetRanges)
     return sum(_redelivered(seen[_queue_of(one)], one) for one in sorted(deliveries, key=_order))
 
 
@@ -320,7 +330,7 @@ def _queue_of(one: Delivered) -> _Queue:
     return _Queue(one.broker, one.topic, one.queue)
 
 
-def _redelivered(seen: Offsets, one: Delivered) -> int:
+def _redelivered(seen: OffsetRanges, one: Delivered) -> int:
     return min(seen.add(one.first, one.next), one.count) if one.next > one.first else 0
 
 
@@ -497,7 +507,7 @@ _Repeat = tuple[_Queue, int, int]
 def _repeats(deliveries: Sequence[Delivered], starts: Sequence[_Start]) -> dict[int, list[_Repeat]]:
     """The deliveries with duplicates by the number of the rebalance they fall in, -1 for before all."""
     times = [start.at for start in starts]
-    seen: dict[_Queue, Offsets] = defaultdict(Offsets)
+    seen: dict[_Queue, OffsetRanges] = defaultdict(OffsetRanges)
     repeats: dict[int, list[_Repeat]] = defaultdict(list)
     for one in deliveries:
         queue = _queue_of(one)

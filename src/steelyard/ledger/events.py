@@ -19,20 +19,20 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from steelyard.ledger.columns import Column, Kind
+from steelyard.ledger.columns import Column, ColumnKind
 
 LEDGER_TOPIC = "RMQ_SYS_REBALANCE_LEDGER"
 
-GROUP = Column(Kind.TEXT, "The consumer group.")
-MEMBERS = Column(Kind.CLIENTS, "All members after it, sorted.")
-TOPIC = Column(Kind.TEXT, "The topic of the queue.")
-QUEUE = Column(Kind.NUMBER, "The queue on its broker.")
+GROUP = Column(ColumnKind.TEXT, "The consumer group.")
+MEMBERS = Column(ColumnKind.CLIENTS, "All members after it, sorted.")
+TOPIC = Column(ColumnKind.TEXT, "The topic of the queue.")
+QUEUE = Column(ColumnKind.NUMBER, "The queue on its broker.")
 
 
 class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True, kw_only=True):
-    at: Annotated[int, Column(Kind.MOMENT_MS, "When it happened, by the broker's clock.")]
+    at: Annotated[int, Column(ColumnKind.MOMENT_MS, "When it happened, by the broker's clock.")]
     broker: Annotated[
-        str, Column(Kind.TEXT, "The broker that writes; of a commit, the one with the queue.")
+        str, Column(ColumnKind.TEXT, "The broker that writes; of a commit, the one with the queue.")
     ]
 
 
@@ -48,27 +48,27 @@ class MemberJoined(_Record, frozen=True, kw_only=True, tag="joined"):
     """A client joined the group on this broker, or came back on a new connection."""
 
     group: Annotated[str, GROUP]
-    client: Annotated[str, Column(Kind.CLIENT, "Who joined.")]
+    client: Annotated[str, Column(ColumnKind.CLIENT, "Who joined.")]
     cause: Annotated[
         str,
         Column(
-            Kind.TEXT,
+            ColumnKind.TEXT,
             "`heartbeat` or `subscription` (its topics changed); of Kafka's groups `joined`, `subscription` or `static`.",
         ),
     ]
     members: Annotated[tuple[str, ...], MEMBERS]
-    topics: Annotated[tuple[str, ...], Column(Kind.TEXTS, "What it subscribes to.")] = ()
+    topics: Annotated[tuple[str, ...], Column(ColumnKind.TEXTS, "What it subscribes to.")] = ()
 
 
 class MemberLeft(_Record, frozen=True, kw_only=True, tag="left"):
     """A client left the group on this broker."""
 
     group: Annotated[str, GROUP]
-    client: Annotated[str, Column(Kind.CLIENT, "Who left.")]
+    client: Annotated[str, Column(ColumnKind.CLIENT, "Who left.")]
     cause: Annotated[
         str,
         Column(
-            Kind.TEXT,
+            ColumnKind.TEXT,
             "`unregistered`, `closed` (its connection) or `expired` (no heartbeat came); of Kafka's static members `replaced`.",
         ),
     ]
@@ -83,33 +83,39 @@ class Delivered(_Record, frozen=True, kw_only=True, tag="delivered"):
 
     group: Annotated[str, GROUP]
     client: Annotated[
-        str, Column(Kind.CLIENT, "Who was delivered them; an address where no member is known.")
+        str,
+        Column(ColumnKind.CLIENT, "Who was delivered them; an address where no member is known."),
     ]
     topic: Annotated[str, TOPIC]
     queue: Annotated[int, QUEUE]
     until: Annotated[
-        int, Column(Kind.MOMENT_MS, "The last delivery in this record; `at` is the first.")
+        int, Column(ColumnKind.MOMENT_MS, "The last delivery in this record; `at` is the first.")
     ]
-    first: Annotated[int, Column(Kind.OFFSET, "First offset delivered.")]
-    next: Annotated[int, Column(Kind.OFFSET, "One past the last offset delivered.")]
+    first: Annotated[int, Column(ColumnKind.OFFSET, "First offset delivered.")]
+    next: Annotated[int, Column(ColumnKind.OFFSET, "One past the last offset delivered.")]
     count: Annotated[
         int,
         Column(
-            Kind.COUNT,
+            ColumnKind.COUNT,
             "Messages delivered; less than `next - first` where a tag filter skipped some.",
         ),
     ]
     stored: Annotated[
-        int, Column(Kind.MOMENT_MS, "When the message at `first` was stored: since then it waited.")
+        int,
+        Column(
+            ColumnKind.MOMENT_MS, "When the message at `first` was stored: since then it waited."
+        ),
     ]
     backlog_max: Annotated[
         int,
         Column(
-            Kind.COUNT,
+            ColumnKind.COUNT,
             "Most messages that waited in the queue just before a delivery of this record.",
         ),
     ]
-    backlog: Annotated[int, Column(Kind.COUNT, "Messages left waiting after the last delivery.")]
+    backlog: Annotated[
+        int, Column(ColumnKind.COUNT, "Messages left waiting after the last delivery.")
+    ]
 
 
 def joined(first: Delivered, later: Delivered) -> Delivered:
@@ -130,12 +136,12 @@ class Committed(_Record, frozen=True, kw_only=True, tag="committed"):
     group: Annotated[str, GROUP]
     topic: Annotated[str, TOPIC]
     queue: Annotated[int, QUEUE]
-    offset: Annotated[int, Column(Kind.OFFSET, "The committed offset.")]
-    client: Annotated[str, Column(Kind.CLIENT, "Who committed, where the broker knows.")] = ""
+    offset: Annotated[int, Column(ColumnKind.OFFSET, "The committed offset.")]
+    client: Annotated[str, Column(ColumnKind.CLIENT, "Who committed, where the broker knows.")] = ""
     writer: Annotated[
         str,
         Column(
-            Kind.TEXT,
+            ColumnKind.TEXT,
             "The broker that writes, where the queue is another's: a Kafka group's coordinator notes all of its commits.",
         ),
     ] = ""
@@ -145,16 +151,18 @@ class RebalanceBegan(_Record, frozen=True, kw_only=True, tag="rebalance_began"):
     """A Kafka group's generation came to its end. (In RocketMQ's groups no broker knows of a rebalance.)"""
 
     group: Annotated[str, GROUP]
-    generation: Annotated[int, Column(Kind.NUMBER, "The one that ends, 0 for none.")]
+    generation: Annotated[int, Column(ColumnKind.NUMBER, "The one that ends, 0 for none.")]
     trigger: Annotated[
         str,
         Column(
-            Kind.TEXT,
+            ColumnKind.TEXT,
             "`joined`, `left`, `expired`, `subscription`, `revoked`, `leader`, `static`, `size` or `storage`; of KIP-848 also"
             " `topics` and `assignor`.",
         ),
     ]
-    cause: Annotated[str, Column(Kind.TEXT, "In words, with the client's own where it gave any.")]
+    cause: Annotated[
+        str, Column(ColumnKind.TEXT, "In words, with the client's own where it gave any.")
+    ]
     members: Annotated[tuple[str, ...], MEMBERS]
 
 
@@ -162,9 +170,11 @@ class RebalanceEnded(_Record, frozen=True, kw_only=True, tag="rebalance_ended"):
     """A Kafka group has a new generation, and its members can know what to read; or it has no members."""
 
     group: Annotated[str, GROUP]
-    generation: Annotated[int, Column(Kind.NUMBER, "The new one.")]
-    protocol: Annotated[str, Column(Kind.TEXT, "The assignor's name, empty where nobody is left.")]
-    duration_ms: Annotated[int, Column(Kind.DURATION_MS, "Since the rebalance began.")]
+    generation: Annotated[int, Column(ColumnKind.NUMBER, "The new one.")]
+    protocol: Annotated[
+        str, Column(ColumnKind.TEXT, "The assignor's name, empty where nobody is left.")
+    ]
+    duration_ms: Annotated[int, Column(ColumnKind.DURATION_MS, "Since the rebalance began.")]
     members: Annotated[tuple[str, ...], MEMBERS]
 
 

@@ -42,7 +42,7 @@ from steelyard.nodes.seam import (
     Send,
     SetTimer,
 )
-from steelyard.routes.table import ORDER_TOPIC_CONFIG, Full, Registration, RouteTable
+from steelyard.routes.table import ORDER_TOPIC_CONFIG, BrokerRegistration, Full, RouteTable
 from steelyard.types import LogLine
 from steelyard.wire.remoting import fastjson, headers
 from steelyard.wire.remoting.bodies import DataVersion, KVTable, RegisterBrokerBody, TopicList
@@ -160,7 +160,7 @@ class NameserverNode:
         body = fastjson.read(RegisterBrokerBody, request.body)
         topics = body.topic_config_serialize_wrapper
         answer = self._table.register(
-            Registration(
+            BrokerRegistration(
                 cluster=header.cluster_name,
                 broker_name=header.broker_name,
                 broker_id=header.broker_id,

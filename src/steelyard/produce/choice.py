@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from steelyard.produce.faults import Faults
+from steelyard.produce.faults import FaultStrategy
 from steelyard.types import MessageQueue, Random
 from steelyard.wire.remoting.flags import tag_code
 
@@ -23,7 +23,7 @@ from steelyard.wire.remoting.flags import tag_code
 class QueueChoice:
     """One turn per topic. The random start keeps producers that begin together from moving in step."""
 
-    def __init__(self, rng: Random, faults: Faults | None = None) -> None:
+    def __init__(self, rng: Random, faults: FaultStrategy | None = None) -> None:
         self._rng = rng
         self._faults = faults
         self._turns: dict[str, int] = {}
@@ -49,7 +49,12 @@ class QueueChoice:
         return queues[turn % len(queues)]
 
     def _healthy(
-        self, faults: Faults, queues: Sequence[MessageQueue], turn: int, now: int, avoid_broker: str
+        self,
+        faults: FaultStrategy,
+        queues: Sequence[MessageQueue],
+        turn: int,
+        now: int,
+        avoid_broker: str,
     ) -> int | None:
         """How many queues to pass over, None where no broker is any good."""
         if faults.table.pauses_are_kept:

@@ -85,7 +85,7 @@ class _Fault(msgspec.Struct):
     reachable: bool = True
 
 
-class Faults:
+class FaultStrategy:
     """The brokers that were sent to, by name. `detecting`: somebody asks those without reply, and tells `returned`."""
 
     def __init__(self, table: FaultTable, rng: Random, *, detecting: bool = False) -> None:

@@ -40,7 +40,7 @@ ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Namespace of the strictly ordered topics: topic to `broker:queues;broker:queues`."""
 
 
-class Registration(msgspec.Struct, frozen=True, kw_only=True):
+class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
     """What a broker says of itself. `expiry_ms`: how long it may be silent."""
 
     cluster: str
@@ -89,7 +89,7 @@ class RouteTable:
 
     # -- brokers ---------------------------------------------------------------------------------
 
-    def register(self, broker: Registration, link: int, now: int) -> Master | Full:
+    def register(self, broker: BrokerRegistration, link: int, now: int) -> Master | Full:
         """Take a broker's word in. A stale claim to an address is ignored (and answered as accepted, as in RocketMQ)."""
         key = (broker.cluster, broker.address)
         if key not in self._live and len(self._live) >= BROKERS_MAX:
@@ -130,12 +130,12 @@ class RouteTable:
         )
         return self._master_for(broker)
 
-    def _pairs_with(self, broker: Registration) -> int:
+    def _pairs_with(self, broker: BrokerRegistration) -> int:
         name = broker.broker_name
         new = sum(name not in self._queues.get(topic, ()) for topic in broker.topics)
         return new + sum(len(by_broker) for by_broker in self._queues.values())
 
-    def _drop_former_selves(self, broker: Registration) -> None:
+    def _drop_former_selves(self, broker: BrokerRegistration) -> None:
         """A broker that changed its name or its cluster leaves under the old one."""
         known = self._live.get((broker.cluster, broker.address))
         if known is not None and known.broker_name != broker.broker_name:
@@ -145,7 +145,7 @@ class RouteTable:
             for address in data.broker_addrs.values():
                 self.unregister(data.cluster, data.broker_name, address)
 
-    def _take_topics(self, broker: Registration, *, changed: bool) -> None:
+    def _take_topics(self, broker: BrokerRegistration, *, changed: bool) -> None:
         name = broker.broker_name
         for topic, config in broker.topics.items():
             by_broker = self._queues.setdefault(topic, {})
@@ -158,7 +158,7 @@ class RouteTable:
                     config.topic_sys_flag,
                 )
 
-    def _master_for(self, broker: Registration) -> Master:
+    def _master_for(self, broker: BrokerRegistration) -> Master:
         if broker.broker_id == MASTER_ID:
             return Master()
         address = self._brokers[broker.broker_name].broker_addrs.get(MASTER_ID, "")

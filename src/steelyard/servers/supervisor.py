@@ -46,7 +46,7 @@ RESTARTS_MAX_LIMIT = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Deployment:
     """What `steelyard up` starts, and where."""
 
     brokers: int = 1
@@ -87,7 +87,10 @@ class Supervisor:
     """`with supervisor.signals(), supervisor:` around `start`, then `wait`. In a process's main thread only."""
 
     def __init__(
-        self, layout: Layout, options: Sequence[str] = (), nameserver_options: Sequence[str] = ()
+        self,
+        layout: Deployment,
+        options: Sequence[str] = (),
+        nameserver_options: Sequence[str] = (),
     ) -> None:
         """`options`, `nameserver_options`: further ones of each `steelyard broker`, and of `steelyard nameserver`."""
         if not 1 <= layout.brokers <= BROKERS_MAX:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from steelyard.errors import ConfigError
-from steelyard.sim.run import Outcome, run
+from steelyard.sim.run import RunOutcome, run
 from steelyard.sim.scenario import Scenario, dump, load
 from steelyard.sim.swarm import draw, run_seeds, shrink
 
@@ -139,7 +139,7 @@ def _swarm(seeds: range, processes: int | None, commit: str, *, quiet: bool) -> 
     return 1 if failed else 0
 
 
-def summary(outcome: Outcome) -> str:
+def summary(outcome: RunOutcome) -> str:
     """One line: seed, digest, counts."""
     counts = outcome.counts
     return (
@@ -151,7 +151,7 @@ def summary(outcome: Outcome) -> str:
     )
 
 
-def failure(outcome: Outcome, replay: str) -> str:
+def failure(outcome: RunOutcome, replay: str) -> str:
     return (
         f"{outcome.scenario.name}: {outcome.failure}\n"
         f"replay: python -m steelyard.sim {replay} --trace"

@@ -32,10 +32,10 @@ from steelyard.sim.disk import Mount, SimDisk
 from steelyard.sim.kafka_application import KafkaApplication, member_config
 from steelyard.sim.kafka_witness import KafkaWitness
 from steelyard.sim.network import TcpNetwork
-from steelyard.sim.order import Notary, Order
+from steelyard.sim.order import Notary, OrderChecker
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.threads import Threaded
-from steelyard.sim.topics import Topics
+from steelyard.sim.topics import TopicAdministrator
 from steelyard.sim.transactions import Decisions
 from steelyard.sim.workload import Listener, Publisher, commit_in, start_asked_in, topic_name
 from steelyard.sim.world import Host, Process, Violation, World
@@ -55,7 +55,7 @@ RETRY_RECOVERY_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class NodeFactories:
     """The nodes to run, and what their disk seems to be. Tests put defective ones here."""
 
     nameserver: Callable[[NameserverConfig], Node] = NameserverNode
@@ -83,10 +83,12 @@ class Seat:
     """Part of the client id of the next run."""
 
 
-class Cluster:
+class SimCluster:
     """All machines of one scenario, in a fixed order."""
 
-    def __init__(self, world: World, scenario: Scenario, parts: Parts, witness: Witness) -> None:
+    def __init__(
+        self, world: World, scenario: Scenario, parts: NodeFactories, witness: Witness
+    ) -> None:
         self.world = world
         self.scenario = scenario
         self.witness = witness
@@ -106,13 +108,15 @@ class Cluster:
         self._applications: dict[str, KafkaApplication] = {}
         self.topics = [topic_name(number) for number in range(scenario.topics)]
         self._listeners: dict[str, Listener] = {}
-        self._topics: Topics | None = None
+        self._topics: TopicAdministrator | None = None
         self.admin = self._seat("admin", 250)
         self.decisions = Decisions(world, witness)
         self._publishers = {
             seat.name: Publisher(scenario, witness, self.decisions) for seat in self.producers
         }
-        self.order = Order(planned=scenario.duplicates_max == 0) if scenario.ordered else None
+        self.order = (
+            OrderChecker(planned=scenario.duplicates_max == 0) if scenario.ordered else None
+        )
         self.power_lost: set[str] = set()
         """Brokers whose machines lost power since their last start."""
         self.power_cuts: set[str] = set()
@@ -350,7 +354,7 @@ class Cluster:
                 self.witness.committed(queue, offset, process.name)
 
     def _watch_order(
-        self, order: Order, who: str, process: Process, link: Link, message: object
+        self, order: OrderChecker, who: str, process: Process, link: Link, message: object
     ) -> None:
         self._watch_commits(process, link, message)
         start = start_asked_in(message) if isinstance(message, Command) else None
@@ -370,7 +374,9 @@ class Cluster:
         """Let the administrator create every topic on every broker."""
         addresses = [f"{seat.host.ip}:{BROKER_PORT}" for seat in self.brokers]
         queues = self.scenario.queues
-        self._topics = Topics(self.world, self.admin.process, self.topics, addresses, queues)
+        self._topics = TopicAdministrator(
+            self.world, self.admin.process, self.topics, addresses, queues
+        )
         self._topics.create()
 
     def grow_topics(self, queues: int) -> bool:

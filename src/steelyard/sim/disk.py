@@ -21,11 +21,7 @@ from contextlib import contextmanager
 from random import Random
 
 from steelyard.errors import DiskFullError, StorageError
-from steelyard.store.memory import DISK_BYTES, MemoryRange
-
-
-class Killed(BaseException):  # not an error: the process is no more
-    """The process died inside a write. Passes every `except Exception`."""
+from steelyard.store.memory import DISK_BYTES, Killed, MemoryRange
 
 
 class _Inode:

@@ -14,8 +14,8 @@ from functools import partial
 from steelyard.errors import DamageError
 from steelyard.nodes.broker.node import Stop as StopBroker
 from steelyard.sim.clock import EPOCH
-from steelyard.sim.cluster import GROUP, Cluster, Seat
-from steelyard.sim.network import Partition
+from steelyard.sim.cluster import GROUP, Seat, SimCluster
+from steelyard.sim.network import NetworkPartition
 from steelyard.sim.rot import flip_in_logs, repair
 from steelyard.sim.rot_tables import flip_in_table, has_offsets
 from steelyard.sim.scenario import Fault, FaultKind, Scenario
@@ -36,7 +36,7 @@ OPERATOR_MS = 2_000
 class Fates:
     """See the module's text."""
 
-    def __init__(self, cluster: Cluster, scenario: Scenario) -> None:
+    def __init__(self, cluster: SimCluster, scenario: Scenario) -> None:
         self._cluster = cluster
         self._world = cluster.world
         self._rng = cluster.world.rng("fates")
@@ -339,7 +339,7 @@ class Fates:
             names = [seat.name for seat in seats if seat.name == fault.target]
         else:
             names = [s.name for s in self._rng.sample(seats, min(max(1, fault.count), len(seats)))]
-        partition = Partition(frozenset(names), deaf=fault.kind == "deafen")
+        partition = NetworkPartition(frozenset(names), deaf=fault.kind == "deafen")
         cluster.network.cut(partition)
         self._later(fault, lambda: cluster.network.mend(partition))
         return True

@@ -14,7 +14,7 @@ from steelyard.nodes.consumer.kafka import contract as kafka
 from steelyard.nodes.consumer.remoting.contract import ConsumerState, Describe
 from steelyard.nodes.producer import Stop as StopProducer
 from steelyard.sim.checkers import Witness, number_of, one_owner_each, uneven
-from steelyard.sim.cluster import BROKER_PORT, GROUP, Cluster, Seat
+from steelyard.sim.cluster import BROKER_PORT, GROUP, Seat, SimCluster
 from steelyard.sim.kafka_judge import not_as_assigned, not_one_group, not_shared_out
 from steelyard.sim.world import Violation
 from steelyard.types import MessageQueue
@@ -37,7 +37,7 @@ ALL = 1_000_000_000
 class Judge:
     """Everything here takes virtual time, in which the cluster runs on."""
 
-    def __init__(self, cluster: Cluster, witness: Witness) -> None:
+    def __init__(self, cluster: SimCluster, witness: Witness) -> None:
         self._cluster = cluster
         self._world = cluster.world
         self._witness = witness

@@ -37,7 +37,7 @@ IDLE_MS = 120_000
 """Both sides of RocketMQ close a connection that was idle for so long (serverChannelMaxIdleTimeSeconds)."""
 
 
-class Partition(msgspec.Struct, frozen=True):
+class NetworkPartition(msgspec.Struct, frozen=True):
     """`inside` hosts and the others do not hear each other; with `deaf` only the inside hears nothing."""
 
     inside: frozenset[str]
@@ -96,7 +96,7 @@ class TcpNetwork:
         self._listeners: dict[Address, tuple[Process, Dialect]] = {}
         self._ends: dict[Link, _End] = {}
         self._ports: dict[str, int] = {}
-        self._partitions: list[Partition] = []
+        self._partitions: list[NetworkPartition] = []
         self._hosts: dict[str, Host] = {}
         self.serialize: dict[str, Serialize] = {}
         """The header encoding of a process by name; JSON for others."""
@@ -108,11 +108,11 @@ class TcpNetwork:
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def cut(self, partition: Partition) -> None:
+    def cut(self, partition: NetworkPartition) -> None:
         """From now on bytes must pass this partition as well."""
         self._partitions.append(partition)
 
-    def mend(self, partition: Partition | None = None) -> None:
+    def mend(self, partition: NetworkPartition | None = None) -> None:
         """The partition, or all of them, is over."""
         if partition is None:
             self._partitions.clear()

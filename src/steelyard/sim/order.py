@@ -77,7 +77,7 @@ class _Batch(msgspec.Struct):
     ownership: _Ownership
 
 
-class Order:
+class OrderChecker:
     """See the module's text. Times are true ones; `who` names one run of a member. Raises Violation."""
 
     def __init__(self, *, planned: bool) -> None:
@@ -193,7 +193,9 @@ class Order:
 class Notary:
     """Around a broker: writes down what it does with locks, when it does it."""
 
-    def __init__(self, broker: Node, name: str, order: Order, true_time: Callable[[], int]) -> None:
+    def __init__(
+        self, broker: Node, name: str, order: OrderChecker, true_time: Callable[[], int]
+    ) -> None:
         self._broker = broker
         self._name = name
         self._order = order

@@ -94,7 +94,7 @@ def repair(disk: SimDisk, broker: str, damage: Damage, now: int) -> bool:
     with disk.looked_at():
         files = Files(disk.remount())
         try:
-            findings = [item for item in check.check(files) if isinstance(item, check.Finding)]
+            findings = [item for item in check.check(files) if isinstance(item, check.CheckFinding)]
             found = _damaged(findings, broker)
             known = {place for place in damage.entries if place[0].broker_name == broker}
             known -= damage.given_up
@@ -123,7 +123,7 @@ def repair(disk: SimDisk, broker: str, damage: Damage, now: int) -> bool:
     return True
 
 
-def _compare(findings: list[check.Finding], record: RottenRecord | None) -> None:
+def _compare(findings: list[check.CheckFinding], record: RottenRecord | None) -> None:
     """Besides entries of logs exactly the record must be damaged."""
     found = [
         (item.path, item.position, item.size)
@@ -139,7 +139,7 @@ def _damaged(findings: Iterable[object], broker: str) -> set[Position]:
     return {
         (MessageQueue(item.topic, broker, item.queue_id), offset)
         for item in findings
-        if isinstance(item, check.Finding)
+        if isinstance(item, check.CheckFinding)
         and item.part == check.LOG
         and item.severity == check.DAMAGE
         for offset in range(item.offset, item.offset + item.count)

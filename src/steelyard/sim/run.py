@@ -11,14 +11,14 @@ from steelyard.ledger import cost
 from steelyard.ledger.events import Record
 from steelyard.sim.checkers import Witness
 from steelyard.sim.clock import EPOCH
-from steelyard.sim.cluster import Cluster, Parts, Seat
-from steelyard.sim.disk import Killed
+from steelyard.sim.cluster import NodeFactories, Seat, SimCluster
 from steelyard.sim.faults import Fates
 from steelyard.sim.judge import Judge
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.trace import Trace
 from steelyard.sim.workload import BATCH_MAX
 from steelyard.sim.world import Violation, World
+from steelyard.store.memory import Killed
 
 START_MS_MAX = 3_000
 """Brokers, producers and members start within this time."""
@@ -32,7 +32,7 @@ CALM_POLLS = 2
 """All must be well so many times in a row."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a run. `failure` is None when every rule was kept."""
 
     scenario: Scenario
@@ -44,15 +44,19 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(
-    scenario: Scenario, *, parts: Parts | None = None, readable: bool = False, check_every: int = 1
-) -> Outcome:
+    scenario: Scenario,
+    *,
+    parts: NodeFactories | None = None,
+    readable: bool = False,
+    check_every: int = 1,
+) -> RunOutcome:
     """Run the scenario. A rule that is broken and a node that raises both end up in `failure`."""
     trace = Trace(readable=readable)
     world = World(scenario.seed, trace, check_every=check_every)
     witness = Witness(
         [] if scenario.tags == "*" else [t.strip() for t in scenario.tags.split("||")]
     )
-    show = _Show(scenario, world, witness, parts or Parts())
+    show = _Show(scenario, world, witness, parts or NodeFactories())
     failure = None
     rebalances = 0
     records: tuple[Record, ...] = ()
@@ -65,7 +69,7 @@ def run(
     except (Exception, Killed):  # a kill that no process died of is a bug, too
         failure = "a node raised\n" + traceback.format_exc()
     counts = {**show.counts(), "rebalances": rebalances}
-    return Outcome(
+    return RunOutcome(
         scenario=scenario,
         digest=trace.digest(),
         failure=failure,
@@ -78,11 +82,13 @@ def run(
 class _Show:
     """The acts of one run."""
 
-    def __init__(self, scenario: Scenario, world: World, witness: Witness, parts: Parts) -> None:
+    def __init__(
+        self, scenario: Scenario, world: World, witness: Witness, parts: NodeFactories
+    ) -> None:
         self._scenario = scenario
         self._world = world
         self._witness = witness
-        self._cluster = Cluster(world, scenario, parts, witness)
+        self._cluster = SimCluster(world, scenario, parts, witness)
         self._fates = Fates(self._cluster, scenario)
         self._rng = world.rng("show")
         self._last_publish_at = EPOCH

@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from steelyard.sim.network import Weather
-from steelyard.sim.run import Outcome, run
+from steelyard.sim.run import RunOutcome, run
 from steelyard.sim.scenario import FAULT_KINDS, Fault, FaultKind, Scenario
 
 FAULTS_MAX = 8
@@ -271,12 +271,12 @@ def _fault(rng: Random, kind: FaultKind, at_ms: int) -> Fault:
     return Fault(kind=kind, at_ms=at_ms, for_ms=for_ms, count=count, again=again)
 
 
-def run_seed(seed: int) -> Outcome:
+def run_seed(seed: int) -> RunOutcome:
     """One seed, without the ledger, which is large and of no use to the swarm."""
     return replace(run(draw(seed), check_every=CHECK_EVERY), ledger=())
 
 
-def run_seeds(seeds: Iterable[int], processes: int | None = None) -> Iterator[Outcome]:
+def run_seeds(seeds: Iterable[int], processes: int | None = None) -> Iterator[RunOutcome]:
     """Outcomes in the order of the seeds; in several processes, as a run uses one core."""
     processes = processes or os.cpu_count() or 1
     if processes == 1:

@@ -18,7 +18,7 @@ AGAIN_MS = 1_000
 TIMEOUT_MS = 2_000
 
 
-class Topics:
+class TopicAdministrator:
     """`queues`: of each topic on each broker, at first. `admin`: the process that asks, while it runs."""
 
     def __init__(

@@ -20,7 +20,7 @@ LOCAL_MS_MAX = 50
 """Longest local transaction, and longest look at the database."""
 
 
-class Plan(Enum):
+class TransactionPlan(Enum):
     """What the program is going to do with a number: what it decides, and whether it says so by itself."""
 
     COMMIT = "commit"
@@ -30,12 +30,12 @@ class Plan(Enum):
 
 
 _PLANS = (
-    Plan.COMMIT,
-    Plan.COMMIT,
-    Plan.COMMIT,
-    Plan.ROLLBACK,
-    Plan.COMMIT_WHEN_ASKED,
-    Plan.ROLLBACK_WHEN_ASKED,
+    TransactionPlan.COMMIT,
+    TransactionPlan.COMMIT,
+    TransactionPlan.COMMIT,
+    TransactionPlan.ROLLBACK,
+    TransactionPlan.COMMIT_WHEN_ASKED,
+    TransactionPlan.ROLLBACK_WHEN_ASKED,
 )
 
 
@@ -57,7 +57,7 @@ class Decisions:
         plan = self._rng.choice(_PLANS)
         process.ask(SendHalf(message), partial(self._stored, process, number, plan))
 
-    def _stored(self, process: Process, number: int, plan: Plan, result: object) -> None:
+    def _stored(self, process: Process, number: int, plan: TransactionPlan, result: object) -> None:
         if isinstance(result, Half):
             decide = partial(self._decide, process, number, plan, result)
             self._world.after(self._rng.randrange(LOCAL_MS_MAX), decide)
@@ -65,16 +65,20 @@ class Decisions:
             self._witness.fail(number, repr(result))
             self._decided[number] = TransactionState.ROLLBACK
 
-    def _decide(self, process: Process, number: int, plan: Plan, half: Half) -> None:
+    def _decide(self, process: Process, number: int, plan: TransactionPlan, half: Half) -> None:
         """The local transaction ends."""
         if not process.alive:
             return
         state = TransactionState.ROLLBACK
-        if plan in (Plan.COMMIT, Plan.COMMIT_WHEN_ASKED):
+        if plan in (TransactionPlan.COMMIT, TransactionPlan.COMMIT_WHEN_ASKED):
             state = TransactionState.COMMIT
             self._witness.promise(number)
         self._decided[number] = state
-        told = state if plan in (Plan.COMMIT, Plan.ROLLBACK) else TransactionState.UNKNOWN
+        told = (
+            state
+            if plan in (TransactionPlan.COMMIT, TransactionPlan.ROLLBACK)
+            else TransactionState.UNKNOWN
+        )
         process.ask(EndTransaction(half, told), lambda result: None)
 
     def hand(self, process: Process, ticket: int, question: object) -> None:

@@ -13,7 +13,7 @@ from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
 from steelyard.nodes.producer import SendMessages, SendOneway
 from steelyard.nodes.seam import Handled, Verdict
 from steelyard.sim.checkers import DIGITS, Witness, number_of
-from steelyard.sim.order import Order
+from steelyard.sim.order import OrderChecker
 from steelyard.sim.scenario import Scenario
 from steelyard.sim.transactions import Decisions
 from steelyard.sim.world import Process, World
@@ -84,7 +84,12 @@ class Listener:
     """The application of a member's run `name`: takes a drawn time for each batch, fails some. With `order` an orderly one."""
 
     def __init__(
-        self, world: World, scenario: Scenario, witness: Witness, order: Order | None, name: str
+        self,
+        world: World,
+        scenario: Scenario,
+        witness: Witness,
+        order: OrderChecker | None,
+        name: str,
     ) -> None:
         self._world = world
         self._scenario = scenario

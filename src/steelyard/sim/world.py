@@ -36,8 +36,9 @@ from steelyard.nodes.seam import (
     SetTimer,
 )
 from steelyard.sim.clock import EPOCH, Clock
-from steelyard.sim.disk import Killed, SimDisk
+from steelyard.sim.disk import SimDisk
 from steelyard.sim.trace import Trace
+from steelyard.store.memory import Killed
 from steelyard.types import LogLine
 
 EVENTS_MAX = 2_000_000

@@ -20,7 +20,7 @@ MARK_EVERY = 12
 """Columns between two marks of time."""
 
 
-class Holding(NamedTuple):
+class DeliverySpan(NamedTuple):
     """A member was delivered the messages of a queue, without a silence and without another one in between."""
 
     queue: str
@@ -41,12 +41,12 @@ def busiest_group(records: Iterable[Record]) -> str:
     return min(counts, key=lambda group: (-counts[group], group), default="")
 
 
-def holdings(records: Iterable[Record], group: str) -> list[Holding]:
+def holdings(records: Iterable[Record], group: str) -> list[DeliverySpan]:
     """Sorted by queue, then by time."""
     mine = deliveries_of(records, group)
     topics = {one.topic for one in mine}
-    open_: dict[tuple[str, str, int], Holding] = {}
-    done: list[tuple[tuple[str, str, int], Holding]] = []
+    open_: dict[tuple[str, str, int], DeliverySpan] = {}
+    done: list[tuple[tuple[str, str, int], DeliverySpan]] = []
     for one in mine:
         key = (one.topic, one.broker, one.queue)
         name = (
@@ -60,7 +60,7 @@ def holdings(records: Iterable[Record], group: str) -> list[Holding]:
         else:
             if last is not None:
                 done.append((key, last))
-            open_[key] = Holding(name, one.client, one.at, one.until)
+            open_[key] = DeliverySpan(name, one.client, one.at, one.until)
     return [
         holding for _, holding in sorted([*done, *open_.items()], key=lambda x: (x[0], x[1].start))
     ]
@@ -78,7 +78,7 @@ def deliveries_of(records: Iterable[Record], group: str) -> list[Delivered]:
     return sorted(mine, key=lambda one: (one.at, one.until, one.topic, one.broker, one.queue))
 
 
-def letters(held: Sequence[Holding]) -> dict[str, str]:
+def letters(held: Sequence[DeliverySpan]) -> dict[str, str]:
     """A letter per member, in the order in which they appear."""
     clients = dict.fromkeys(
         holding.client for holding in sorted(held, key=lambda h: (h.start, h.client))

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from steelyard.ledger.columns import Kind, columns
+from steelyard.ledger.columns import ColumnKind, columns
 from steelyard.ledger.cost import Costs, Handoff, Rebalance, backlogs
 from steelyard.ledger.events import Record
 from steelyard.spark.ownership import (
-    Holding,
+    DeliverySpan,
     busiest_group,
     clock,
     deliveries_of,
@@ -158,9 +158,9 @@ def _cells(row: msgspec.Struct) -> list[str | list[str]]:
     for name, column in headed(type(row)).items():
         value = getattr(row, name)
         match column.kind:
-            case Kind.CLIENT:
+            case ColumnKind.CLIENT:
                 cells.append([value])
-            case Kind.CLIENTS:
+            case ColumnKind.CLIENTS:
                 cells.append([*value])
             case _:
                 cells.append(shown(column, value))
@@ -209,7 +209,7 @@ def _mark_rebalances(figure: plots.Figure, rebalances: Sequence[Rebalance]) -> N
 
 
 def _held_plot(
-    spans: Sequence[Holding],
+    spans: Sequence[DeliverySpan],
     names: Mapping[str, str],
     colours: Mapping[str, str],
     rebalances: Sequence[Rebalance],

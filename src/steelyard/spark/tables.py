@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from steelyard.ledger.columns import Column, Kind, columns
+from steelyard.ledger.columns import Column, ColumnKind, columns
 from steelyard.spark.ownership import clock
 
 if TYPE_CHECKING:
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 Row = TypeVar("Row", bound=msgspec.Struct)
 
 SQL_TYPES = {
-    Kind.TEXT: "string",
-    Kind.TEXTS: "array<string>",
-    Kind.CLIENT: "string",
-    Kind.CLIENTS: "array<string>",
-    Kind.NUMBER: "int",
-    Kind.COUNT: "bigint",
-    Kind.OFFSET: "bigint",
-    Kind.FACTOR: "double",
-    Kind.MOMENT: "timestamp",
-    Kind.MOMENT_MS: "bigint",
-    Kind.DURATION_MS: "bigint",
+    ColumnKind.TEXT: "string",
+    ColumnKind.TEXTS: "array<string>",
+    ColumnKind.CLIENT: "string",
+    ColumnKind.CLIENTS: "array<string>",
+    ColumnKind.NUMBER: "int",
+    ColumnKind.COUNT: "bigint",
+    ColumnKind.OFFSET: "bigint",
+    ColumnKind.FACTOR: "double",
+    ColumnKind.MOMENT: "timestamp",
+    ColumnKind.MOMENT_MS: "bigint",
+    ColumnKind.DURATION_MS: "bigint",
 }
 UNKNOWN = "–"
 
@@ -70,7 +70,7 @@ def collected(frame: DataFrame, table: type[Row]) -> list[Row]:
 
 def _moments(table: type[msgspec.Struct]) -> list[str]:
     """Columns that are milliseconds here and timestamps there."""
-    return [name for name, column in columns(table).items() if column.kind is Kind.MOMENT]
+    return [name for name, column in columns(table).items() if column.kind is ColumnKind.MOMENT]
 
 
 # -- for people -------------------------------------------------------------------------------------
@@ -83,7 +83,13 @@ def headed(table: type[msgspec.Struct]) -> dict[str, Column]:
 
 def is_numeric(column: Column) -> bool:
     """Does it belong at the right side of its cells?"""
-    return column.kind in (Kind.NUMBER, Kind.COUNT, Kind.OFFSET, Kind.FACTOR, Kind.DURATION_MS)
+    return column.kind in (
+        ColumnKind.NUMBER,
+        ColumnKind.COUNT,
+        ColumnKind.OFFSET,
+        ColumnKind.FACTOR,
+        ColumnKind.DURATION_MS,
+    )
 
 
 def shown(column: Column, value: Any) -> str:
@@ -91,14 +97,14 @@ def shown(column: Column, value: Any) -> str:
     if value is None:
         return UNKNOWN
     match column.kind:
-        case Kind.MOMENT | Kind.MOMENT_MS:
+        case ColumnKind.MOMENT | ColumnKind.MOMENT_MS:
             return clock(value)
-        case Kind.DURATION_MS:
+        case ColumnKind.DURATION_MS:
             return f"{value:,} ms" if value < 10_000 else f"{value / 1000:,.1f} s"
-        case Kind.FACTOR:
+        case ColumnKind.FACTOR:
             return f"{value:,.1f}×"
-        case Kind.COUNT | Kind.OFFSET:
+        case ColumnKind.COUNT | ColumnKind.OFFSET:
             return f"{value:,}"
-        case Kind.TEXTS | Kind.CLIENTS:
+        case ColumnKind.TEXTS | ColumnKind.CLIENTS:
             return ", ".join(value)
     return str(value)

@@ -54,7 +54,7 @@ class EvaluationError(Exception):
     """Two values that cannot be compared: the message does not match. (Java throws, and its broker logs it.)"""
 
 
-class Order(Enum):
+class Ordering(Enum):
     """The comparisons that need an order."""
 
     GREATER = ">"
@@ -63,7 +63,7 @@ class Order(Enum):
     LESS_OR_EQUAL = "<="
 
 
-class Part(Enum):
+class TextMatch(Enum):
     """Which part of a text is compared."""
 
     CONTAINS = "CONTAINS"
@@ -172,7 +172,7 @@ class Ordered(msgspec.Struct, frozen=True):
     """`left < right` and its like."""
 
     left: Expression
-    order: Order
+    order: Ordering
     right: Expression
 
     def evaluate(self, properties: Properties) -> bool | None:
@@ -186,13 +186,13 @@ class Ordered(msgspec.Struct, frozen=True):
             left, right = _double(left), _double(right)
         sign = compare(left, right)
         match self.order:
-            case Order.GREATER:
+            case Ordering.GREATER:
                 return sign > 0
-            case Order.GREATER_OR_EQUAL:
+            case Ordering.GREATER_OR_EQUAL:
                 return sign >= 0
-            case Order.LESS:
+            case Ordering.LESS:
                 return sign < 0
-            case Order.LESS_OR_EQUAL:
+            case Ordering.LESS_OR_EQUAL:
                 return sign <= 0
 
 
@@ -212,7 +212,7 @@ class Partial(msgspec.Struct, frozen=True):
     """`operand CONTAINS 'text'` and its like, or NOT. Never null: false for an empty text and for what is not text."""
 
     operand: Expression
-    part: Part
+    part: TextMatch
     text: str
     negated: bool
 
@@ -221,11 +221,11 @@ class Partial(msgspec.Struct, frozen=True):
         if not self.text or not isinstance(value, str):
             return False
         match self.part:
-            case Part.CONTAINS:
+            case TextMatch.CONTAINS:
                 found = self.text in value
-            case Part.STARTS_WITH:
+            case TextMatch.STARTS_WITH:
                 found = value.startswith(self.text)
-            case Part.ENDS_WITH:
+            case TextMatch.ENDS_WITH:
                 found = value.endswith(self.text)
         return found != self.negated
 

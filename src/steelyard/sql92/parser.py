@@ -44,11 +44,11 @@ from steelyard.sql92.expressions import (
     Negation,
     Not,
     Or,
-    Order,
     Ordered,
-    Part,
+    Ordering,
     Partial,
     Property,
+    TextMatch,
     Truth,
     compare,
 )
@@ -73,8 +73,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _LITERALS = {"TRUE": Literal(True), "FALSE": Literal(False), "NULL": NULL}
-_ORDERS = {order.value: order for order in Order}
-_PARTS = {part.value: part for part in Part}
+_ORDERS = {order.value: order for order in Ordering}
+_PARTS = {part.value: part for part in TextMatch}
 _PREDICATES = frozenset(("BETWEEN", "IN", *_PARTS))
 """Words behind an operand, with or without NOT."""
 _RESERVED = _PREDICATES | _LITERALS.keys() | {"NOT", "AND", "OR", "IS"}
@@ -331,7 +331,7 @@ def _equal(left: Expression, right: Expression) -> Equal:
     return Equal(left, right)
 
 
-def _ordered(left: Expression, order: Order, right: Expression) -> Ordered:
+def _ordered(left: Expression, order: Ordering, right: Expression) -> Ordered:
     for operand in (left, right):
         if isinstance(operand, Constant):
             fits = not isinstance(operand.value, str)
@@ -343,8 +343,8 @@ def _ordered(left: Expression, order: Order, right: Expression) -> Ordered:
 
 
 def _between(value: Expression, low: Expression, high: Expression) -> And:
-    above = _ordered(value, Order.GREATER_OR_EQUAL, low)
-    below = _ordered(value, Order.LESS_OR_EQUAL, high)
+    above = _ordered(value, Ordering.GREATER_OR_EQUAL, low)
+    below = _ordered(value, Ordering.LESS_OR_EQUAL, high)
     constant = isinstance(low, Constant) and isinstance(high, Constant)
     if constant and compare(high.evaluate({}), low.evaluate({})) < 0:
         raise ProtocolError("SQL92: BETWEEN: the lower bound exceeds the upper bound")
@@ -352,4 +352,4 @@ def _between(value: Expression, low: Expression, high: Expression) -> And:
 
 
 def _not_between(value: Expression, low: Expression, high: Expression) -> Or:
-    return Or((_ordered(value, Order.LESS, low), _ordered(value, Order.GREATER, high)))
+    return Or((_ordered(value, Ordering.LESS, low), _ordered(value, Ordering.GREATER, high)))

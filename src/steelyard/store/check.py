@@ -2,8 +2,8 @@
 
 `check` reads everything and changes nothing. Memory: one table at a time, and of logs a piece. What it yields:
 
-    Progress      how much was read since the last one; for whoever shows that
-    Finding       one thing that is not as it was written, or that an operator should know
+    BytesRead     how much was read since the last one; for whoever shows that
+    CheckFinding  one thing that is not as it was written, or that an operator should know
     Summary       the last word
 
 Where the last stop was not a clean one, a write that did not end is not damage: the next start cuts it.
@@ -33,7 +33,7 @@ _STARTS_PATH = "tables/log%20starts.table"
 TABLE, INDEX, LOG, FOLDER, IDENTITY, STOP = "table", "index", "log", "folder", "identity", "stop"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckFinding(msgspec.Struct, frozen=True):
     """`position`, `size`: in the file, bytes; -1 where the file as a whole is meant. `part`: what kind of file it is.
 
     `topic`, `queue_id`, `offset`, `count`: the messages that it concerns, where it is a log's.
@@ -51,7 +51,7 @@ class Finding(msgspec.Struct, frozen=True):
     count: int = 0
 
 
-class Progress(msgspec.Struct, frozen=True, gc=False):
+class BytesRead(msgspec.Struct, frozen=True, gc=False):
     """So many bytes more were read, of this file."""
 
     path: str
@@ -71,7 +71,7 @@ class Summary(msgspec.Struct, frozen=True):
     clean_stop: bool
 
 
-Result = Finding | Progress | Summary
+Result = CheckFinding | BytesRead | Summary
 
 
 class _Counts:
@@ -80,9 +80,11 @@ class _Counts:
     def __init__(self) -> None:
         self.messages = self.bytes = self.damage = self.notes = 0
 
-    def noted(self, results: Iterator[Finding | Progress]) -> Iterator[Finding | Progress]:
+    def noted(
+        self, results: Iterator[CheckFinding | BytesRead]
+    ) -> Iterator[CheckFinding | BytesRead]:
         for result in results:
-            if isinstance(result, Progress):
+            if isinstance(result, BytesRead):
                 self.bytes += result.bytes
             elif result.severity == DAMAGE:
                 self.damage += 1
@@ -95,34 +97,34 @@ def check(files: Files) -> Iterator[Result]:
     """See the module's text. Raises StorageError for a newer format, and where the disk cannot be read."""
     counts = _Counts()
     owner = Identity()
-    found: list[Finding] = []
+    found: list[CheckFinding] = []
     try:
         owner = identity.read(files).identity
     except DamageError as error:
-        found.append(Finding(DAMAGE, IDENTITY, identity.PATH, str(error)))
+        found.append(CheckFinding(DAMAGE, IDENTITY, identity.PATH, str(error)))
     ends = clean_stop.read(files)
     if ends is None and files.disk.exists(clean_stop.PATH):
         problem = "cannot be read; the next start takes the last stop for a kill"
-        found.append(Finding(NOTE, STOP, clean_stop.PATH, problem))
+        found.append(CheckFinding(NOTE, STOP, clean_stop.PATH, problem))
     yield from counts.noted(iter(found))
     names = [name for name in files.disk.list("tables") if name.endswith(".table")]
     for name in names:
         end = None if ends is None else ends.tables.get(name)
         yield from counts.noted(_check_table(files, f"tables/{name}", end))
     missing = sorted(ends.tables.keys() - set(names)) if ends is not None else []
-    gone = [Finding(DAMAGE, TABLE, f"tables/{name}", "is missing") for name in missing]
+    gone = [CheckFinding(DAMAGE, TABLE, f"tables/{name}", "is missing") for name in missing]
     yield from counts.noted(iter(gone))
     listed = log_list.read(files)
     folders = log_list.folders(files.disk)
     if folders and listed is None and "logs.table" not in missing:
-        lost = Finding(DAMAGE, TABLE, log_list.PATH, "is missing, though there are logs")
+        lost = CheckFinding(DAMAGE, TABLE, log_list.PATH, "is missing, though there are logs")
         yield from counts.noted(iter([lost]))
     starts = {entry.key: int(entry.value or 0) for entry in entries_of(files, _STARTS_PATH)}
     for folder in sorted(folders):
         place = (listed or {}).get(folders[folder].log_id)
         if place is None:
             problem = "holds a log that no table lists"
-            yield from counts.noted(iter([Finding(NOTE, FOLDER, folder, problem)]))
+            yield from counts.noted(iter([CheckFinding(NOTE, FOLDER, folder, problem)]))
         end = None if ends is None else ends.logs.get(folder)
         start = starts.get(str(folders[folder].log_id), 0)
         results = _check_log(files, folder, folders[folder], counts, end)
@@ -143,9 +145,9 @@ def check(files: Files) -> Iterator[Result]:
 
 def _check_table(
     files: Files, path: str, end: tuple[int, int] | None
-) -> Iterator[Finding | Progress]:
+) -> Iterator[CheckFinding | BytesRead]:
     data = files.read(path, 0, files.size(path))
-    yield Progress(path, len(data))
+    yield BytesRead(path, len(data))
     sound = True
     for item in decode(data):
         if isinstance(item, Gap):
@@ -153,16 +155,16 @@ def _check_table(
             yield _gap(path, item, torn=item.torn and end is None)
     if sound and end is not None and clean_stop.end_of(data) != end:
         problem = f"is not as the last clean stop left it: {len(data)} bytes in place of {end[0]}"
-        yield Finding(DAMAGE, TABLE, path, problem)
+        yield CheckFinding(DAMAGE, TABLE, path, problem)
 
 
-def _gap(path: str, gap: Gap, *, torn: bool) -> Finding:
+def _gap(path: str, gap: Gap, *, torn: bool) -> CheckFinding:
     whose = f"; it seems to set key {gap.key!r}" if gap.key else ""
     if torn:
         problem = "a write that did not end; the next start cuts it"
-        return Finding(NOTE, TABLE, path, problem, gap.position, gap.size)
+        return CheckFinding(NOTE, TABLE, path, problem, gap.position, gap.size)
     problem = f"no record whose checksum matches{whose}"
-    return Finding(DAMAGE, TABLE, path, problem, gap.position, gap.size)
+    return CheckFinding(DAMAGE, TABLE, path, problem, gap.position, gap.size)
 
 
 def _check_log(
@@ -171,13 +173,13 @@ def _check_log(
     place: log_list.Folder,
     counts: _Counts,
     end: tuple[int, int] | None,
-) -> Iterator[Finding | Progress]:
+) -> Iterator[CheckFinding | BytesRead]:
     for stretch in verify_log(files, folder, end):
-        yield Progress(stretch.path, stretch.size)
+        yield BytesRead(stretch.path, stretch.size)
         if stretch.part == LOG:
             counts.messages += stretch.count
         if stretch.problem:
-            yield Finding(
+            yield CheckFinding(
                 DAMAGE if stretch.part == LOG else NOTE,
                 INDEX if stretch.part == ROWS else LOG,
                 stretch.path,
@@ -192,22 +194,22 @@ def _check_log(
 
 
 def _without_deleted(
-    results: Iterator[Finding | Progress], start: int
-) -> Iterator[Finding | Progress]:
+    results: Iterator[CheckFinding | BytesRead], start: int
+) -> Iterator[CheckFinding | BytesRead]:
     """Damage before the first offset that a log still has is only a note: those messages were deleted."""
     for result in results:
-        if isinstance(result, Finding) and result.part == LOG and 0 < _end_of(result) <= start:
+        if isinstance(result, CheckFinding) and result.part == LOG and 0 < _end_of(result) <= start:
             problem = f"{result.problem}; these messages were deleted"
             yield msgspec.structs.replace(result, severity=NOTE, problem=problem)
         else:
             yield result
 
 
-def _end_of(finding: Finding) -> int:
+def _end_of(finding: CheckFinding) -> int:
     return finding.offset + finding.count
 
 
-def _check_end(files: Files, folder: str, position: int, offset: int) -> Iterator[Finding]:
+def _check_end(files: Files, folder: str, position: int, offset: int) -> Iterator[CheckFinding]:
     """Where a log ended at the last clean stop, it must end now."""
     found = end_position(files, folder)
     if found != position:
@@ -215,7 +217,7 @@ def _check_end(files: Files, folder: str, position: int, offset: int) -> Iterato
             f"ends at byte {found} of the log; the last clean stop left it at byte {position},"
             f" before offset {offset}"
         )
-        yield Finding(DAMAGE, FOLDER, folder, problem)
+        yield CheckFinding(DAMAGE, FOLDER, folder, problem)
 
 
 def entries_of(files: Files, path: str) -> list[Entry]:

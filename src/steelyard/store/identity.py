@@ -56,14 +56,14 @@ class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"broker {self.broker!r} of cluster {self.cluster!r}{node}"
 
 
-class Found(msgspec.Struct, frozen=True):
+class StoredIdentity(msgspec.Struct, frozen=True):
     """What the file says: `format` 0 where there is none yet."""
 
     format: int
     identity: Identity
 
 
-def read(files: Files) -> Found:
+def read(files: Files) -> StoredIdentity:
     """The file of a data directory. Raises StorageError for one that this version cannot use, DamageError for a damaged one."""
     disk = files.disk
     if not disk.exists(PATH):
@@ -71,7 +71,7 @@ def read(files: Files) -> Found:
             raise DamageError(
                 f"the file {PATH!r} is missing, though there are logs or tables", (PATH,)
             )
-        return Found(0, Identity())
+        return StoredIdentity(0, Identity())
     data = files.read(PATH, 0, _FILE_BYTES_MAX)
     number = _number(data)
     if number > 1 and not _is_signed(data):
@@ -84,8 +84,8 @@ def read(files: Files) -> Found:
     if number < FORMAT_MIN or (number == 1 and len(data) > _FIRST_LINE_BYTES):
         raise DamageError(f"the file {PATH!r} is damaged", (PATH,))
     if number == 1:
-        return Found(1, Identity())
-    return Found(number, _identity(data))
+        return StoredIdentity(1, Identity())
+    return StoredIdentity(number, _identity(data))
 
 
 def _number(data: bytes) -> int:

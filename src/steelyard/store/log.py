@@ -24,7 +24,7 @@ from steelyard.store import index, links, reads
 from steelyard.store.entry import PLACES_BYTE, unpack_places
 from steelyard.store.index import pack_row
 from steelyard.store.log_config import LogConfig
-from steelyard.store.reads import Extent, Run, Slice
+from steelyard.store.reads import Run, RunExtent, Slice
 from steelyard.store.recovery import LogRecovery
 from steelyard.store.segment import POSITION_BITS, POSITION_MAX, Origin, Segment
 from steelyard.store.segments import Segments
@@ -165,7 +165,7 @@ class Log:
             return Run(entries.RECORDS, b"", nearest, nearest)
         return reads.find_run(self._segment_at(offset), offset, end, bytes_max).read()
 
-    def find_run(self, offset: int, bytes_max: int, end: int, *, refuse: bool = True) -> Extent:
+    def find_run(self, offset: int, bytes_max: int, end: int, *, refuse: bool = True) -> RunExtent:
         """Where the run is that `read_run` reads, for whoever decides how to. min_offset <= offset < end <= max_offset.
 
         `refuse`: see `reads.find_run`.

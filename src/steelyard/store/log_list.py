@@ -19,7 +19,7 @@ CUT = "~"
 """In the name of a folder: the topic's name was too long, what follows is a hash of it."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class ListedLog(msgspec.Struct, frozen=True):
     """A row of the table, under the log's id."""
 
     topic: str
@@ -48,11 +48,11 @@ def folders(disk: Disk) -> dict[str, Folder]:
     return found
 
 
-def read(files: Files) -> dict[int, Place] | None:
+def read(files: Files) -> dict[int, ListedLog] | None:
     """The rows of the table by log id, as far as they are whole; None where there is no table."""
     if not files.disk.exists(PATH):
         return None
-    rows: dict[int, Place] = {}
+    rows: dict[int, ListedLog] = {}
     for item in table_records.decode(files.read(PATH, 0, files.size(PATH))):
         if isinstance(item, table_records.Entry) and item.key.isdecimal():
             if item.value is None:
@@ -62,11 +62,11 @@ def read(files: Files) -> dict[int, Place] | None:
     return rows
 
 
-def encode(place: Place) -> bytes:
+def encode(place: ListedLog) -> bytes:
     """A row's value."""
     return msgspec.json.encode(place)
 
 
-def decode(value: bytes) -> Place:
+def decode(value: bytes) -> ListedLog:
     """A row, from its value."""
-    return msgspec.json.decode(value, type=Place)
+    return msgspec.json.decode(value, type=ListedLog)

@@ -13,7 +13,7 @@ from steelyard.types import Random
 
 
 class Killed(BaseException):  # no error: the process is no more
-    """The process that wrote died in the middle of the write."""
+    """The process that wrote died in the middle of the write. Passes every `except Exception`."""
 
 
 class MemoryRange:

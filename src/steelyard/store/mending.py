@@ -16,7 +16,7 @@ from steelyard.store import entry as entries
 from steelyard.store import index, links
 from steelyard.store.findings import Finding
 from steelyard.store.index import ROW, ROW_BYTES, pack_row
-from steelyard.store.scanning import Found, scan
+from steelyard.store.scanning import ScannedEntry, scan
 
 if TYPE_CHECKING:
     from steelyard.store.segment import Segment
@@ -129,7 +129,7 @@ def _from_log(segment: Segment, begin: int, end: int, after: bytes) -> bytes | N
     stop = segment.end[0] if following is None else following[0] + following[1]
     log_base = segment.origin.log_address
     rows = b""
-    found: Found | None = None
+    found: ScannedEntry | None = None
     try:
         for found in scan(segment.read, log_base, position, offset, stop):
             is_batch = found.tag_code is None
@@ -149,7 +149,7 @@ def _from_log(segment: Segment, begin: int, end: int, after: bytes) -> bytes | N
 
 
 def _is_proved(
-    segment: Segment, last: Found, link: int, rows: bytes, end: int, after: bytes
+    segment: Segment, last: ScannedEntry, link: int, rows: bytes, end: int, after: bytes
 ) -> bool:
     """Do the rows, the last of them of the entry `last`, agree with the row after them?"""
     if not after:
@@ -168,7 +168,7 @@ def _is_proved(
     return links.record_link(data, link) == int(expected)
 
 
-def _batch_tag(segment: Segment, found: Found, begin: int, after: bytes) -> int:
+def _batch_tag(segment: Segment, found: ScannedEntry, begin: int, after: bytes) -> int:
     """The tag code of the rows of a batch: known from its other rows, else about when it was appended.
 
     That is its largest timestamp, but not outside the times of what is before and behind the rows.

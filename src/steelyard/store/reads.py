@@ -63,7 +63,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     next_offset: int
 
 
-class Extent(msgspec.Struct, frozen=True, gc=False):
+class RunExtent(msgspec.Struct, frozen=True, gc=False):
     """Where a run lies in its segment: `size` bytes from `position` on, to the entry before `next_offset`.
 
     `offset`: the one asked for. `before`, `link`: the links before the run and of its last entry; `before` is -1 where
@@ -145,7 +145,7 @@ def read_records(segment: Segment, offset: int, end: int, count_max: int, bytes_
 
 
 class _Piece(msgspec.Struct):
-    """Records back to back that a filter lets through. `before`, `link`: as in `Extent`."""
+    """Records back to back that a filter lets through. `before`, `link`: as in `RunExtent`."""
 
     first_offset: int
     count: int
@@ -235,7 +235,7 @@ def _tagged(segment: Segment, pieces: list[_Piece], next_offset: int) -> Slice:
 
 def find_run(
     segment: Segment, offset: int, end: int, bytes_max: int, *, refuse: bool = True
-) -> Extent:
+) -> RunExtent:
     """The entries of one kind from the one that holds `offset` on, within `bytes_max` but always one.
 
     A batch that reaches to `end` or beyond it is left out, and with it what would be the first entry.
@@ -256,7 +256,7 @@ def find_run(
     if index.is_hole(tag_code):
         found = kinds(segment.rows(offset, min(_RUN_ROWS_MAX, end - offset)))
         next_offset = _past_holes(segment, offset, found, refuse=refuse)
-        return Extent(segment, entries.RECORDS, begin, 0, next_offset, offset, before, link)
+        return RunExtent(segment, entries.RECORDS, begin, 0, next_offset, offset, before, link)
     is_batch = batches.is_batch(tag_code)
     limit = max(begin + bytes_max, begin + size)
     stop = min(end, segment.end[1])
@@ -278,7 +278,7 @@ def find_run(
             next_offset += within
         if within < len(found):
             break
-    return Extent(
+    return RunExtent(
         segment,
         entries.BATCHES if is_batch else entries.RECORDS,
         begin,

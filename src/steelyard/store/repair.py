@@ -20,7 +20,7 @@ from steelyard.store import index, links
 from steelyard.store.index import ROW_BYTES, pack_row
 from steelyard.store.mending import put_right
 from steelyard.store.recovery import SegmentRepair
-from steelyard.store.scanning import Found, find_next, looks_unwritten, scan
+from steelyard.store.scanning import ScannedEntry, find_next, looks_unwritten, scan
 
 if TYPE_CHECKING:
     from steelyard.store.segment import Segment
@@ -198,7 +198,7 @@ class Repair:
             row = pack_row(found.position, found.size, tag_code, segment.link)
             self._add(row * found.count, found.size)
 
-    def _old_tag(self, found: Found) -> int:
+    def _old_tag(self, found: ScannedEntry) -> int:
         at = (found.offset - self._segment.base_offset) * _OLD_ROW.size
         if at + _OLD_ROW.size > len(self._old_rows):
             return 0

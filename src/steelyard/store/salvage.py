@@ -20,7 +20,7 @@ import msgspec
 
 from steelyard.config import StoreConfig
 from steelyard.store import check, clean_stop, identity, log_list
-from steelyard.store.check import Finding
+from steelyard.store.check import CheckFinding
 from steelyard.store.files import Files
 from steelyard.store.identity import Identity
 from steelyard.store.store import Store, file_name
@@ -38,7 +38,7 @@ class Deed(msgspec.Struct, frozen=True):
     lost: str = ""
 
 
-def repair(files: Files, findings: Iterable[Finding], label: str, now: int) -> Iterator[Deed]:
+def repair(files: Files, findings: Iterable[CheckFinding], label: str, now: int) -> Iterator[Deed]:
     """Make good what `check` found; what was done, one by one. Raises StorageError; then it can be run again."""
     aside = f"damaged-{label}"
     found = list(findings)
@@ -76,7 +76,7 @@ def disown(files: Files) -> Identity:
     return owner
 
 
-def _keep_copy(files: Files, finding: Finding, aside: str) -> Deed:
+def _keep_copy(files: Files, finding: CheckFinding, aside: str) -> Deed:
     path = f"{aside}/{finding.path}.{finding.position}"
     data = files.read(finding.path, finding.position, min(finding.size, COPY_BYTES))
     _write(files, path, data)
@@ -116,7 +116,7 @@ def _lost(gap: Gap) -> str:
     return f"the records in {gap.size} bytes from byte {gap.position} on; their keys cannot be told"
 
 
-def _mend_list(files: Files, found: list[Finding], aside: str) -> Iterator[Deed]:
+def _mend_list(files: Files, found: list[CheckFinding], aside: str) -> Iterator[Deed]:
     """List the logs that no table lists, unless a log of that queue is listed already: then the folder is set aside."""
     unlisted = [item.path for item in found if item.part == check.FOLDER and item.position == -1]
     listed = log_list.read(files) or {}
@@ -135,7 +135,7 @@ def _mend_list(files: Files, found: list[Finding], aside: str) -> Iterator[Deed]
             yield Deed(path, f"moved to {aside}/: {why}", "its messages")
             continue
         queues.add((topic, folder.queue_id))
-        place = log_list.Place(topic, folder.queue_id)
+        place = log_list.ListedLog(topic, folder.queue_id)
         rows += encode_record(str(folder.log_id), log_list.encode(place))
         yield Deed(path, f"listed as queue {folder.queue_id} of topic {topic!r}")
     if rows:
@@ -166,7 +166,7 @@ def _mend_identity(files: Files, aside: str) -> Iterator[Deed]:
     yield Deed(identity.PATH, done, "whose directory it was")
 
 
-def _pass_over(store: Store, found: list[Finding]) -> Iterator[Deed]:
+def _pass_over(store: Store, found: list[CheckFinding]) -> Iterator[Deed]:
     """Have readers pass over damaged messages; their offsets are not given to others."""
     for finding in found:
         log = store.log(finding.topic, finding.queue_id) if finding.part == check.LOG else None

@@ -26,7 +26,7 @@ _HEADS = re.compile(rb"(?s)(?=\x00\x00\x00.{9}(?:\x00{4}|\xff{4})\x02|.{4}\xda\x
 """Where an entry may begin: a batch (offset, size, leader epoch 0 or -1, magic 2) or a record (size, magic)."""
 
 
-class Found(msgspec.Struct, frozen=True, gc=False):
+class ScannedEntry(msgspec.Struct, frozen=True, gc=False):
     """A whole entry. `tag_code`: None for a batch. `timestamp`: when it was stored, of a batch its largest."""
 
     position: int
@@ -38,7 +38,7 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-def scan(read: Read, log_base: int, position: int, offset: int, end: int) -> Iterator[Found]:
+def scan(read: Read, log_base: int, position: int, offset: int, end: int) -> Iterator[ScannedEntry]:
     """Each whole entry from a place on, up to the first that is not, or to position `end`.
 
     `log_base`: the address of the log's position 0.
@@ -64,7 +64,9 @@ def scan(read: Read, log_base: int, position: int, offset: int, end: int) -> Ite
         offset += found.count
 
 
-def find_next(read: Read, log_base: int, position: int, offset: int, end: int) -> Found | None:
+def find_next(
+    read: Read, log_base: int, position: int, offset: int, end: int
+) -> ScannedEntry | None:
     """The first whole entry behind `position`, where one of `offset` ought to be and is damaged; None without one.
 
     Looks first where the damaged entry says that it ends: what else looks like an entry may be part of a message.
@@ -102,7 +104,7 @@ def looks_unwritten(data: bytes, position: int) -> bool:
 
 def _at(
     read: Read, log_base: int, position: int, start: int, offset: int, end: int
-) -> Found | None:
+) -> ScannedEntry | None:
     """The whole entry at a position, where its offset is beyond `offset`, but no more than there may be from `start` on."""
     head = read(position, min(batches.HEAD_BYTES, end - position))
     if len(head) < batches.HEAD_BYTES:
@@ -124,18 +126,18 @@ def _at(
 
 def _whole(
     data: bytes, start: int, size: int, is_batch: bool, place: tuple[int, int], position: int
-) -> Found | None:
+) -> ScannedEntry | None:
     if is_batch:
         if not batches.is_intact(data, start, size):
             return None
         whole = data[start : start + size]
         count, timestamp = batches.count_of(whole), batches.max_timestamp(whole)
-        return Found(position, place[0], size, count, None, timestamp, whole)
+        return ScannedEntry(position, place[0], size, count, None, timestamp, whole)
     if not entries.is_intact(data, start, size, *place):
         return None
     whole = data[start : start + size]
     tag_code, timestamp = entries.tag_code(whole), entries.stored_at(whole)
-    return Found(position, place[0], size, 1, tag_code, timestamp, whole)
+    return ScannedEntry(position, place[0], size, 1, tag_code, timestamp, whole)
 
 
 def _entry_at(data: bytes, start: int, offset: int, address: int) -> tuple[int, bool]:

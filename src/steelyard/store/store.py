@@ -35,7 +35,7 @@ from steelyard.store.identity import Identity
 from steelyard.store.index import Buffers
 from steelyard.store.log import LOG_ID_MAX, Log
 from steelyard.store.log_config import LogConfig, usual
-from steelyard.store.log_list import Folder, Place
+from steelyard.store.log_list import Folder, ListedLog
 from steelyard.store.recovery import LogRecovery, Recovery, TableDamage, TableRecovery
 from steelyard.store.segment import POSITION_BITS, Origin
 from steelyard.store.segments import end_position
@@ -134,7 +134,7 @@ class Store:
         return tuple(reports.values())
 
     def _check_logs(
-        self, places: dict[int, Place], folders: dict[str, Folder], ends: clean_stop.Ends | None
+        self, places: dict[int, ListedLog], folders: dict[str, Folder], ends: clean_stop.Ends | None
     ) -> None:
         """Raise DamageError where logs or the table that lists them are gone, or ended elsewhere at the last clean stop."""
         damage: list[TableDamage] = []
@@ -147,7 +147,7 @@ class Store:
                 damage.append(TableDamage(folder, 0, 0, problem=problem))
         _raise(damage)
 
-    def _places(self) -> Iterator[tuple[int, Place]]:
+    def _places(self) -> Iterator[tuple[int, ListedLog]]:
         for key, value in self.table("logs").items():
             if key == log_list.LAST_ID:
                 self._last_id = int(value)
@@ -196,7 +196,7 @@ class Store:
             if last_id > LOG_ID_MAX:
                 raise StorageError(f"all {LOG_ID_MAX} log ids have been given out")
             new = {
-                self._last_id + 1 + number: Place(topic, queue_id)
+                self._last_id + 1 + number: ListedLog(topic, queue_id)
                 for number, queue_id in enumerate(missing)
             }
             # A power cut may have left them from a log that had the id before; see the module's text.
@@ -217,7 +217,7 @@ class Store:
         logs = list(self._topics.get(topic, {}).values())
         if not logs:
             return
-        places = [(str(log.log_id), Place(topic, log.queue_id, deleted=True)) for log in logs]
+        places = [(str(log.log_id), ListedLog(topic, log.queue_id, deleted=True)) for log in logs]
         rows = [(log_id, log_list.encode(place)) for log_id, place in places]
         try:
             self.table("logs").put_many(rows)
@@ -271,7 +271,7 @@ class Store:
                 heappush(oldest, (*found, log_id))
         return messages, freed
 
-    def _make_log(self, log_id: int, place: Place) -> Log:
+    def _make_log(self, log_id: int, place: ListedLog) -> Log:
         folder = f"logs/{file_name(place.topic)}/{place.queue_id}-{log_id}"
         made_with = (self._files, self._buffers, self._flush_rows, folder)
         origin = Origin(*made_with, place.topic, place.queue_id, log_id, self.findings)
@@ -280,7 +280,7 @@ class Store:
     def _starts(self) -> Table:
         return self.table("log starts")
 
-    def _add_log(self, log_id: int, place: Place) -> Log:
+    def _add_log(self, log_id: int, place: ListedLog) -> Log:
         log = self._by_id[log_id] = self._make_log(log_id, place)
         self._topics.setdefault(place.topic, {})[place.queue_id] = log
         return log

@@ -11,7 +11,7 @@ from steelyard.allocate.assignors.holdings import (
     settle,
 )
 from steelyard.allocate.assignors.plan import Subscriber
-from steelyard.allocate.assignors.user_data import Claim, write_sticky
+from steelyard.allocate.assignors.user_data import MemberData, write_sticky
 from steelyard.types import TopicPartition
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
@@ -72,16 +72,20 @@ def test_nobody_is_given_what_several_may_hold() -> None:
 
 def test_eager_members_tell_in_their_user_data_what_they_held() -> None:
     data = write_sticky([T0], 3)
-    assert claim_of_eager(Subscriber("a", ["t"], [T1], 9, user_data=data)) == Claim([T0], 3)
-    assert claim_of_eager(Subscriber("a", ["t"], [T1], 9)) == Claim([T1], 9)
-    assert claim_of_eager(Subscriber("a", ["t"], user_data=b"\1")) == Claim()
+    assert claim_of_eager(Subscriber("a", ["t"], [T1], 9, user_data=data)) == MemberData([T0], 3)
+    assert claim_of_eager(Subscriber("a", ["t"], [T1], 9)) == MemberData([T1], 9)
+    assert claim_of_eager(Subscriber("a", ["t"], user_data=b"\1")) == MemberData()
 
 
 def test_cooperative_members_tell_their_generation_in_either_place() -> None:
     data = b"\0\0\0\3"
-    assert claim_of_cooperative(Subscriber("a", ["t"], [T1], 9, user_data=data)) == Claim([T1], 9)
-    assert claim_of_cooperative(Subscriber("a", ["t"], [T1], -1, user_data=data)) == Claim([T1], 3)
-    assert claim_of_cooperative(Subscriber("a", ["t"], [T1])) == Claim([T1], -1)
+    assert claim_of_cooperative(Subscriber("a", ["t"], [T1], 9, user_data=data)) == MemberData(
+        [T1], 9
+    )
+    assert claim_of_cooperative(Subscriber("a", ["t"], [T1], -1, user_data=data)) == MemberData(
+        [T1], 3
+    )
+    assert claim_of_cooperative(Subscriber("a", ["t"], [T1])) == MemberData([T1], -1)
 
 
 @given(subscribers=groups, partitions=counts)

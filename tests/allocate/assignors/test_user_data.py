@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.allocate.assignors.user_data import (
-    Claim,
+    MemberData,
     read_generation,
     read_sticky,
     write_generation,
@@ -30,18 +30,18 @@ places = st.builds(
 
 def test_layout() -> None:
     assert write_sticky(OWNED, 5) == BYTES
-    assert read_sticky(BYTES) == Claim(OWNED, 5)
+    assert read_sticky(BYTES) == MemberData(OWNED, 5)
 
 
 def test_version_0_has_no_generation() -> None:
-    assert read_sticky(BYTES[:-4]) == Claim(OWNED, -1)
+    assert read_sticky(BYTES[:-4]) == MemberData(OWNED, -1)
 
 
 def test_kafka_python_puts_the_version_before_it() -> None:
     """As version 3.0.12 encodes StickyAssignorUserData."""
-    assert read_sticky(b"\0\1" + BYTES) == Claim(OWNED, 5)
-    assert read_sticky(b"\0\1" + bytes(4) + b"\0\0\0\5") == Claim([], 5)
-    assert read_sticky(b"\0\2" + BYTES) == Claim()
+    assert read_sticky(b"\0\1" + BYTES) == MemberData(OWNED, 5)
+    assert read_sticky(b"\0\1" + bytes(4) + b"\0\0\0\5") == MemberData([], 5)
+    assert read_sticky(b"\0\2" + BYTES) == MemberData()
 
 
 def test_a_member_without_a_generation_sends_nothing() -> None:
@@ -59,12 +59,12 @@ def test_round_trip(assigned: list[TopicPartition], generation: int) -> None:
 
 @pytest.mark.parametrize("size", range(len(BYTES) - 4))
 def test_cut_anywhere_before_the_generation_it_says_nothing(size: int) -> None:
-    assert read_sticky(BYTES[:size]) == Claim()
+    assert read_sticky(BYTES[:size]) == MemberData()
 
 
 @pytest.mark.parametrize("size", range(len(BYTES) - 4, len(BYTES)))
 def test_cut_within_the_generation_it_is_version_0(size: int) -> None:
-    assert read_sticky(BYTES[:size]) == Claim(OWNED, -1)
+    assert read_sticky(BYTES[:size]) == MemberData(OWNED, -1)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_cut_within_the_generation_it_is_version_0(size: int) -> None:
     ],
 )
 def test_nonsense_says_nothing(data: bytes) -> None:
-    assert read_sticky(data) == Claim()
+    assert read_sticky(data) == MemberData()
 
 
 @given(st.binary(max_size=60))

@@ -10,7 +10,7 @@ from steelyard.config import KafkaConfig, StoreConfig
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Effect, Effects, Replied
-from steelyard.groups.kafka.groups import Asker, Groups
+from steelyard.groups.kafka.groups import Asker, CoordinatedGroups
 from steelyard.groups.kafka.report import KafkaAwaited, report_classic
 from steelyard.nodes.broker.turns import finish
 from steelyard.store.memory import MemoryDisk
@@ -18,8 +18,8 @@ from steelyard.store.store import Store
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import (
-    Assignment,
-    Subscription,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
     TopicPartitions,
     write_assignment,
     write_subscription,
@@ -44,7 +44,7 @@ from steelyard.wire.kafka.messages.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
 )
-from steelyard.wire.kafka.schema import NO_ID, Message
+from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 
 START = 1_700_000_000_000
 GROUP = "g"
@@ -75,11 +75,13 @@ class Topics:
 
 def subscription(topics: Sequence[str] = (TOPIC,), owned: Sequence[int] = ()) -> bytes:
     held = (TopicPartitions(TOPIC, tuple(owned)),) if owned else ()
-    return write_subscription(Subscription(tuple(topics), None, held))
+    return write_subscription(ConsumerProtocolSubscription(tuple(topics), None, held))
 
 
 def assignment(partitions: Sequence[int]) -> bytes:
-    return write_assignment(Assignment((TopicPartitions(TOPIC, tuple(partitions)),)))
+    return write_assignment(
+        ConsumerProtocolAssignment((TopicPartitions(TOPIC, tuple(partitions)),))
+    )
 
 
 class Seen(NamedTuple):
@@ -105,7 +107,7 @@ class Rig:
         self.disk = disk or MemoryDisk()
         self.now = START
         self.handles = 0
-        self.replies: dict[object, Message] = {}
+        self.replies: dict[object, ApiMessage] = {}
         self.told: list[LogLine] = []
         self.events: list[Effect] = []
         self.rng = random.Random(1)
@@ -115,7 +117,7 @@ class Rig:
         """A new coordinator on what the disk holds; nobody gets an answer to what was parked."""
         self.store = Store(self.disk, StoreConfig())
         self.store.open(self.now)
-        self.groups = Groups()
+        self.groups = CoordinatedGroups()
         self.coordinator = Coordinator(
             self.config,
             self.groups,

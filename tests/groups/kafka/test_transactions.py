@@ -16,8 +16,8 @@ from steelyard.groups.kafka.transactions import (
     SCAN_INTERVAL_MS,
     TRANSACTIONS,
     Marking,
-    State,
-    Transactions,
+    TransactionalIdState,
+    TransactionCoordinator,
 )
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
@@ -36,17 +36,19 @@ def table() -> Table:
     return store.table("transactions")
 
 
-def begun(rows: Table | None = None) -> Transactions:
-    return Transactions(KafkaConfig(), table() if rows is None else rows, count(1000).__next__, NOW)
+def begun(rows: Table | None = None) -> TransactionCoordinator:
+    return TransactionCoordinator(
+        KafkaConfig(), table() if rows is None else rows, count(1000).__next__, NOW
+    )
 
 
-def init(transactions: Transactions, name: str = "tx") -> tuple[int, int]:
+def init(transactions: TransactionCoordinator, name: str = "tx") -> tuple[int, int]:
     producer = transactions.init_producer_id(name, TIMEOUT_MS, -1, -1, NOW)
     assert producer.error == ErrorCode.NONE
     return producer.producer_id, producer.epoch
 
 
-def deliver(transactions: Transactions) -> list[Marking]:
+def deliver(transactions: TransactionCoordinator) -> list[Marking]:
     """All markers, written."""
     markings, transactions.markings = transactions.markings, []
     for marking in markings:
@@ -79,11 +81,11 @@ def test_it_is_complete_when_every_partition_is_marked() -> None:
     transactions.marked(marking, [P1], NOW)
     found = transactions.get("tx")
     assert found is not None
-    assert found.state == State.PREPARE_ABORT
+    assert found.state == TransactionalIdState.PREPARE_ABORT
     transactions.marked(marking, [P0], NOW)
     found = transactions.get("tx")
     assert found is not None
-    assert found.state == State.COMPLETE_ABORT
+    assert found.state == TransactionalIdState.COMPLETE_ABORT
 
 
 def test_a_new_producer_fences_the_old_one() -> None:
@@ -190,8 +192,8 @@ class Life(RuleBasedStateMachine):
         self.decided: dict[tuple[int, int], bool] = {}
         self.epochs: dict[int, int] = {}
 
-    def restarted(self) -> Transactions:
-        return Transactions(KafkaConfig(), self.rows, self.ids.__next__, NOW)
+    def restarted(self) -> TransactionCoordinator:
+        return TransactionCoordinator(KafkaConfig(), self.rows, self.ids.__next__, NOW)
 
     @rule()
     def begin(self) -> None:
@@ -211,7 +213,7 @@ class Life(RuleBasedStateMachine):
     def end(self, commit: bool) -> None:
         found = self.transactions.get("tx")
         assert found is not None
-        was_ongoing = found.state == State.ONGOING
+        was_ongoing = found.state == TransactionalIdState.ONGOING
         error = self.transactions.end("tx", *self.latest, commit=commit, now=NOW)
         if error == ErrorCode.NONE and was_ongoing:
             self.decided[self.latest] = commit
@@ -223,7 +225,10 @@ class Life(RuleBasedStateMachine):
             self.transactions.marked(marking, [p for p in marking.partitions if p != late], NOW)
             found = self.transactions.get("tx")
             assert found is not None
-            if found.state not in (State.COMPLETE_ABORT, State.COMPLETE_COMMIT):
+            if found.state not in (
+                TransactionalIdState.COMPLETE_ABORT,
+                TransactionalIdState.COMPLETE_COMMIT,
+            ):
                 self.transactions.markings.append(marking)
 
     @rule()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from steelyard.groups.remoting.ownership import Change, Holding, Move, State, diff
+from steelyard.groups.remoting.ownership import Holding, HoldingState, Move, QueueChange, diff
 from steelyard.types import MessageQueue
 
 QUEUES = st.sets(
@@ -14,12 +14,12 @@ QUEUES = st.sets(
 
 def test_diff_gives_up_what_is_not_wanted_and_takes_what_is_missing() -> None:
     one, two, three = (MessageQueue("T", "a", number) for number in (1, 2, 3))
-    assert diff([two, one], [three, two]) == Change(release=(one,), acquire=(three,))
+    assert diff([two, one], [three, two]) == QueueChange(release=(one,), acquire=(three,))
 
 
 def test_a_stale_queue_that_stays_is_given_up_and_taken_anew() -> None:
     one, two = (MessageQueue("T", "a", number) for number in (1, 2))
-    assert diff([one, two], [one], stale=[one]) == Change(release=(one, two), acquire=(one,))
+    assert diff([one, two], [one], stale=[one]) == QueueChange(release=(one, two), acquire=(one,))
 
 
 @given(held=QUEUES, target=QUEUES, stale=QUEUES)
@@ -38,9 +38,9 @@ def test_after_a_change_the_target_is_held(
 
 def test_a_holding_knows_since_when_it_is_in_its_state() -> None:
     holding = Holding(5)
-    assert (holding.state, holding.since) == (State.LOCKING, 5)
+    assert (holding.state, holding.since) == (HoldingState.LOCKING, 5)
     holding.move(Move.LOCKED, 7)
-    assert (holding.state, holding.since) == (State.ACQUIRING, 7)
+    assert (holding.state, holding.since) == (HoldingState.ACQUIRING, 7)
     with pytest.raises(AssertionError):
         holding.move(Move.LET_GO, 8)
-    assert (holding.state, holding.since) == (State.ACQUIRING, 7)
+    assert (holding.state, holding.since) == (HoldingState.ACQUIRING, 7)

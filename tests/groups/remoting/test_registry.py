@@ -9,12 +9,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from steelyard.errors import ProtocolError
 from steelyard.groups.remoting import registry as module
-from steelyard.groups.remoting.registry import Change, Client, Registry
+from steelyard.groups.remoting.registry import ClientChannel, GroupChange, Registry
 from steelyard.wire.remoting.bodies import ConsumerData, SubscriptionData
 
 
-def client(link: int, client_id: str) -> Client:
-    return Client(link, f"10.0.0.{link}:1", client_id, "JAVA", 409)
+def client(link: int, client_id: str) -> ClientChannel:
+    return ClientChannel(link, f"10.0.0.{link}:1", client_id, "JAVA", 409)
 
 
 def data(group: str, *topics: str, expression: str = "*", version: int = 1) -> ConsumerData:
@@ -42,7 +42,7 @@ class RegistryMachine(RuleBasedStateMachine):
     def _links(self, group: str) -> set[int]:
         return {link for g, link in self.model if g == group}
 
-    def _verify(self, changes: list[Change], before: dict[str, tuple[str, ...]]) -> None:
+    def _verify(self, changes: list[GroupChange], before: dict[str, tuple[str, ...]]) -> None:
         """A group is announced when, and only when, its ids changed; joins also for a new connection."""
         for group in ("g1", "g2"):
             told = [change for change in changes if change.group == group]
@@ -111,13 +111,13 @@ def test_a_change_tells_all_about_itself() -> None:
     registry.heard(client(1, "b"), data("g", "t1"), 0)
     heard = registry.heard(client(2, "a"), data("g", "t2", "t1"), 5)
     assert heard.changes == (
-        Change("joined", "g", "a", "heartbeat", ("a", "b"), (1, 2), ("t1", "t2")),
+        GroupChange("joined", "g", "a", "heartbeat", ("a", "b"), (1, 2), ("t1", "t2")),
     )
     heard = registry.heard(client(2, "a"), data("g", "t2"), 6)
     assert heard.changes == (
-        Change("joined", "g", "a", "subscription", ("a", "b"), (1, 2), ("t2",)),
+        GroupChange("joined", "g", "a", "subscription", ("a", "b"), (1, 2), ("t2",)),
     )
-    assert registry.unregister(2, "a", "g") == Change(
+    assert registry.unregister(2, "a", "g") == GroupChange(
         "left", "g", "a", "unregistered", ("b",), (1,)
     )
 
@@ -229,7 +229,7 @@ def test_those_who_are_dropped_together_are_all_gone_from_what_is_told() -> None
     registry.heard(client(4, "c"), data("g", "t"), 20)
     changes, links = registry.expire(30)
     assert changes == [
-        Change("left", "g", "a", "expired", ("b",), (3,)),
-        Change("left", "g", "c", "expired", ("b",), (3,)),
+        GroupChange("left", "g", "a", "expired", ("b",), (3,)),
+        GroupChange("left", "g", "c", "expired", ("b",), (3,)),
     ]
     assert links == [1, 2, 4]

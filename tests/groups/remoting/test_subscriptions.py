@@ -9,7 +9,7 @@ from steelyard.groups.remoting.subscriptions import (
     ALL,
     EXPRESSION_CHARACTERS_MAX,
     Filter,
-    Subscription,
+    TopicSubscription,
     parse,
     parse_tags,
     subscribe,
@@ -74,7 +74,7 @@ def test_what_cannot_be_read(expression: str | None, kind: str, why: str) -> Non
 
 def test_class_filters_pass_everything() -> None:
     data = SubscriptionData("t", "some.Class", class_filter_mode=True)
-    assert subscribe(data) == Subscription(data, ALL)
+    assert subscribe(data) == TopicSubscription(data, ALL)
 
 
 def test_wrong_tags_are_refused_with_the_heartbeat() -> None:

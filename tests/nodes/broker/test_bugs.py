@@ -55,7 +55,7 @@ def test_what_was_ordered_before_the_bug_is_not_lost() -> None:
     rig.disk_answers = False
     rig.event(Opened(7, "10.0.0.7:5000"))
 
-    def stores_and_raises(asked: requests.Request, now: int, effects: list[Effect]) -> None:
+    def stores_and_raises(asked: requests.RemotingRequest, now: int, effects: list[Effect]) -> None:
         rig.node._durability.acknowledge(asked, asked.reply(), effects)
         raising()
 

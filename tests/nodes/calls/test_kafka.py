@@ -8,7 +8,7 @@ from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import RawReply, Reply, Request
 from steelyard.wire.kafka.messages.cluster import API_VERSIONS, ApiVersion, ApiVersionsResponse
 from steelyard.wire.kafka.messages.groups import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 DATA, GROUP = Lane("a:1", "data"), Lane("a:1", "group")
 
@@ -31,7 +31,7 @@ class Rig:
         """What was sent, and nothing else was done."""
         return [effect.message for effect in self.taken() if isinstance(effect, Send)]  # type: ignore[misc]
 
-    def answer(self, link: int, request: Request, message: Message) -> list[Outcome[str]]:
+    def answer(self, link: int, request: Request, message: ApiMessage) -> list[Outcome[str]]:
         data = frame.encode(Reply(request.api, request.version, request.correlation_id, message))[
             4:
         ]

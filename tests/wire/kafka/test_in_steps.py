@@ -18,12 +18,12 @@ from steelyard.wire.kafka.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from steelyard.wire.kafka.schema import Api, Message, Unread
+from steelyard.wire.kafka.schema import Api, ApiMessage, Unread
 
 
 def read_in_steps(
-    kind: type[Message], data: bytes, version: int, flexible: bool
-) -> tuple[Message, int]:
+    kind: type[ApiMessage], data: bytes, version: int, flexible: bool
+) -> tuple[ApiMessage, int]:
     steps = schema.read_in_steps(Unread(kind, data, version, flexible, 0))
     count = 0
     while True:
@@ -43,7 +43,7 @@ def test_every_message_in_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> No
         flexible = api.is_flexible(version)
         for kind in (api.request, api.response):
             message = struct_of(kind, rng)
-            assert isinstance(message, Message)
+            assert isinstance(message, ApiMessage)
             data = joined(schema.write(message, version, flexible=flexible))
             back, _ = read_in_steps(kind, data, version, flexible)
             assert joined(schema.write(back, version, flexible=flexible)) == data
@@ -54,7 +54,7 @@ def test_every_message_in_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> No
                     read_in_steps(kind, data[: len(data) * 2 // 3], version, flexible)
 
 
-def _written(message: Message, version: int, flexible: bool) -> tuple[Message, int]:
+def _written(message: ApiMessage, version: int, flexible: bool) -> tuple[ApiMessage, int]:
     steps = schema.written(message, version, flexible=flexible)
     count = 0
     while True:

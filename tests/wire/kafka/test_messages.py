@@ -19,7 +19,7 @@ from steelyard.errors import ProtocolError
 from steelyard.types import joined
 from steelyard.wire.kafka import schema
 from steelyard.wire.kafka.apis import APIS
-from steelyard.wire.kafka.schema import Api, Fixed, Message, Part, Sized
+from steelyard.wire.kafka.schema import Api, ApiMessage, Fixed, Part, Sized
 
 BOUNDS = {"b": 7, "h": 15, "H": 16, "i": 31, "I": 32, "q": 63}
 
@@ -39,7 +39,7 @@ CASES = [
 ]
 
 
-def kio_entity(kind: type[Message], version: int) -> Any:
+def kio_entity(kind: type[ApiMessage], version: int) -> Any:
     name = kind.__name__
     direction = "request" if name.endswith("Request") else "response"
     module = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[: -len(direction)]).lower()
@@ -85,7 +85,9 @@ def struct_of(kind: type[Part], rng: random.Random) -> Part:
 
 
 @pytest.mark.parametrize(("api", "kind", "version"), CASES)
-def test_kio_reads_and_writes_the_same_bytes(api: Api, kind: type[Message], version: int) -> None:
+def test_kio_reads_and_writes_the_same_bytes(
+    api: Api, kind: type[ApiMessage], version: int
+) -> None:
     if (kind.__name__, version) in UNKNOWN_TO_KIO:
         pytest.skip("kio does not know this version")
     entity = kio_entity(kind, version)
@@ -104,7 +106,7 @@ def test_kio_reads_and_writes_the_same_bytes(api: Api, kind: type[Message], vers
 
 
 @pytest.mark.parametrize(("api", "kind", "version"), CASES)
-def test_a_message_cut_anywhere_is_refused(api: Api, kind: type[Message], version: int) -> None:
+def test_a_message_cut_anywhere_is_refused(api: Api, kind: type[ApiMessage], version: int) -> None:
     flexible = api.is_flexible(version)
     message = struct_of(kind, random.Random(f"{kind.__name__} {version}"))
     data = joined(schema.write(message, version, flexible=flexible))  # type: ignore[arg-type]

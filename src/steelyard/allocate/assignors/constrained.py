@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections import deque
 
-from steelyard.allocate.assignors.holdings import Holdings
+from steelyard.allocate.assignors.holdings import CurrentAssignment
 from steelyard.allocate.assignors.plan import Assignment, unclaimed
 
 
-def assign(group: Holdings) -> Assignment:
+def assign(group: CurrentAssignment) -> Assignment:
     size, longer = divmod(sum(group.partitions.values()), len(group.members) or 1)
     topic_order = {topic: position for position, topic in enumerate(group.partitions)}
     assignment: Assignment = {}

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 
 from steelyard.allocate.assignors import general
-from steelyard.allocate.assignors.holdings import Holdings, claim_of_cooperative, settle
+from steelyard.allocate.assignors.holdings import CurrentAssignment, claim_of_cooperative, settle
 from steelyard.allocate.assignors.plan import (
     Assignment,
     Assignor,
@@ -36,7 +36,7 @@ def assign(subscribers: Sequence[Subscriber], partitions: Mapping[str, int]) -> 
     return group.without_moving({member: sorted(share) for member, share in plan.items()})
 
 
-def _spread(group: Holdings) -> Assignment:
+def _spread(group: CurrentAssignment) -> Assignment:
     size, longer = divmod(sum(group.partitions.values()), len(group.members) or 1)
     assignment: Assignment = {}
     given_up = dict.fromkeys(group.partitions, 0)

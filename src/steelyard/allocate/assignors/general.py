@@ -27,13 +27,13 @@ from collections import deque
 from collections.abc import Iterable
 from heapq import heapify, heapreplace
 
-from steelyard.allocate.assignors.holdings import Holdings
+from steelyard.allocate.assignors.holdings import CurrentAssignment
 from steelyard.allocate.assignors.plan import Assignment, unclaimed
 
 _NOTHING = -1
 
 
-def assign(group: Holdings) -> Assignment:
+def assign(group: CurrentAssignment) -> Assignment:
     balance = _Balance(group)
     balance.share_out()
     balance.level(only_new=True)
@@ -44,7 +44,7 @@ def assign(group: Holdings) -> Assignment:
 class _Balance:
     """How many partitions of each topic each member has. Members and topics are positions in lists."""
 
-    def __init__(self, group: Holdings) -> None:
+    def __init__(self, group: CurrentAssignment) -> None:
         position_of = {member: position for position, member in enumerate(group.members)}
         self.topics = sorted(group.partitions, key=lambda topic: len(group.readers[topic]))
         self._sizes = [group.partitions[topic] for topic in self.topics]
@@ -194,7 +194,7 @@ class _Balance:
             del counts[topic]
 
 
-def _deal(group: Holdings, balance: _Balance) -> Assignment:
+def _deal(group: CurrentAssignment, balance: _Balance) -> Assignment:
     """Step 4."""
     assignment: Assignment = {}
     wanting: dict[str, deque[tuple[str, int]]] = {topic: deque() for topic in balance.topics}

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from steelyard.allocate.assignors.plan import Assignment, Subscriber, java_order, topics_of
-from steelyard.allocate.assignors.user_data import Claim, read_generation, read_sticky
+from steelyard.allocate.assignors.user_data import MemberData, read_generation, read_sticky
 from steelyard.types import TopicPartition
 
 
-class Holdings(msgspec.Struct, frozen=True):
+class CurrentAssignment(msgspec.Struct, frozen=True):
     """A group before its rebalance.
 
     `members`: sorted. `partitions`: of each topic that has any and is subscribed to, sorted by topic. `readers`:
@@ -50,25 +50,25 @@ class Holdings(msgspec.Struct, frozen=True):
         }
 
 
-def claim_of_eager(subscriber: Subscriber) -> Claim:
+def claim_of_eager(subscriber: Subscriber) -> MemberData:
     """What sticky's user data says. A member without any may hold something yet: then that counts."""
     if subscriber.user_data:
         return read_sticky(subscriber.user_data)
-    return Claim(subscriber.owned, subscriber.generation)
+    return MemberData(subscriber.owned, subscriber.generation)
 
 
-def claim_of_cooperative(subscriber: Subscriber) -> Claim:
+def claim_of_cooperative(subscriber: Subscriber) -> MemberData:
     """What it holds; the generation stands in the user data where the subscription has no field for it."""
     if subscriber.generation >= 0:
-        return Claim(subscriber.owned, subscriber.generation)
-    return Claim(subscriber.owned, read_generation(subscriber.user_data))
+        return MemberData(subscriber.owned, subscriber.generation)
+    return MemberData(subscriber.owned, read_generation(subscriber.user_data))
 
 
 def settle(
     subscribers: Sequence[Subscriber],
     partitions: Mapping[str, int],
-    claim_of: Callable[[Subscriber], Claim],
-) -> Holdings:
+    claim_of: Callable[[Subscriber], MemberData],
+) -> CurrentAssignment:
     ordered = sorted(subscribers, key=lambda subscriber: java_order(subscriber.member))
     readers = topics_of(ordered, partitions)
     holders: dict[TopicPartition, str | None] = {}
@@ -91,7 +91,7 @@ def settle(
     for partition, holder in holders.items():
         if holder is not None and partition.topic in topics[holder]:
             held[holder].append(partition)
-    return Holdings(
+    return CurrentAssignment(
         [subscriber.member for subscriber in ordered],
         {topic: partitions[topic] for topic in readers},
         {topic: [reader.member for reader in who] for topic, who in readers.items()},

@@ -51,7 +51,7 @@ Assignment = dict[str, list[TopicPartition]]
 """What each member is to read, by topic and partition; a member that gets nothing has an empty list."""
 
 
-class Assign(Protocol):
+class AssignFunction(Protocol):
     """`(subscribers, partitions) -> Assignment`; `partitions` has the number of each topic's partitions.
 
     Topics that `partitions` lacks, or that have none, are left out. The order of the subscribers does not
@@ -78,7 +78,7 @@ class Assignor(msgspec.Struct, frozen=True):
 
     name: str
     rebalance_protocol: RebalanceProtocol
-    assign: Assign
+    assign: AssignFunction
     user_data: UserData = no_user_data
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 
 from steelyard.allocate.assignors import constrained, general
 from steelyard.allocate.assignors.holdings import (
-    Holdings,
+    CurrentAssignment,
     claim_of_cooperative,
     claim_of_eager,
     settle,
@@ -38,7 +38,7 @@ def assign_cooperative(
     return group.without_moving(_plan(group))
 
 
-def _plan(group: Holdings) -> Assignment:
+def _plan(group: CurrentAssignment) -> Assignment:
     plan = constrained.assign(group) if group.all_read_the_same else general.assign(group)
     return {member: sorted(share) for member, share in plan.items()}
 

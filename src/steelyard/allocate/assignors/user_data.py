@@ -23,7 +23,7 @@ _INT32 = struct.Struct(">i")
 _KAFKA_PYTHON_VERSION_1 = b"\0\1"
 
 
-class Claim(NamedTuple):
+class MemberData(NamedTuple):
     """What a member holds, and in which generation it got it."""
 
     owned: Sequence[TopicPartition] = ()
@@ -45,15 +45,15 @@ def write_sticky(assigned: Sequence[TopicPartition], generation: int) -> bytes |
     return b"".join([*parts, _INT32.pack(generation)])
 
 
-def read_sticky(data: bytes) -> Claim:
+def read_sticky(data: bytes) -> MemberData:
     """Of either version, and of kafka-python; an empty claim where the bytes are none of these."""
     claim = _read_sticky(data)
     if claim is None and data.startswith(_KAFKA_PYTHON_VERSION_1):
         claim = _read_sticky(data[len(_KAFKA_PYTHON_VERSION_1) :])
-    return claim or Claim()
+    return claim or MemberData()
 
 
-def _read_sticky(data: bytes) -> Claim | None:
+def _read_sticky(data: bytes) -> MemberData | None:
     owned: list[TopicPartition] = []
     try:
         (topics,), at = _INT32.unpack_from(data), 4
@@ -71,7 +71,7 @@ def _read_sticky(data: bytes) -> Claim | None:
             at += 4 + 4 * count
     except (struct.error, UnicodeDecodeError):
         return None
-    return Claim(owned, _INT32.unpack_from(data, at)[0] if at + 4 <= len(data) else -1)
+    return MemberData(owned, _INT32.unpack_from(data, at)[0] if at + 4 <= len(data) else -1)
 
 
 def write_generation(assigned: Sequence[TopicPartition], generation: int) -> bytes:

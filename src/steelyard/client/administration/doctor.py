@@ -8,7 +8,7 @@ from steelyard.client.administration.asking import broker_addresses
 from steelyard.client.administration.groups import Groups
 from steelyard.errors import BrokerError, RouteError, SteelyardError
 from steelyard.groups import doctor
-from steelyard.groups.doctor import Finding, Observed
+from steelyard.groups.doctor import Diagnosis, Observed
 from steelyard.groups.kafka import doctor as kafka_doctor
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.bodies import ConsumerConnection, ConsumerRunningInfo
@@ -18,7 +18,7 @@ from steelyard.wire.remoting.codes import ResponseCode
 class Doctor(Groups):
     """See the module's text."""
 
-    async def diagnose(self, group: str) -> list[Finding]:
+    async def diagnose(self, group: str) -> list[Diagnosis]:
         """What keeps a group from working, and what to change; empty for a group in good health.
 
         Asks every broker who is in and every member what it holds; of a group of Kafka clients, its coordinator. During a

@@ -17,11 +17,11 @@ from steelyard.client.keywords import KafkaSettings
 from steelyard.client.reading import (
     CommitCallback,
     CommitEnded,
-    Hooks,
     Offsets,
     Partition,
     PartitionHook,
     Reading,
+    RebalanceHooks,
     assign_call,
     each_once,
     subscription,
@@ -111,7 +111,9 @@ class KafkaConsumer(Reading):
         **settings: Unpack[KafkaSettings],
     ) -> None:
         given = {"bootstrap_servers": bootstrap_servers, "group_id": group_id, **settings}
-        super().__init__(topics, config, given, Hooks(on_assigned, on_revoked, on_lost), tls)
+        super().__init__(
+            topics, config, given, RebalanceHooks(on_assigned, on_revoked, on_lost), tls
+        )
         self._starting = Lock()
         self._running: Running | None = None
 

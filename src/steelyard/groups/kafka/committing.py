@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from steelyard.config import KafkaConfig
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.effects import Effects, Moved
-from steelyard.groups.kafka.groups import Group, Groups, TopicsView
+from steelyard.groups.kafka.groups import CoordinatedGroups, Group, TopicsView
 from steelyard.groups.kafka.offsets import CommittedOffset, Concerns, Offsets
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -53,7 +53,7 @@ class Committing:
     def __init__(
         self,
         config: KafkaConfig,
-        groups: Groups,
+        groups: CoordinatedGroups,
         offsets: Offsets,
         topics: TopicsView,
         new_group: SimpleGroup,

@@ -16,13 +16,13 @@ from steelyard.groups.kafka.classic.leaving import Leaving
 from steelyard.groups.kafka.classic.members import Room
 from steelyard.groups.kafka.classic.rebalances import Rebalances
 from steelyard.groups.kafka.classic.saved import SavedGroups
-from steelyard.groups.kafka.classic.state import State
+from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.classic.syncing import Syncing, beat
 from steelyard.groups.kafka.committing import Committing
 from steelyard.groups.kafka.effects import SIZE, Cause, Effects, Handle, Replied
 from steelyard.groups.kafka.expiry import Expiry
-from steelyard.groups.kafka.fetching import Fetching
-from steelyard.groups.kafka.groups import Asker, Group, Groups, TopicsView
+from steelyard.groups.kafka.fetching import OffsetFetching
+from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, TopicsView
 from steelyard.groups.kafka.listing import Listing
 from steelyard.groups.kafka.moving import Moving
 from steelyard.groups.kafka.offsets import Offsets
@@ -58,7 +58,7 @@ class Coordinator:
     def __init__(
         self,
         config: KafkaConfig,
-        groups: Groups,
+        groups: CoordinatedGroups,
         topics: TopicsView,
         saved: Table,
         offsets: Table,
@@ -80,7 +80,7 @@ class Coordinator:
         self._expiry = Expiry(config.offsets_retention_minutes, groups, self.offsets)
         self.commits = Committing(config, groups, self.offsets, topics, self._new_group)
         self.moving = Moving(groups, self.offsets, self._new_group)
-        self.fetches = Fetching(groups, self.offsets, topics)
+        self.fetches = OffsetFetching(groups, self.offsets, topics)
         self.listing = Listing(groups, self.offsets)
         self._load(now)
         self._timers.set(EXPIRY, now + config.offsets_retention_check_interval_ms)
@@ -229,7 +229,7 @@ class Coordinator:
 
     def _shrink(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """Those of a restored group that find a place in the next generation may stay."""
-        if group.state is State.STABLE:
+        if group.state is ClassicGroupState.STABLE:
             most = self._config.group_max_size
             text = f"it was restored with {len(group.members)} members and {most} are allowed"
             self._rebalances.begin(group, Cause(SIZE, text), now, effects)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from steelyard.groups.doctor import Ailment, Finding, some
+from steelyard.groups.doctor import Ailment, Diagnosis, some
 from steelyard.groups.kafka.effects import EXPIRED
 from steelyard.groups.kafka.report import KafkaGroupReport, KafkaOffset
 
@@ -21,10 +21,10 @@ ASSIGNORS = frozenset(("range", "roundrobin", "sticky", "cooperative-sticky", "u
 """Those that share out partitions: other kinds of groups, such as Kafka Connect's, share out something else."""
 
 
-def diagnose(report: KafkaGroupReport, now: int) -> list[Finding]:
+def diagnose(report: KafkaGroupReport, now: int) -> list[Diagnosis]:
     """All findings, those that explain others first; an empty list for a group in good health."""
     if not report.members:
-        nobody = Finding(
+        nobody = Diagnosis(
             Ailment.NOBODY,
             f"no member of group {report.group} is online",
             "start a consumer, and see that it uses this group id and these brokers; consumers that assign partitions to"
@@ -40,7 +40,7 @@ def diagnose(report: KafkaGroupReport, now: int) -> list[Finding]:
     ]
 
 
-def _awaited(report: KafkaGroupReport, now: int) -> Iterable[Finding]:
+def _awaited(report: KafkaGroupReport, now: int) -> Iterable[Diagnosis]:
     for one in report.awaited:
         since = one.since if one.since is not None else report.began_at
         if since is None or now - since <= AWAITED_MS:
@@ -51,7 +51,7 @@ def _awaited(report: KafkaGroupReport, now: int) -> Iterable[Finding]:
             if one.until is None
             else f"; the group goes on without it in {max(0, one.until - now) / 1000:.0f} s"
         )
-        yield Finding(
+        yield Diagnosis(
             Ailment.MEMBER_AWAITED,
             f"the group has been waiting for {name} for {(now - since) / 1000:.0f} s: {one.what}{out}",
             "it does not poll: it works on its last records for too long, or hangs; give it fewer records at a time"
@@ -59,12 +59,12 @@ def _awaited(report: KafkaGroupReport, now: int) -> Iterable[Finding]:
         )
 
 
-def _expired(report: KafkaGroupReport, now: int) -> Iterable[Finding]:
+def _expired(report: KafkaGroupReport, now: int) -> Iterable[Diagnosis]:
     lately = [
         each for each in report.rebalances if each.trigger == EXPIRED and now - each.at < EXPIRED_MS
     ]
     if len(lately) >= EXPIRED_MIN:
-        yield Finding(
+        yield Diagnosis(
             Ailment.MEMBERS_EXPIRE,
             f"members fell silent {len(lately)} times in the last ten minutes; at last: {lately[-1].cause}",
             "each time the group rebalances: see whether their processes are killed or paused, or cannot reach the broker;"
@@ -72,14 +72,14 @@ def _expired(report: KafkaGroupReport, now: int) -> Iterable[Finding]:
         )
 
 
-def _shares(report: KafkaGroupReport) -> Iterable[Finding]:
+def _shares(report: KafkaGroupReport) -> Iterable[Diagnosis]:
     """Who reads what, in a group that does not rebalance."""
     if report.assignor not in ASSIGNORS:
         return
     read = {topic for member in report.members for topic, _ in member.partitions}
     idle = [member.client_id for member in report.members if not member.partitions]
     if not read:
-        yield Finding(
+        yield Diagnosis(
             Ailment.MEMBER_IDLE,
             f"no member of the group reads any partition; there are {len(idle)} members",
             "the topics that they subscribe to do not exist: check the names, or create the topics",
@@ -87,7 +87,7 @@ def _shares(report: KafkaGroupReport) -> Iterable[Finding]:
         return
     if idle:
         count = sum(len(member.partitions) for member in report.members)
-        yield Finding(
+        yield Diagnosis(
             Ailment.MEMBER_IDLE,
             f"{some(idle)} read no partition; there are {len(report.members)} members for {count} partitions",
             "members beyond the number of partitions have nothing to do: stop them, or give the topic more partitions",
@@ -95,28 +95,28 @@ def _shares(report: KafkaGroupReport) -> Iterable[Finding]:
     waiting = [row for row in report.offsets if not row.member_id and row.lag]
     orphans = [row for row in waiting if row.topic in read]
     if orphans:
-        yield Finding(
+        yield Diagnosis(
             Ailment.QUEUE_WITHOUT_MEMBER,
             f"{_partitions(orphans)} have messages and are read by nobody, though members read their topics",
             "have the group rebalance: restart a member",
         )
     left = sorted({row.topic for row in waiting if row.topic not in read})
     if left:
-        yield Finding(
+        yield Diagnosis(
             Ailment.TOPIC_NOT_READ,
             f"the group has committed offsets of {some(left)}, where messages wait, and no member reads it",
             "start a member that subscribes to it, or delete the group's offsets of it",
         )
 
 
-def _offsets(report: KafkaGroupReport) -> Iterable[Finding]:
+def _offsets(report: KafkaGroupReport) -> Iterable[Diagnosis]:
     beyond = [
         row
         for row in report.offsets
         if row.offset is not None and row.end_offset is not None and row.offset > row.end_offset
     ]
     if beyond:
-        yield Finding(
+        yield Diagnosis(
             Ailment.OFFSET_BEYOND_END,
             f"committed offsets of {_partitions(beyond)} are beyond their last message",
             "the topic was deleted and created again, or lost messages; members begin there as auto.offset.reset says: set"

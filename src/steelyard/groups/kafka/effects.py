@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from steelyard.types import LogLine
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 Handle = object
 """Stands for a request that waits for its answer; the coordinator only hands it back."""
@@ -56,7 +56,7 @@ class Replied(Effect, frozen=True):
     """The answer to the request behind `handle`."""
 
     handle: Handle
-    message: Message
+    message: ApiMessage
 
 
 class Joined(Effect, frozen=True):

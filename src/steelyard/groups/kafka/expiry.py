@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.effects import Effects
-from steelyard.groups.kafka.groups import Group, Groups
+from steelyard.groups.kafka.groups import CoordinatedGroups, Group
 from steelyard.groups.kafka.offsets import CommittedOffset, Offsets
 from steelyard.types import LogLine
 
@@ -22,7 +22,7 @@ MINUTE_MS = 60_000
 class Expiry:
     """See the module's text."""
 
-    def __init__(self, retention_minutes: int, groups: Groups, offsets: Offsets) -> None:
+    def __init__(self, retention_minutes: int, groups: CoordinatedGroups, offsets: Offsets) -> None:
         self._retention_ms = retention_minutes * MINUTE_MS
         self._groups = groups
         self._offsets = offsets

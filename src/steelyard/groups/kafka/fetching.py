@@ -11,7 +11,7 @@ from collections.abc import Generator, Sequence
 
 import msgspec
 
-from steelyard.groups.kafka.groups import Groups, TopicsView
+from steelyard.groups.kafka.groups import CoordinatedGroups, TopicsView
 from steelyard.groups.kafka.offsets import Offsets
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
@@ -37,10 +37,10 @@ class _Topic(msgspec.Struct, frozen=True):
     partitions: Sequence[int]
 
 
-class Fetching:
+class OffsetFetching:
     """See the module's text."""
 
-    def __init__(self, groups: Groups, offsets: Offsets, topics: TopicsView) -> None:
+    def __init__(self, groups: CoordinatedGroups, offsets: Offsets, topics: TopicsView) -> None:
         self._groups = groups
         self._offsets = offsets
         self._topics = topics

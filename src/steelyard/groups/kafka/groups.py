@@ -113,7 +113,7 @@ class Group(Protocol):
         """Assert the group's invariants."""
 
 
-class Groups:
+class CoordinatedGroups:
     """All groups of this coordinator, by id. `version` grows when a group or an assignment changes."""
 
     def __init__(self) -> None:

@@ -7,9 +7,9 @@ Source: GroupMetadataManager.java (listGroups, describeGroups), GroupCoordinator
 from __future__ import annotations
 
 from steelyard.groups.kafka.classic.group import ClassicGroup
-from steelyard.groups.kafka.classic.members import Member
-from steelyard.groups.kafka.classic.state import State
-from steelyard.groups.kafka.groups import Groups
+from steelyard.groups.kafka.classic.members import ClassicGroupMember
+from steelyard.groups.kafka.classic.state import ClassicGroupState
+from steelyard.groups.kafka.groups import CoordinatedGroups
 from steelyard.groups.kafka.offsets import Offsets
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.groups import (
@@ -26,7 +26,7 @@ KNOWS_NO_GROUP = 6
 class Listing:
     """See the module's text."""
 
-    def __init__(self, groups: Groups, offsets: Offsets) -> None:
+    def __init__(self, groups: CoordinatedGroups, offsets: Offsets) -> None:
         self._groups = groups
         self._offsets = offsets
 
@@ -34,14 +34,17 @@ class Listing:
         group = self._groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             if version < KNOWS_NO_GROUP:
-                return DescribedGroup(group_id=group_id, group_state=State.DEAD)
+                return DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD)
             text = f"Group {group_id} not found."
             if group is not None:
                 text = f"Group {group_id} is not a classic group."
             return DescribedGroup(
-                ErrorCode.GROUP_ID_NOT_FOUND, text, group_id=group_id, group_state=State.DEAD
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                text,
+                group_id=group_id,
+                group_state=ClassicGroupState.DEAD,
             )
-        protocol = group.protocol if group.state is State.STABLE else None
+        protocol = group.protocol if group.state is ClassicGroupState.STABLE else None
         return DescribedGroup(
             group_id=group_id,
             group_state=group.state,
@@ -75,7 +78,7 @@ class Listing:
         return ErrorCode.NONE
 
 
-def _described(member: Member, protocol: str | None) -> DescribedGroupMember:
+def _described(member: ClassicGroupMember, protocol: str | None) -> DescribedGroupMember:
     metadata = b"" if protocol is None else member.protocols[protocol]
     return DescribedGroupMember(
         member.member_id,

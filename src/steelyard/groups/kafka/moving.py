@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from steelyard.groups.kafka.committing import SimpleGroup
-from steelyard.groups.kafka.groups import Groups
+from steelyard.groups.kafka.groups import CoordinatedGroups
 from steelyard.groups.kafka.offsets import CommittedOffset, Concerns, Offsets
 from steelyard.types import TopicPartition
 
@@ -28,7 +28,7 @@ class MovedOffset(msgspec.Struct, frozen=True):
 class Moving:
     """See the module's text."""
 
-    def __init__(self, groups: Groups, offsets: Offsets, new_group: SimpleGroup) -> None:
+    def __init__(self, groups: CoordinatedGroups, offsets: Offsets, new_group: SimpleGroup) -> None:
         self._groups = groups
         self._offsets = offsets
         self._new_group = new_group

@@ -12,11 +12,11 @@ import msgspec
 
 from steelyard.errors import ProtocolError
 from steelyard.groups.kafka.classic.group import ClassicGroup
-from steelyard.groups.kafka.classic.members import Member
-from steelyard.groups.kafka.classic.state import State
+from steelyard.groups.kafka.classic.members import ClassicGroupMember
+from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
-from steelyard.groups.kafka.consumer.member import Member as ConsumerMember
-from steelyard.groups.kafka.consumer.member import MemberState
+from steelyard.groups.kafka.consumer.member import ConsumerGroupMember as ConsumerMember
+from steelyard.groups.kafka.consumer.member import ConsumerGroupMemberState
 from steelyard.groups.kafka.groups import Group
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE, read_assignment
@@ -148,7 +148,9 @@ def report_classic(group: ClassicGroup, coordinator: str) -> KafkaGroupReport:
             KafkaRebalance(begun.at, begun.generation, begun.cause.trigger, begun.cause.text)
             for begun in group.begun
         ),
-        group.began_at if group.state in (State.PREPARING, State.COMPLETING) else None,
+        group.began_at
+        if group.state in (ClassicGroupState.PREPARING, ClassicGroupState.COMPLETING)
+        else None,
         tuple(_awaited_classic(group)),
     )
 
@@ -172,19 +174,19 @@ def _assigned(assignment: bytes, protocol_type: str) -> tuple[TopicPartition, ..
 
 def _awaited_classic(group: ClassicGroup) -> Iterator[KafkaAwaited]:
     since, until = group.awaited_since, group.awaited_until
-    if group.state is State.PREPARING:
+    if group.state is ClassicGroupState.PREPARING:
         for member in group.members.values():
             if not member.is_joining:
                 yield _awaited(member, "JoinGroup", since, until)
         for member_id, at in group.pending.items():
             yield KafkaAwaited(member_id, "", "", "JoinGroup", at, until)
-    elif group.state is State.COMPLETING:
+    elif group.state is ClassicGroupState.COMPLETING:
         for member_id in sorted(group.unsynced):
             yield _awaited(group.members[member_id], "SyncGroup", since, until)
 
 
 def _awaited(
-    member: Member | ConsumerMember, what: str, since: int | None, until: int | None
+    member: ClassicGroupMember | ConsumerMember, what: str, since: int | None, until: int | None
 ) -> KafkaAwaited:
     return KafkaAwaited(member.member_id, member.client_id, member.host, what, since, until)
 
@@ -226,5 +228,5 @@ def _awaited_consumer(group: ConsumerGroup) -> Iterator[KafkaAwaited]:
             names = ", ".join(f"{topic}-{partition}" for topic, partition in sorted(one.revoking))
             yield _awaited(one, f"to give up {names}", since, group.revoke_deadline(one))
     for one in group.each():
-        if one.state is MemberState.STABLE and one.epoch != group.assignment_epoch:
+        if one.state is ConsumerGroupMemberState.STABLE and one.epoch != group.assignment_epoch:
             yield _awaited(one, "Heartbeat", since, None)

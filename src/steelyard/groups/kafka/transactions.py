@@ -27,7 +27,7 @@ from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 
 
-class State(StrEnum):
+class TransactionalIdState(StrEnum):
     EMPTY = "Empty"
     ONGOING = "Ongoing"
     PREPARE_COMMIT = "PrepareCommit"
@@ -36,7 +36,7 @@ class State(StrEnum):
     COMPLETE_ABORT = "CompleteAbort"
 
 
-PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+PREPARED = (TransactionalIdState.PREPARE_COMMIT, TransactionalIdState.PREPARE_ABORT)
 """Decided, and not marked everywhere."""
 
 
@@ -54,29 +54,33 @@ class Move(StrEnum):
     VOIDED = "another producer has its id"
 
 
-_OVER = {Move.BEGUN: (State.EMPTY,), Move.WRITES: (State.ONGOING,)}
+_OVER = {Move.BEGUN: (TransactionalIdState.EMPTY,), Move.WRITES: (TransactionalIdState.ONGOING,)}
 
-TRANSACTIONS: Machine[State, Move] = Machine(
+TRANSACTIONS: Machine[TransactionalIdState, Move] = Machine(
     "Transactional id at its coordinator (Kafka)",
     {
         None: {
-            Move.MADE: (State.EMPTY,),
-            Move.RESTORED: tuple(State),
-            Move.TAKEN: tuple(state for state in State if state not in PREPARED),
+            Move.MADE: (TransactionalIdState.EMPTY,),
+            Move.RESTORED: tuple(TransactionalIdState),
+            Move.TAKEN: tuple(state for state in TransactionalIdState if state not in PREPARED),
         },
-        State.EMPTY: _OVER,
-        State.ONGOING: {
-            Move.WRITES: (State.ONGOING,),
-            Move.COMMITTED: (State.PREPARE_COMMIT,),
-            Move.ABORTED: (State.PREPARE_ABORT,),
-            Move.FENCED: (State.PREPARE_ABORT,),
-            Move.EXPIRED: (State.PREPARE_ABORT,),
-            Move.VOIDED: (State.PREPARE_ABORT,),
+        TransactionalIdState.EMPTY: _OVER,
+        TransactionalIdState.ONGOING: {
+            Move.WRITES: (TransactionalIdState.ONGOING,),
+            Move.COMMITTED: (TransactionalIdState.PREPARE_COMMIT,),
+            Move.ABORTED: (TransactionalIdState.PREPARE_ABORT,),
+            Move.FENCED: (TransactionalIdState.PREPARE_ABORT,),
+            Move.EXPIRED: (TransactionalIdState.PREPARE_ABORT,),
+            Move.VOIDED: (TransactionalIdState.PREPARE_ABORT,),
         },
-        State.PREPARE_COMMIT: {Move.MARKED: (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)},
-        State.PREPARE_ABORT: {Move.MARKED: (State.PREPARE_ABORT, State.COMPLETE_ABORT)},
-        State.COMPLETE_COMMIT: _OVER,
-        State.COMPLETE_ABORT: _OVER,
+        TransactionalIdState.PREPARE_COMMIT: {
+            Move.MARKED: (TransactionalIdState.PREPARE_COMMIT, TransactionalIdState.COMPLETE_COMMIT)
+        },
+        TransactionalIdState.PREPARE_ABORT: {
+            Move.MARKED: (TransactionalIdState.PREPARE_ABORT, TransactionalIdState.COMPLETE_ABORT)
+        },
+        TransactionalIdState.COMPLETE_COMMIT: _OVER,
+        TransactionalIdState.COMPLETE_ABORT: _OVER,
     },
 )
 
@@ -109,7 +113,7 @@ class Transaction(msgspec.Struct):
 
     transactional_id: str
     producer_id: int
-    state: State
+    state: TransactionalIdState
     producer_epoch: int = NO_EPOCH
     last_epoch: int = NO_EPOCH
     """The one before, for a client that asks again after a lost answer."""
@@ -120,7 +124,7 @@ class Transaction(msgspec.Struct):
     updated_at: int = -1
 
 
-class Producer(msgspec.Struct, frozen=True):
+class ProducerIdAndEpoch(msgspec.Struct, frozen=True):
     """Who may write: the answer to InitProducerId."""
 
     error: ErrorCode
@@ -128,7 +132,7 @@ class Producer(msgspec.Struct, frozen=True):
     epoch: int = NO_EPOCH
 
 
-class Transactions:
+class TransactionCoordinator:
     """See the module's text. `next_producer_id` gives one that no broker ever gave before."""
 
     def __init__(
@@ -152,26 +156,26 @@ class Transactions:
 
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int, now: int
-    ) -> Producer:
+    ) -> ProducerIdAndEpoch:
         """A producer begins. `producer_id`, `epoch`: what it had, -1 for nothing (KIP-360). Raises StorageError."""
         if not transactional_id:
-            return Producer(ErrorCode.INVALID_REQUEST)
+            return ProducerIdAndEpoch(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._config.transaction_max_timeout_ms:
-            return Producer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            return ProducerIdAndEpoch(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         known = self._all.get(transactional_id)
         if known is None:
             if len(self._all) >= TRANSACTIONS_MAX:
-                return Producer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                return ProducerIdAndEpoch(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             made = TRANSACTIONS.move(None, Move.MADE)
             known = Transaction(transactional_id, self._next_producer_id(), made)
         expected = producer_id >= 0
         if expected and not _may_be(known, producer_id, epoch):
-            return Producer(ErrorCode.PRODUCER_FENCED)
+            return ProducerIdAndEpoch(ErrorCode.PRODUCER_FENCED)
         if known.state in PREPARED:
-            return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
-        if known.state is State.ONGOING:
+            return ProducerIdAndEpoch(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if known.state is TransactionalIdState.ONGOING:
             self._decide(self._fenced(known), Move.FENCED, now)
-            return Producer(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return ProducerIdAndEpoch(ErrorCode.CONCURRENT_TRANSACTIONS)
         new = msgspec.structs.replace(
             known,
             state=TRANSACTIONS.move(known.state, Move.BEGUN),
@@ -189,9 +193,9 @@ class Transactions:
             new.last_epoch = known.producer_epoch if expected else NO_EPOCH
             new.producer_epoch = known.producer_epoch + 1
         elif epoch != known.last_epoch:
-            return Producer(ErrorCode.PRODUCER_FENCED)
+            return ProducerIdAndEpoch(ErrorCode.PRODUCER_FENCED)
         self._put(new)
-        return Producer(ErrorCode.NONE, new.producer_id, new.producer_epoch)
+        return ProducerIdAndEpoch(ErrorCode.NONE, new.producer_id, new.producer_epoch)
 
     def add_partitions(
         self,
@@ -208,13 +212,13 @@ class Transactions:
         if found.state in PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         new: set[tuple[str, int]] = set(partitions)
-        if found.state is State.ONGOING:
+        if found.state is TransactionalIdState.ONGOING:
             if new <= found.partitions:
                 return ErrorCode.NONE
             new |= found.partitions
         if len(new) > PARTITIONS_MAX:
             return ErrorCode.INVALID_REQUEST
-        started_at = found.started_at if found.state is State.ONGOING else now
+        started_at = found.started_at if found.state is TransactionalIdState.ONGOING else now
         state = TRANSACTIONS.move(found.state, Move.WRITES)
         self._put(
             msgspec.structs.replace(
@@ -230,9 +234,13 @@ class Transactions:
         found = self._found(transactional_id, producer_id, epoch)
         if isinstance(found, ErrorCode):
             return found
-        prepared = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
-        complete = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
-        if found.state is State.ONGOING:
+        prepared = (
+            TransactionalIdState.PREPARE_COMMIT if commit else TransactionalIdState.PREPARE_ABORT
+        )
+        complete = (
+            TransactionalIdState.COMPLETE_COMMIT if commit else TransactionalIdState.COMPLETE_ABORT
+        )
+        if found.state is TransactionalIdState.ONGOING:
             self._decide(found, Move.COMMITTED if commit else Move.ABORTED, now)
             return ErrorCode.NONE
         if found.state is complete:
@@ -246,7 +254,11 @@ class Transactions:
         found = self._found(transactional_id, producer_id, epoch)
         if isinstance(found, ErrorCode):
             return found
-        return ErrorCode.NONE if found.state is State.ONGOING else ErrorCode.INVALID_TXN_STATE
+        return (
+            ErrorCode.NONE
+            if found.state is TransactionalIdState.ONGOING
+            else ErrorCode.INVALID_TXN_STATE
+        )
 
     def get(self, transactional_id: str) -> Transaction | None:
         return self._all.get(transactional_id)
@@ -280,7 +292,7 @@ class Transactions:
         self._mark(decided)
 
     def _mark(self, decided: Transaction) -> None:
-        commit = decided.state is State.PREPARE_COMMIT
+        commit = decided.state is TransactionalIdState.PREPARE_COMMIT
         partitions = tuple(sorted(TopicPartition(*each) for each in decided.partitions))
         self.markings.append(
             Marking(
@@ -307,8 +319,12 @@ class Transactions:
             return
         to = found.state
         if not left:
-            is_commit = to is State.PREPARE_COMMIT
-            to = State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT
+            is_commit = to is TransactionalIdState.PREPARE_COMMIT
+            to = (
+                TransactionalIdState.COMPLETE_COMMIT
+                if is_commit
+                else TransactionalIdState.COMPLETE_ABORT
+            )
         state = TRANSACTIONS.move(found.state, Move.MARKED, to)
         self._put(msgspec.structs.replace(found, partitions=left, state=state, updated_at=now))
 
@@ -328,8 +344,11 @@ class Transactions:
         if known is None:
             if len(self._all) >= TRANSACTIONS_MAX:
                 raise StorageError(f"more than {TRANSACTIONS_MAX} transactional ids")
-        elif known.state in (State.ONGOING, *PREPARED) or known.updated_at >= moved.updated_at:
-            if moved.state is State.ONGOING:
+        elif (
+            known.state in (TransactionalIdState.ONGOING, *PREPARED)
+            or known.updated_at >= moved.updated_at
+        ):
+            if moved.state is TransactionalIdState.ONGOING:
                 self._void(moved)
             return
         moved.state = TRANSACTIONS.move(None, Move.TAKEN, moved.state)
@@ -358,7 +377,7 @@ class Transactions:
         self._scan_at = now + SCAN_INTERVAL_MS
         expired = now - self._config.transactional_id_expiration_ms
         for found in list(self._all.values()):
-            if found.state is State.ONGOING:
+            if found.state is TransactionalIdState.ONGOING:
                 if found.started_at + found.timeout_ms < now:
                     self._decide(self._fenced(found), Move.EXPIRED, now)
             elif found.state not in PREPARED and found.updated_at <= expired:
@@ -373,7 +392,9 @@ class Transactions:
         """Assert what must hold."""
         for transactional_id, found in self._all.items():
             assert found.transactional_id == transactional_id
-            assert (found.state in (State.ONGOING, *PREPARED)) or not found.partitions
+            assert (
+                found.state in (TransactionalIdState.ONGOING, *PREPARED)
+            ) or not found.partitions
             assert found.producer_epoch >= 0
 
 

@@ -38,7 +38,7 @@ from steelyard.machine import Machine
 Q = TypeVar("Q", bound=tuple[object, ...])
 
 
-class Change(msgspec.Struct, Generic[Q], frozen=True):
+class QueueChange(msgspec.Struct, Generic[Q], frozen=True):
     """What to give up first and what to take then, each in the order of the queues."""
 
     release: tuple[Q, ...]
@@ -47,17 +47,17 @@ class Change(msgspec.Struct, Generic[Q], frozen=True):
 
 def diff(
     held: Collection[Q], target: Collection[Q], stale: Collection[Q] = frozenset()
-) -> Change[Q]:
+) -> QueueChange[Q]:
     """The change from `held` to `target`. Queues of `stale` that stay are given up and taken anew."""
     wanted = frozenset(target)
     kept = {queue for queue in held if queue in wanted and queue not in stale}
-    return Change(
+    return QueueChange(
         release=tuple(sorted(queue for queue in held if queue not in kept)),
         acquire=tuple(sorted(queue for queue in wanted if queue not in kept)),
     )
 
 
-class State(StrEnum):
+class HoldingState(StrEnum):
     LOCKING = "locking"
     ACQUIRING = "acquiring"
     PULLING = "pulling"
@@ -77,29 +77,32 @@ class Move(StrEnum):
     DROPPED = "dropped"
 
 
-_RELEASED = {Move.RELEASED: (State.RELEASING,), Move.DROPPED: (State.GONE,)}
-_SET = {Move.SET: (State.GONE,)}
+_RELEASED = {Move.RELEASED: (HoldingState.RELEASING,), Move.DROPPED: (HoldingState.GONE,)}
+_SET = {Move.SET: (HoldingState.GONE,)}
 
-HOLDINGS: Machine[State, Move] = Machine(
+HOLDINGS: Machine[HoldingState, Move] = Machine(
     "Queue at a RocketMQ consumer",
     {
-        None: {Move.PLANNED: (State.LOCKING,)},
-        State.LOCKING: {Move.LOCKED: (State.ACQUIRING,), **_RELEASED},
-        State.ACQUIRING: {Move.STARTED: (State.PULLING,), **_SET, **_RELEASED},
-        State.PULLING: {Move.GIVEN_UP: (State.DRAINING,), **_SET, **_RELEASED},
-        State.DRAINING: _RELEASED,
-        State.RELEASING: {Move.LET_GO: (State.GONE,), Move.DROPPED: (State.GONE,)},
-        State.GONE: {},
+        None: {Move.PLANNED: (HoldingState.LOCKING,)},
+        HoldingState.LOCKING: {Move.LOCKED: (HoldingState.ACQUIRING,), **_RELEASED},
+        HoldingState.ACQUIRING: {Move.STARTED: (HoldingState.PULLING,), **_SET, **_RELEASED},
+        HoldingState.PULLING: {Move.GIVEN_UP: (HoldingState.DRAINING,), **_SET, **_RELEASED},
+        HoldingState.DRAINING: _RELEASED,
+        HoldingState.RELEASING: {
+            Move.LET_GO: (HoldingState.GONE,),
+            Move.DROPPED: (HoldingState.GONE,),
+        },
+        HoldingState.GONE: {},
     },
 )
 
-COMING = frozenset({State.LOCKING, State.ACQUIRING})
+COMING = frozenset({HoldingState.LOCKING, HoldingState.ACQUIRING})
 """On the way to this member: nothing has been read yet."""
 
-READ = frozenset({State.PULLING, State.DRAINING})
+READ = frozenset({HoldingState.PULLING, HoldingState.DRAINING})
 """Has an offset of its own here, and what the application says of it counts."""
 
-LEAVING = frozenset({State.DRAINING, State.RELEASING})
+LEAVING = frozenset({HoldingState.DRAINING, HoldingState.RELEASING})
 """On the way to somebody else."""
 
 
@@ -113,7 +116,7 @@ class Holding:
         self.since = now
 
     @property
-    def state(self) -> State:
+    def state(self) -> HoldingState:
         return self._state
 
     def move(self, event: Move, now: int) -> None:

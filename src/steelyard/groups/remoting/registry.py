@@ -4,7 +4,7 @@ A member is a client id on a connection. A group's members are its distinct clie
 came back on a new connection, while the broker still believes in the old one, counts once. RocketMQ
 lists one entry per connection, so that two shares of the queues go to one client and one to nobody.
 
-Every `Change` names the connections to notify. Members change when a client joins (or comes back on a
+Every `GroupChange` names the connections to notify. Members change when a client joins (or comes back on a
 new connection), when the topics of a member change (not the expression of one), and when a client
 leaves: by request, with its connection, or for silence. RocketMQ tells nobody of the last kind.
 
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import msgspec
 
 from steelyard.errors import ProtocolError
-from steelyard.groups.remoting.subscriptions import Subscription, subscribe
+from steelyard.groups.remoting.subscriptions import TopicSubscription, subscribe
 from steelyard.wire.remoting.bodies import ConsumerData
 
 MEMBERSHIPS_MAX = 200_000
@@ -29,7 +29,7 @@ MEMBERSHIPS_MAX = 200_000
 BROADCASTING = "BROADCASTING"
 
 
-class Client(msgspec.Struct, frozen=True):
+class ClientChannel(msgspec.Struct, frozen=True):
     """The far end of a connection, by its heartbeat. `address`: `ip:port`."""
 
     link: int
@@ -39,7 +39,7 @@ class Client(msgspec.Struct, frozen=True):
     version: int
 
 
-class Change(msgspec.Struct, frozen=True):
+class GroupChange(msgspec.Struct, frozen=True):
     """The members of a group changed. `kind`: joined | left. `members`: all, sorted, afterwards.
 
     `links`: whom to notify, in the order they joined; none where the group broadcasts.
@@ -65,22 +65,22 @@ class Duplicate(msgspec.Struct, frozen=True):
 class Heard(msgspec.Struct, frozen=True):
     """What a heartbeat came to: mostly nothing."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[GroupChange, ...] = ()
     duplicate: Duplicate | None = None
 
 
 class Member(msgspec.Struct):
     """One connection's membership in one group of consumers."""
 
-    client: Client
+    client: ClientChannel
     data: ConsumerData
-    subscriptions: dict[str, Subscription]
+    subscriptions: dict[str, TopicSubscription]
     joined_at: int
     heard_at: int
 
 
 class _Producer(msgspec.Struct):
-    client: Client
+    client: ClientChannel
     heard_at: int
 
 
@@ -97,7 +97,7 @@ class Registry:
 
     # -- consumers -------------------------------------------------------------------------------
 
-    def heard(self, client: Client, data: ConsumerData, now: int) -> Heard:
+    def heard(self, client: ClientChannel, data: ConsumerData, now: int) -> Heard:
         """A heartbeat of a consumer. Raises ProtocolError for a bad expression or too many members."""
         group = data.group_name
         subscriptions = {item.topic: subscribe(item) for item in data.subscription_data_set}
@@ -112,7 +112,7 @@ class Registry:
             return Heard(
                 (self._change("joined", group, client.client_id, "subscription"),), duplicate
             )
-        changes: list[Change] = []
+        changes: list[GroupChange] = []
         if known is not None:  # one connection, another id: RocketMQ logs a [BUG] and goes on
             changes = self._drop(group, [client.link], "unregistered")
         self._count_one_more()
@@ -141,14 +141,14 @@ class Registry:
             raise ProtocolError(f"more than {MEMBERSHIPS_MAX} members on this broker")
         self._count += 1
 
-    def _change(self, kind: str, group: str, client_id: str, cause: str) -> Change:
+    def _change(self, kind: str, group: str, client_id: str, cause: str) -> GroupChange:
         members = self._consumers.get(group, {})
         links = tuple(link for link, m in members.items() if m.data.message_model != BROADCASTING)
         topics: set[str] = set()
         for member in members.values():
             if member.client.client_id == client_id:
                 topics.update(member.subscriptions)
-        return Change(
+        return GroupChange(
             kind, group, client_id, cause, self.members(group), links, tuple(sorted(topics))
         )
 
@@ -174,7 +174,7 @@ class Registry:
         found = [m for m in self.memberships(group) if m.client.client_id == client_id]
         return found[-1] if found else None
 
-    def subscription(self, group: str, link: int, topic: str) -> Subscription | None:
+    def subscription(self, group: str, link: int, topic: str) -> TopicSubscription | None:
         """What the member behind `link` wants of the topic; where it says nothing, the newest word of any member."""
         members = self._consumers.get(group, {})
         own = members.get(link)
@@ -182,9 +182,9 @@ class Registry:
             return own.subscriptions[topic]
         return self.subscriptions(group).get(topic)
 
-    def subscriptions(self, group: str) -> dict[str, Subscription]:
+    def subscriptions(self, group: str) -> dict[str, TopicSubscription]:
         """Per topic the newest subscription of any member."""
-        newest: dict[str, Subscription] = {}
+        newest: dict[str, TopicSubscription] = {}
         for member in self._consumers.get(group, {}).values():
             for topic, item in member.subscriptions.items():
                 if topic not in newest or newest[topic].data.sub_version < item.data.sub_version:
@@ -203,7 +203,7 @@ class Registry:
 
     # -- producers -------------------------------------------------------------------------------
 
-    def producer_heard(self, client: Client, group: str, now: int) -> None:
+    def producer_heard(self, client: ClientChannel, group: str, now: int) -> None:
         producers = self._producers.get(group, {})
         known = producers.get(client.link)
         if known is None:
@@ -214,7 +214,7 @@ class Registry:
         links = self._producer_groups.setdefault(client.client_id, {})
         links.setdefault(client.link, set()).add(group)
 
-    def producers(self, group: str) -> tuple[Client, ...]:
+    def producers(self, group: str) -> tuple[ClientChannel, ...]:
         return tuple(p.client for p in self._producers.get(group, {}).values())
 
     def producer_link(self, client_id: str) -> int | None:
@@ -234,7 +234,7 @@ class Registry:
         if not self._producers[group]:
             del self._producers[group]
 
-    def _forget_producer(self, client: Client, group: str) -> None:
+    def _forget_producer(self, client: ClientChannel, group: str) -> None:
         links = self._producer_groups[client.client_id]
         links[client.link].discard(group)
         if not links[client.link]:
@@ -244,7 +244,7 @@ class Registry:
 
     # -- leaving ---------------------------------------------------------------------------------
 
-    def unregister(self, link: int, client_id: str, group: str) -> Change | None:
+    def unregister(self, link: int, client_id: str, group: str) -> GroupChange | None:
         """A consumer unregisters. None: it was not there, or is still there on another connection."""
         member = self.member(group, link)
         if member is None or member.client.client_id != client_id:
@@ -252,17 +252,17 @@ class Registry:
         changes = self._drop(group, [link], "unregistered")
         return changes[0] if changes else None
 
-    def closed(self, link: int) -> list[Change]:
+    def closed(self, link: int) -> list[GroupChange]:
         """A connection is gone: its client leaves all groups it was in through it."""
         for group in [g for g, producers in self._producers.items() if link in producers]:
             self._drop_producer(group, link)
         groups = [group for group, members in self._consumers.items() if link in members]
         return [change for group in groups for change in self._drop(group, [link], "closed")]
 
-    def expire(self, before: int) -> tuple[list[Change], list[int]]:
+    def expire(self, before: int) -> tuple[list[GroupChange], list[int]]:
         """Drop whoever was last heard before `before`; the connections to close, sorted."""
         links: set[int] = set()
-        changes: list[Change] = []
+        changes: list[GroupChange] = []
         for group, producers in list(self._producers.items()):
             for link in [k for k, p in producers.items() if p.heard_at < before]:
                 self._drop_producer(group, link)
@@ -273,7 +273,7 @@ class Registry:
             changes += self._drop(group, silent, "expired")
         return changes, sorted(links)
 
-    def _drop(self, group: str, links: Sequence[int], cause: str) -> list[Change]:
+    def _drop(self, group: str, links: Sequence[int], cause: str) -> list[GroupChange]:
         """Connections leave the group. A change per client that has none left, each telling of the group without all of them."""
         members = self._consumers[group]
         dropped = dict.fromkeys(members.pop(link).client.client_id for link in links)

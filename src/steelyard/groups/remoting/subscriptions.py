@@ -39,7 +39,7 @@ class Filter(msgspec.Struct, frozen=True):
 ALL = Filter()
 
 
-class Subscription(msgspec.Struct, frozen=True):
+class TopicSubscription(msgspec.Struct, frozen=True):
     """One topic of one consumer. `fault`: why its expression cannot be used; pulls are refused with it then."""
 
     data: SubscriptionData
@@ -86,17 +86,17 @@ def parse(expression: str | None, expression_type: str | None) -> Filter:
     return Filter(condition=condition, effort=1 + len(expression) // _CHARACTERS_PER_EFFORT)
 
 
-def subscribe(data: SubscriptionData) -> Subscription:
+def subscribe(data: SubscriptionData) -> TopicSubscription:
     """What a heartbeat's subscription means. Class filters pass everything: the client filters again.
 
     Raises ProtocolError for wrong tags. Other expressions are kept with their fault: RocketMQ takes the
     heartbeat, so that the rest of the client works, and refuses the pulls.
     """
     if data.class_filter_mode:
-        return Subscription(data)
+        return TopicSubscription(data)
     try:
-        return Subscription(data, parse(data.sub_string, data.expression_type))
+        return TopicSubscription(data, parse(data.sub_string, data.expression_type))
     except ProtocolError as error:
         if is_tag(data.expression_type):
             raise
-        return Subscription(data, fault=str(error))
+        return TopicSubscription(data, fault=str(error))

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from steelyard.nodes.broker.requests import Request
+from steelyard.nodes.broker.requests import RemotingRequest
 from steelyard.nodes.seam import Effect, Flush, Link, Send, SetTimer
 from steelyard.store.log import Log
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command
 
 if TYPE_CHECKING:
-    from steelyard.wire.kafka.schema import Message
+    from steelyard.wire.kafka.schema import ApiMessage
 
-    _Waiting = tuple[Link, Command] | tuple["Answerable", Message]
+    _Waiting = tuple[Link, Command] | tuple["Answerable", ApiMessage]
     """A reply that waits: to a RocketMQ client, or to a Kafka client's call."""
 
 FLUSH_TIMER = "flush"
@@ -36,7 +36,7 @@ WAITING_MAX = 100_000
 class Answerable(Protocol):
     """A Kafka client's call, which is answered once; nothing happens where its link is gone."""
 
-    def answer(self, message: Message, effects: list[Effect]) -> None: ...
+    def answer(self, message: ApiMessage, effects: list[Effect]) -> None: ...
 
 
 class Durability:
@@ -57,7 +57,7 @@ class Durability:
         effects.append(SetTimer(FLUSH_TIMER, now + FLUSH_INTERVAL_MS))
 
     def acknowledge(
-        self, request: Request, answer: Command, effects: list[Effect]
+        self, request: RemotingRequest, answer: Command, effects: list[Effect]
     ) -> Command | None:
         """The reply to give at once, None where it waits for the disk."""
         if not self._sync or request.is_oneway:
@@ -69,8 +69,8 @@ class Durability:
         return None
 
     def acknowledge_call(
-        self, call: Answerable, answer: Message, effects: list[Effect]
-    ) -> Message | None:
+        self, call: Answerable, answer: ApiMessage, effects: list[Effect]
+    ) -> ApiMessage | None:
         """The answer to give a Kafka client at once, None where it waits for the disk.
 
         The listener bounds how many answers a client can wait for.
@@ -81,7 +81,7 @@ class Durability:
         self._begin(effects)
         return None
 
-    def answer(self, call: Answerable, answer: Message, effects: list[Effect]) -> None:
+    def answer(self, call: Answerable, answer: ApiMessage, effects: list[Effect]) -> None:
         """Answer a Kafka client's call, at once or when the disk has what was written."""
         prompt = self.acknowledge_call(call, answer, effects)
         if prompt is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError
 from steelyard.groups.remoting.subscriptions import Filter, is_tag, parse
-from steelyard.nodes.broker.requests import Handlers, Refusal, Request
+from steelyard.nodes.broker.requests import Handlers, Refusal, RemotingRequest
 from steelyard.nodes.broker.turns import Effort
 from steelyard.nodes.seam import Effect
 from steelyard.sql92.expressions import Condition, EvaluationError
@@ -48,7 +48,7 @@ class Filters:
     def handlers(self) -> Handlers:
         return {RequestCode.CHECK_CLIENT_CONFIG: self.check_client}
 
-    def check_client(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def check_client(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         data = fastjson.read(CheckClientBody, request.body).subscription_data
         if data is None or is_tag(data.expression_type):
             return request.reply()

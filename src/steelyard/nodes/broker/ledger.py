@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from steelyard.config import BrokerConfig
-from steelyard.groups.remoting.registry import Change, Registry
+from steelyard.groups.remoting.registry import GroupChange, Registry
 from steelyard.ledger import events as records
 from steelyard.ledger.events import LEDGER_TOPIC, Delivered, Record, joined
 from steelyard.nodes.broker.requests import Peer
@@ -62,7 +62,7 @@ class Ledger:
     def stopped(self, now: int) -> None:
         self.note(records.BrokerStopped(at=now, broker=self.broker))
 
-    def changed(self, change: Change, now: int) -> None:
+    def changed(self, change: GroupChange, now: int) -> None:
         """A member joined or left."""
         if change.kind == "joined":
             came = records.MemberJoined(

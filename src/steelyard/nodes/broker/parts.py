@@ -10,12 +10,12 @@ from steelyard.nodes.broker.damage import DamageReports
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.ledger import Ledger
-from steelyard.nodes.broker.peers.joining import Joining
+from steelyard.nodes.broker.peers.joining import ClusterJoining
 from steelyard.nodes.broker.peers.registration import Purpose, Registration
 from steelyard.nodes.broker.retention import Retention
 from steelyard.nodes.broker.scrubbing import Scrubbing
-from steelyard.nodes.broker.statistics import Statistics
-from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.statistics import BrokerStatistics
+from steelyard.nodes.broker.topics import TopicConfigs
 from steelyard.nodes.broker.turns import Turns
 from steelyard.nodes.broker.writer import Watcher, Writer
 from steelyard.nodes.calls.remoting import Calls
@@ -34,11 +34,11 @@ class Parts(msgspec.Struct, frozen=True):
     registry: Registry
     ledger: Ledger
     durability: Durability
-    topics: Topics
+    topics: TopicConfigs
     registration: Registration
-    joining: Joining
+    joining: ClusterJoining
     retention: Retention
-    statistics: Statistics
+    statistics: BrokerStatistics
     writer: Writer
     faults: Faults
     damage: DamageReports
@@ -52,10 +52,10 @@ def make_parts(
     calls: Calls[Purpose] = Calls()
     registry = Registry()
     durability = Durability(sync=config.flush == "sync")
-    topics = Topics(config, store.table("topics"), now)
+    topics = TopicConfigs(config, store.table("topics"), now)
     registration = Registration(config, topics, calls, durability)
     retention = Retention(config.store, store, topics)
-    statistics = Statistics(now)
+    statistics = BrokerStatistics(now)
     faults = Faults()
     return Parts(
         config,
@@ -68,7 +68,7 @@ def make_parts(
         durability,
         topics,
         registration,
-        Joining(config, calls, registration, now),
+        ClusterJoining(config, calls, registration, now),
         retention,
         statistics,
         Writer(store, durability, retention, statistics, config.address, appended),

@@ -33,7 +33,7 @@ class Peer(msgspec.Struct, frozen=True, gc=False):
 AnyHeader = TypeVar("AnyHeader", bound=headers.Header)
 
 
-class Request(msgspec.Struct, frozen=True, gc=False):
+class RemotingRequest(msgspec.Struct, frozen=True, gc=False):
     """What a peer asks."""
 
     command: Command
@@ -80,7 +80,7 @@ def no_topic(topic: str) -> Refusal:
     return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
 
 
-Handler = Callable[[Request, int, list[Effect]], Command | Steps[Command | None] | None]
+Handler = Callable[[RemotingRequest, int, list[Effect]], Command | Steps[Command | None] | None]
 """(request, now, effects to add to) -> the reply, the work that ends with it, or None where it comes later.
 
 A handler may raise Refusal, ProtocolError for a bad request, and StorageError, each before it changed anything;

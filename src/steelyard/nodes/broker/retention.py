@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from steelyard.config import StoreConfig
 from steelyard.errors import DiskFullError, StorageError
 from steelyard.nodes.broker.faults import Faults
-from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.topics import TopicConfigs
 from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.store.log import Log
 from steelyard.store.log_config import LogConfig, usual
@@ -36,7 +36,7 @@ LOGS_PAUSE_MS = 20
 SPACE_INTERVAL_MS = 1_000
 
 
-def log_configs(topics: Topics, config: StoreConfig) -> Callable[[str], LogConfig]:
+def log_configs(topics: TopicConfigs, config: StoreConfig) -> Callable[[str], LogConfig]:
     """The settings of a topic's logs by the topic's name: its own, else the broker's."""
     default = usual(config)
 
@@ -71,7 +71,7 @@ def _number(text: str | None, default: int) -> int:
 class Retention:
     """See the module's text."""
 
-    def __init__(self, config: StoreConfig, store: Store, topics: Topics) -> None:
+    def __init__(self, config: StoreConfig, store: Store, topics: TopicConfigs) -> None:
         self._config = config
         self._store = store
         self._topics = topics

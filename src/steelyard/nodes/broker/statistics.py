@@ -43,7 +43,7 @@ class Meter:
         return BrokerStatsItem(self.total - total, (self.total - total) * 1000 / elapsed, 0.0)
 
 
-class Statistics:
+class BrokerStatistics:
     """Counters that handlers raise, and samples of them taken on a timer."""
 
     def __init__(self, now: int) -> None:

@@ -111,7 +111,7 @@ def check_group(group: str) -> None:
         )
 
 
-class Topics:
+class TopicConfigs:
     """See the module's text."""
 
     def __init__(self, config: BrokerConfig, table: Table, now: int) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.requests import host_of
 from steelyard.nodes.broker.retention import Retention
-from steelyard.nodes.broker.statistics import Statistics
+from steelyard.nodes.broker.statistics import BrokerStatistics
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
 from steelyard.store.store import Store
@@ -46,7 +46,7 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
     prepared_transaction_offset: int = 0
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class AppendResult(msgspec.Struct, frozen=True, gc=False):
     """Where the first message written landed."""
 
     offset: int
@@ -61,7 +61,7 @@ class Writer:
         store: Store,
         durability: Durability,
         retention: Retention,
-        statistics: Statistics,
+        statistics: BrokerStatistics,
         address: str,
         appended: Watcher,
     ) -> None:
@@ -82,7 +82,7 @@ class Writer:
 
     def write(
         self, topic: str, queue_id: int, draft: Draft, now: int, effects: list[Effect]
-    ) -> Place:
+    ) -> AppendResult:
         """Append one message and wake the pulls that wait for it."""
         log = self._store.log(topic, queue_id)
         if log is None:
@@ -94,7 +94,7 @@ class Writer:
         self.statistics.put_messages += 1
         self.statistics.put_bytes += len(record)
         self.wrote(log, offset, now, effects)
-        return Place(offset, address)
+        return AppendResult(offset, address)
 
     def write_many(
         self, topic: str, queue_id: int, drafts: Sequence[Draft], now: int, effects: list[Effect]

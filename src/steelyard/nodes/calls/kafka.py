@@ -46,7 +46,7 @@ from steelyard.wire.kafka.messages.cluster import (
 )
 from steelyard.wire.kafka.messages.data import FETCH
 from steelyard.wire.kafka.messages.offsets import OFFSET_COMMIT, OFFSET_FETCH
-from steelyard.wire.kafka.schema import Api, Message
+from steelyard.wire.kafka.schema import Api, ApiMessage
 
 P = TypeVar("P")
 
@@ -68,14 +68,14 @@ class Outcome(msgspec.Struct, Generic[P], frozen=True):
 
     purpose: P
     lane: Lane
-    reply: Message | SteelyardError
+    reply: ApiMessage | SteelyardError
 
 
 class _Pending(msgspec.Struct, Generic[P]):
     purpose: P | None
     """None: the ApiVersions that begins a connection."""
     api: Api
-    message: Message
+    message: ApiMessage
     deadline: int
     version: int = 0
     correlation_id: int = 0
@@ -122,7 +122,7 @@ class KafkaCalls(Generic[P]):
         self,
         lane: Lane,
         api: Api,
-        message: Message,
+        message: ApiMessage,
         purpose: P,
         now: int,
         timeout_ms: int,

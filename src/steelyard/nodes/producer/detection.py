@@ -11,7 +11,7 @@ from __future__ import annotations
 from steelyard.errors import RemotingError
 from steelyard.nodes.producer.peers import Detected, Peers
 from steelyard.nodes.seam import Effect, SetTimer
-from steelyard.produce.faults import Faults
+from steelyard.produce.faults import FaultStrategy
 from steelyard.types import LogLine, MessageQueue
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode
@@ -23,7 +23,7 @@ DETECT_TIMER = "detect"
 class Detector:
     """Idle unless the configuration says `detect`."""
 
-    def __init__(self, peers: Peers, faults: Faults | None) -> None:
+    def __init__(self, peers: Peers, faults: FaultStrategy | None) -> None:
         self._peers = peers
         self._faults = faults if peers.config.detect else None
         self._queues: dict[str, MessageQueue] = {}

@@ -39,7 +39,7 @@ from steelyard.nodes.producer.peers import (
 )
 from steelyard.nodes.producer.requests import REQUESTS_TIMER
 from steelyard.nodes.producer.sending import Sending
-from steelyard.nodes.producer.transactions import Transactions
+from steelyard.nodes.producer.transactions import LocalTransactions
 from steelyard.nodes.producer.waiting import WAITING_TIMER
 from steelyard.nodes.route_cache import RouteAsked
 from steelyard.nodes.seam import (
@@ -72,7 +72,7 @@ class ProducerNode:
         self._peers = Peers(config, rng)
         self._client = self._peers.client
         self._sending = Sending(self._peers, ids, rng)
-        self._transactions = Transactions(self._peers)
+        self._transactions = LocalTransactions(self._peers)
         self._starting = Starting(f"nameserver {', '.join(config.nameservers)}")
         self._fetching: dict[int, str] = {}
         self._stop: int | None = None

@@ -42,7 +42,7 @@ from steelyard.nodes.route_cache import Route
 from steelyard.nodes.seam import Address, Answer, Effect
 from steelyard.produce import outgoing, verdict
 from steelyard.produce.choice import QueueChoice, queue_of_key
-from steelyard.produce.faults import FAULT_TABLES, Failure, Faults
+from steelyard.produce.faults import FAULT_TABLES, Failure, FaultStrategy
 from steelyard.produce.outgoing import Outgoing
 from steelyard.types import Message, MessageQueue, Random, SendResult, SendStatus
 from steelyard.wire.remoting import headers
@@ -80,10 +80,10 @@ class Sending:
         self._config = config
         self._peers = peers
         self._ids = ids
-        self._faults: Faults | None = None
+        self._faults: FaultStrategy | None = None
         if config.latency_faults != "off":
             table = FAULT_TABLES[config.latency_faults]
-            self._faults = Faults(table, rng, detecting=config.detect)
+            self._faults = FaultStrategy(table, rng, detecting=config.detect)
         self.detector = Detector(peers, self._faults)
         self.waiting = Waiting(peers)
         self.requests = Requests(config.in_flight_max)

@@ -44,7 +44,7 @@ class _Check(msgspec.Struct, frozen=True):
     message_id: str
 
 
-class Transactions:
+class LocalTransactions:
     """See the module's text. Questions wait for the program under the ticket of their `Deliver`."""
 
     def __init__(self, peers: Peers) -> None:

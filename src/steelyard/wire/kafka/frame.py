@@ -21,7 +21,7 @@ from steelyard.errors import ProtocolError
 from steelyard.types import Sendable, joined
 from steelyard.wire.kafka import primitives, schema
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY, APIS
-from steelyard.wire.kafka.schema import Api, Message
+from steelyard.wire.kafka.schema import Api, ApiMessage
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 """Largest request (socket.request.max.bytes); clients take any response that they asked for."""
@@ -44,7 +44,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     version: int
     correlation_id: int
     client_id: str | None
-    message: Message | None
+    message: ApiMessage | None
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
@@ -53,7 +53,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
     api: Api
     version: int
     correlation_id: int
-    message: Message
+    message: ApiMessage
 
 
 class RawReply(msgspec.Struct, frozen=True, gc=False):
@@ -199,7 +199,7 @@ def _read_request(data: bytes, at_once_max: int) -> Request:
     return Request(api, version, correlation_id, client_id, message)
 
 
-def read_reply(api: Api, version: int, reply: RawReply) -> Message:
+def read_reply(api: Api, version: int, reply: RawReply) -> ApiMessage:
     """The message of a response to a request of this API and version. Raises ProtocolError."""
     flexible = api.is_flexible(version)
     at = 4

@@ -1,6 +1,6 @@
 """How messages are declared, and how a declaration becomes a codec.
 
-A message is a `Message`, a structure within one a `Part`; its fields are in the order of the wire. A field's type is one
+A message is an `ApiMessage`, a structure within one a `Part`; its fields are in the order of the wire. A field's type is one
 of the primitives below, a `Part`, or a `Sequence` of either, with marks where it is not in every version:
 
     topics: Sequence[FetchTopic] = ()
@@ -86,7 +86,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     """A structure within a message."""
 
 
-class Message(Part, frozen=True, gc=False):
+class ApiMessage(Part, frozen=True, gc=False):
     """A request, a response, or one of the structures that group members exchange."""
 
 
@@ -94,8 +94,8 @@ class Api(NamedTuple):
     """A request with its response. `versions`: those that we speak, both inclusive; `flexible`: the first flexible one."""
 
     key: int
-    request: type[Message]
-    response: type[Message]
+    request: type[ApiMessage]
+    response: type[ApiMessage]
     versions: tuple[int, int]
     flexible: int | None
 
@@ -107,7 +107,7 @@ class Api(NamedTuple):
         return self.flexible is not None and version >= self.flexible
 
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=ApiMessage)
 
 _STEP_PIECES = 4_000
 """Pieces that are written in one step, some 4 ms of work."""
@@ -155,13 +155,13 @@ def read_prefix(kind: type[M], data: bytes, version: int, *, at: int = 0) -> M:
     return typing.cast("M", message)
 
 
-def _unreadable(kind: type[Message], version: int, error: Exception) -> ProtocolError:
+def _unreadable(kind: type[ApiMessage], version: int, error: Exception) -> ProtocolError:
     if isinstance(error, struct.error):
         return ProtocolError(f"{kind.__name__} version {version} ends too early")
     return ProtocolError(f"{kind.__name__} version {version}: {error}")
 
 
-def write(message: Message, version: int, *, flexible: bool) -> list[Sendable]:
+def write(message: ApiMessage, version: int, *, flexible: bool) -> list[Sendable]:
     """The message in pieces. Raises ProtocolError where a value does not fit its field."""
     if isinstance(message, Written):
         return list(message.pieces)
@@ -173,24 +173,24 @@ def write(message: Message, version: int, *, flexible: bool) -> list[Sendable]:
     return out
 
 
-def _unwritable(kind: type[Message], version: int, error: Exception) -> ProtocolError:
+def _unwritable(kind: type[ApiMessage], version: int, error: Exception) -> ProtocolError:
     return ProtocolError(f"{kind.__name__} version {version} cannot be written: {error}")
 
 
-class Unread(Message, frozen=True, gc=False):
+class Unread(ApiMessage, frozen=True, gc=False):
     """A message of which only the bytes are there, because it is long: `read_in_steps` makes it what it is."""
 
-    kind: type[Message]
+    kind: type[ApiMessage]
     data: bytes
     version: int
     flexible: bool
     at: int
 
 
-class Written(Message, frozen=True, gc=False):
+class Written(ApiMessage, frozen=True, gc=False):
     """A message that is written already, for the version that it is sent in."""
 
-    kind: type[Message]
+    kind: type[ApiMessage]
     pieces: Sequence[Sendable]
 
 
@@ -212,7 +212,7 @@ class _Pace:
             )
 
 
-def read_in_steps(message: Unread) -> Generator[None, None, Message]:
+def read_in_steps(message: Unread) -> Generator[None, None, ApiMessage]:
     """As `read` with `more_allowed`, a bit before each `yield`. Raises ProtocolError as that."""
     kind, version = message.kind, message.version
     reader = _stepper(kind, version, message.flexible).read
@@ -220,10 +220,10 @@ def read_in_steps(message: Unread) -> Generator[None, None, Message]:
         found, _ = yield from reader(message.data, message.at, _Pace())
     except (struct.error, ProtocolError) as error:
         raise _unreadable(kind, version, error) from None
-    return typing.cast("Message", found)
+    return typing.cast("ApiMessage", found)
 
 
-def written(message: Message, version: int, *, flexible: bool) -> Generator[None, None, Written]:
+def written(message: ApiMessage, version: int, *, flexible: bool) -> Generator[None, None, Written]:
     """The message as `write` writes it, a bit before each `yield`. Raises ProtocolError as that."""
     kind = type(message)
     pieces: list[Sendable] = []
@@ -248,7 +248,7 @@ def _put_together(out: list[Sendable], pieces: list[Sendable]) -> None:
     out.clear()
 
 
-def has_field(kind: type[Message], name: str, version: int) -> bool:
+def has_field(kind: type[ApiMessage], name: str, version: int) -> bool:
     """Whether messages of this kind have that field in this version, outside of their tagged fields."""
     return any(each.name == name for each in _fields(kind, version, False))
 

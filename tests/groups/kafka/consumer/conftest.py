@@ -11,7 +11,7 @@ from steelyard.config import KafkaConfig, StoreConfig
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.effects import Cause, Effects
-from steelyard.groups.kafka.groups import Asker, Groups
+from steelyard.groups.kafka.groups import Asker, CoordinatedGroups
 from steelyard.store.memory import MemoryDisk
 from steelyard.store.store import Store
 from steelyard.types import TopicPartition
@@ -95,7 +95,7 @@ class Rig:
         self.start()
 
     def start(self) -> None:
-        self.groups = Groups()
+        self.groups = CoordinatedGroups()
         self.store = Store(self.disk, StoreConfig())
         self.store.open(self.now)
         table = self.store.table("kafka_consumer_groups")

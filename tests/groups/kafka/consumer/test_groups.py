@@ -22,7 +22,7 @@ from steelyard.errors import StorageError
 from steelyard.groups.kafka import groups
 from steelyard.groups.kafka.consumer import records
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
-from steelyard.groups.kafka.consumer.member import MemberState
+from steelyard.groups.kafka.consumer.member import ConsumerGroupMemberState
 from steelyard.groups.kafka.consumer.requests import CHARACTERS_MAX
 from steelyard.groups.kafka.effects import Began, Ended, Joined, Left
 from steelyard.groups.kafka.groups import Group
@@ -806,7 +806,7 @@ def test_a_slow_member_holds_up_only_what_it_has() -> None:
     third.beat()
     for client in (slow, quick, third, quick, third):
         client.beat()
-    assert rig.group.member("slow").state is MemberState.UNREVOKED_PARTITIONS  # type: ignore[union-attr]
+    assert rig.group.member("slow").state is ConsumerGroupMemberState.UNREVOKED_PARTITIONS  # type: ignore[union-attr]
     assert (len(slow.owned), len(quick.owned), len(third.owned)) == (3, 2, 1)
 
 

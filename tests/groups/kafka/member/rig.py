@@ -1,4 +1,4 @@
-"""Drives one `Member` as its node would: answers of a coordinator, and an application that does as it is told."""
+"""Drives one `GroupMember` as its node would: answers of a coordinator, and an application that does as it is told."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TypeVar
 
 from steelyard.allocate.assignors.registry import assignor
 from steelyard.groups.kafka.member import events
-from steelyard.groups.kafka.member.machine import Member
+from steelyard.groups.kafka.member.machine import GroupMember
 from steelyard.groups.kafka.member.states import Settings
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_protocol import (
-    Assignment,
-    Subscription,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
     TopicPartitions,
     write_assignment,
     write_subscription,
@@ -38,19 +38,21 @@ def parts(*numbers: int, topic: str = "t") -> tuple[TopicPartition, ...]:
 
 def assignment(*partitions: TopicPartition) -> bytes:
     return write_assignment(
-        Assignment(tuple(TopicPartitions(part.topic, (part.partition,)) for part in partitions))
+        ConsumerProtocolAssignment(
+            tuple(TopicPartitions(part.topic, (part.partition,)) for part in partitions)
+        )
     )
 
 
 def metadata(*topics: str) -> bytes:
-    return write_subscription(Subscription(topics))
+    return write_subscription(ConsumerProtocolSubscription(topics))
 
 
 class Rig:
     """`orders` has all that the member ordered and the test has not taken yet."""
 
     def __init__(self, *assignors: str, instance: str | None = None) -> None:
-        self.member = Member(
+        self.member = GroupMember(
             Settings(
                 "g",
                 tuple(assignor(name) for name in assignors or ("range",)),

@@ -9,51 +9,51 @@ from tests.groups.kafka.member import test_machine as lives
 from tests.groups.kafka.member.rig import Rig, parts
 
 from steelyard.groups.kafka.member import events
-from steelyard.groups.kafka.member.states import MEMBERS, State
+from steelyard.groups.kafka.member.states import MEMBERS, ClientMemberState
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 
 
-def on_the_way_to(state: State) -> Rig:
+def on_the_way_to(state: ClientMemberState) -> Rig:
     """A member in this state, with nothing left to do."""
     rig = Rig()
-    if state is State.OUT:
+    if state is ClientMemberState.OUT:
         return rig
     rig.tell(events.Subscribed(("t",)))
     prepare = rig.take(events.Prepare)
-    if state is State.PREPARING:
+    if state is ClientMemberState.PREPARING:
         return rig
     rig.tell(events.Prepared((*prepare.revoked, *prepare.lost)))
-    if state is State.READY:
+    if state is ClientMemberState.READY:
         return rig
     rig.tell(events.CoordinatorFound())
     rig.request()
-    if state is State.JOINING:
+    if state is ClientMemberState.JOINING:
         return rig
-    rig.joined(leads=state is State.ASSIGNING)
-    if state is State.ASSIGNING:
+    rig.joined(leads=state is ClientMemberState.ASSIGNING)
+    if state is ClientMemberState.ASSIGNING:
         return rig
     rig.sync()
-    if state is State.SYNCING:
+    if state is ClientMemberState.SYNCING:
         return rig
     adopt = rig.synced(*parts(0))
-    if state is State.STABLE:
+    if state is ClientMemberState.STABLE:
         rig.adopt(adopt)
     return rig
 
 
-def end_in(state: State, event: events.Event) -> Callable[[], None]:
+def end_in(state: ClientMemberState, event: events.Event) -> Callable[[], None]:
     def run() -> None:
         rig = on_the_way_to(state)
         assert rig.member.state is state
         rig.tell(event)
-        assert rig.member.state is State.GONE
+        assert rig.member.state is ClientMemberState.GONE
 
     return run
 
 
 def lose_the_membership_while_the_share_is_adopted() -> None:
-    rig = on_the_way_to(State.ADOPTING)
+    rig = on_the_way_to(ClientMemberState.ADOPTING)
     rig.beat(ErrorCode.UNKNOWN_MEMBER_ID)
     rig.take(LogLine)
     rig.tell(events.Adopted(parts(0)))
@@ -61,7 +61,7 @@ def lose_the_membership_while_the_share_is_adopted() -> None:
 
 
 def test_every_edge_of_a_member_is_taken() -> None:
-    living = [state for state in State if state is not State.GONE]
+    living = [state for state in ClientMemberState if state is not ClientMemberState.GONE]
     fenced = events.CommitRefused(ErrorCode.FENCED_INSTANCE_ID)
     assert_every_edge(
         MEMBERS,

@@ -54,14 +54,14 @@ from steelyard.wire.kafka.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 from steelyard.wire.remoting.codes import RequestCode
 from steelyard.wire.remoting.command import Command
 
 START = 1_700_000_000_000
 NAMESERVER = "nameserver:9876"
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R", bound=ApiMessage)
 
 
 class Process:
@@ -261,7 +261,7 @@ class Brokers:
         self._settle()
         return link
 
-    def post(self, name: str, message: Message, version: int, link: int | None = None) -> int:
+    def post(self, name: str, message: ApiMessage, version: int, link: int | None = None) -> int:
         """Send a Kafka request to a broker, on a new link unless one is given; its correlation id."""
         api = next(api for api in APIS.values() if api.request is type(message))
         if link is None:
@@ -274,7 +274,7 @@ class Brokers:
         return self.serial
 
     def ask(
-        self, name: str, message: Message, version: int, kind: type[R], link: int | None = None
+        self, name: str, message: ApiMessage, version: int, kind: type[R], link: int | None = None
     ) -> R:
         """Send a Kafka request to a broker; its answer, which must have come without the clock."""
         return self.answer(self.post(name, message, version, link), kind)

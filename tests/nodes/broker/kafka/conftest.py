@@ -30,9 +30,9 @@ from steelyard.wire.kafka.messages.topics import (
     CreateTopicsResponse,
 )
 from steelyard.wire.kafka.records import Record, write_batch
-from steelyard.wire.kafka.schema import Message, Written
+from steelyard.wire.kafka.schema import ApiMessage, Written
 
-R = TypeVar("R", bound=Message)
+R = TypeVar("R", bound=ApiMessage)
 
 
 class KafkaRig(Driver):
@@ -67,7 +67,7 @@ class KafkaRig(Driver):
         self.event(Opened(self.links, f"10.0.0.{self.links}:5000", dialect=KAFKA))
         return self.links
 
-    def post(self, message: Message, version: int, *, link: int | None = None) -> int:
+    def post(self, message: ApiMessage, version: int, *, link: int | None = None) -> int:
         """Send a request; its correlation id."""
         api = next(api for api in APIS.values() if api.request is type(message))
         self.correlation += 1
@@ -84,7 +84,9 @@ class KafkaRig(Driver):
         assert isinstance(reply.message, kind)
         return reply.message
 
-    def ask(self, message: Message, version: int, kind: type[R], *, link: int | None = None) -> R:
+    def ask(
+        self, message: ApiMessage, version: int, kind: type[R], *, link: int | None = None
+    ) -> R:
         """Send a request that is answered at once, or in turns."""
         correlation = self.post(message, version, link=link)
         while correlation not in self.answers and TURNS_TIMER in self.timers:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from steelyard.wire.kafka.messages.consumer_protocol import (
-    Assignment,
-    Subscription,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
     TopicPartitions,
     write_assignment,
     write_subscription,
@@ -36,13 +36,19 @@ def joining(
     group: str, topic: str, member_id: str = "", session_ms: int = 10_000
 ) -> JoinGroupRequest:
     """A member of a classic group that knows `range` only."""
-    protocols = (JoinGroupRequestProtocol("range", write_subscription(Subscription((topic,)))),)
+    protocols = (
+        JoinGroupRequestProtocol(
+            "range", write_subscription(ConsumerProtocolSubscription((topic,)))
+        ),
+    )
     return JoinGroupRequest(group, session_ms, 60_000, member_id, None, "consumer", protocols)
 
 
 def share(topic: str, partitions: Sequence[int]) -> bytes:
     """What a leader gives a member."""
-    return write_assignment(Assignment((TopicPartitions(topic, tuple(partitions)),)))
+    return write_assignment(
+        ConsumerProtocolAssignment((TopicPartitions(topic, tuple(partitions)),))
+    )
 
 
 def syncing(

@@ -25,7 +25,7 @@ from steelyard.wire.kafka.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from steelyard.wire.kafka.schema import NO_ID, Message
+from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 
 E = ErrorCode
 COUNT = 3 * PART_TOPICS
@@ -81,7 +81,7 @@ EACH = pytest.mark.parametrize(
 )
 
 
-def told(answer: Message, array: str, name: str) -> list[tuple[str, int]]:
+def told(answer: ApiMessage, array: str, name: str) -> list[tuple[str, int]]:
     return [(getattr(each, name), each.error_code) for each in getattr(answer, array)]
 
 
@@ -101,7 +101,7 @@ def facts(rig: KafkaRig) -> dict[str, object]:
 
 @EACH
 def test_very_many_are_changed_in_turns(
-    make: Any, version: int, kind: type[Message], array: str, name: str
+    make: Any, version: int, kind: type[ApiMessage], array: str, name: str
 ) -> None:
     rig = prepared(make)
     before = facts(rig)
@@ -122,7 +122,7 @@ def test_very_many_are_changed_in_turns(
 
 @EACH
 def test_what_is_named_twice_is_refused_wherever_it_is(
-    make: Any, version: int, kind: type[Message], array: str, name: str
+    make: Any, version: int, kind: type[ApiMessage], array: str, name: str
 ) -> None:
     rig = prepared(make)
     before = facts(rig)
@@ -137,7 +137,7 @@ def test_what_is_named_twice_is_refused_wherever_it_is(
 
 @EACH
 def test_too_many_are_refused_as_a_whole(
-    make: Any, version: int, kind: type[Message], array: str, name: str
+    make: Any, version: int, kind: type[ApiMessage], array: str, name: str
 ) -> None:
     rig = KafkaRig()
     rig.create_topic("t0")

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from steelyard.nodes.broker.kafka.requests.channel import UNANSWERED_MAX, Call, RequestChannel
+from steelyard.nodes.broker.kafka.requests.channel import (
+    UNANSWERED_MAX,
+    OpenRequest,
+    RequestChannel,
+)
 from steelyard.nodes.broker.requests import Peer
 from steelyard.nodes.broker.turns import Turns
 from steelyard.nodes.seam import Effect, Hang, Send
@@ -17,7 +21,7 @@ from steelyard.wire.kafka.messages.cluster import (
 )
 from steelyard.wire.kafka.messages.data import PRODUCE, ProduceRequest
 from steelyard.wire.kafka.messages.groups import HEARTBEAT, HeartbeatRequest, HeartbeatResponse
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 LINK = 7
 
@@ -26,16 +30,16 @@ class Rig:
     """A channel whose heartbeats are answered when the test says so."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[OpenRequest] = []
         self.effects: list[Effect] = []
         self.channel = RequestChannel({HEARTBEAT.key: self.later, PRODUCE.key: self.never}, Turns())
         self.channel.opened(Peer(LINK, "127.0.0.1:1234", b""))
 
-    def later(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def later(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         self.calls.append(call)
         return None
 
-    def never(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def never(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         call.no_reply(effects)
         return None
 

@@ -11,7 +11,7 @@ from steelyard.nodes.broker.peers.joining import (
     LOOK_AGAIN_MS,
     SUSPECTS_MAX,
     AwaitRefusal,
-    Identity,
+    BrokerIdentity,
     clash,
 )
 from steelyard.nodes.broker.peers.requests import IDENTIFY
@@ -42,8 +42,10 @@ def listed(brokers: Brokers) -> dict[str, str]:
 
 
 def has_joined(brokers: Brokers, place: str) -> bool:
-    reply = brokers.command(place, IDENTIFY, {}, msgspec.json.encode(Identity("x", "x", "x:1")))
-    return msgspec.json.decode(reply.body, type=Identity).joined
+    reply = brokers.command(
+        place, IDENTIFY, {}, msgspec.json.encode(BrokerIdentity("x", "x", "x:1"))
+    )
+    return msgspec.json.decode(reply.body, type=BrokerIdentity).joined
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,7 @@ def test_a_claim_stops_nobody_who_has_joined() -> None:
     """Anybody may send 9007: it changes nothing."""
     brokers = Brokers("broker-a")
     brokers.advance(LOOK_AGAIN_MS)
-    claim = Identity("broker-a", "DefaultCluster", "broker-x:10911", 1, "broker-x:9092", 0)
+    claim = BrokerIdentity("broker-a", "DefaultCluster", "broker-x:10911", 1, "broker-x:9092", 0)
     for _ in range(2 * SUSPECTS_MAX):
         brokers.command("broker-a", IDENTIFY, {}, msgspec.json.encode(claim))
     brokers.advance(60_000)
@@ -201,7 +203,7 @@ def test_claims_of_nobody_stop_no_broker_that_starts() -> None:
     brokers.kill("broker-a")
     brokers.start("broker-a")
     for number in range(2 * SUSPECTS_MAX):
-        claim = Identity("broker-a", "DefaultCluster", f"broker-{number}:10911")
+        claim = BrokerIdentity("broker-a", "DefaultCluster", f"broker-{number}:10911")
         brokers.command("broker-a", IDENTIFY, {}, msgspec.json.encode(claim))
     brokers.advance(3 * LOOK_AGAIN_MS)
     assert refusal(brokers, "broker-a") == ""
@@ -213,23 +215,23 @@ def test_nonsense_is_an_error_of_the_one_who_asks() -> None:
     assert brokers.command("broker-a", IDENTIFY, {}, b"{").code != 0
 
 
-ME = Identity("a", "c", "h:1", 1, "h:2")
+ME = BrokerIdentity("a", "c", "h:1", 1, "h:2")
 
 
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (Identity("b", "c", "h:3", 2, "h:4"), ""),
-        (Identity("a", "d", "h:3", 2, "h:4"), "broker name a"),
-        (Identity("b", "d", "h:1", 2, "h:4"), "address h:1"),
-        (Identity("b", "c", "h:3", 1, "h:4"), "node id 1"),
-        (Identity("b", "c", "h:3", 2, "h:2"), "Kafka address h:2"),
-        (Identity("b", "d", "h:3", 1, "h:2"), ""),
-        (Identity("b", "c", "h:3", 1), ""),
-        (Identity("b", "c", "h:3"), ""),
+        (BrokerIdentity("b", "c", "h:3", 2, "h:4"), ""),
+        (BrokerIdentity("a", "d", "h:3", 2, "h:4"), "broker name a"),
+        (BrokerIdentity("b", "d", "h:1", 2, "h:4"), "address h:1"),
+        (BrokerIdentity("b", "c", "h:3", 1, "h:4"), "node id 1"),
+        (BrokerIdentity("b", "c", "h:3", 2, "h:2"), "Kafka address h:2"),
+        (BrokerIdentity("b", "d", "h:3", 1, "h:2"), ""),
+        (BrokerIdentity("b", "c", "h:3", 1), ""),
+        (BrokerIdentity("b", "c", "h:3"), ""),
     ],
 )
-def test_what_two_brokers_may_not_share(other: Identity, words: str) -> None:
+def test_what_two_brokers_may_not_share(other: BrokerIdentity, words: str) -> None:
     text = clash(ME, other)
     assert words in text
     assert bool(text) == bool(words)

@@ -37,62 +37,62 @@ from steelyard.wire.kafka.messages.offsets import (
     OffsetFetchResponse,
 )
 from steelyard.wire.kafka.messages.transactions import DescribeTransactionsRequest
-from steelyard.wire.kafka.schema import Message, write
+from steelyard.wire.kafka.schema import ApiMessage, write
 
 FEW, MANY = 20, 20_000
 
 BY_NAME = OffsetFetchRequestTopic(TOPIC, partition_indexes=[0, 1])
 
 
-def all_offsets(times: int) -> Message:
+def all_offsets(times: int) -> ApiMessage:
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)] * times)
 
 
-def some_offsets(times: int) -> Message:
+def some_offsets(times: int) -> ApiMessage:
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[BY_NAME])] * times)
 
 
-def topics_of_a_group(times: int) -> Message:
+def topics_of_a_group(times: int) -> ApiMessage:
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[BY_NAME] * times)])
 
 
-def partitions_of_a_group(times: int) -> Message:
+def partitions_of_a_group(times: int) -> ApiMessage:
     topic = replace(BY_NAME, partition_indexes=[0, 1] * times)
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[topic])])
 
 
-def offsets_of_old_clients(times: int) -> Message:
+def offsets_of_old_clients(times: int) -> ApiMessage:
     return OffsetFetchRequest(
         "g", [OffsetFetchRequestTopic(TOPIC, partition_indexes=[0, 1] * times)]
     )
 
 
-def groups(times: int) -> Message:
+def groups(times: int) -> ApiMessage:
     return DescribeGroupsRequest(["g", "h"] * times)
 
 
-def consumer_groups(times: int) -> Message:
+def consumer_groups(times: int) -> ApiMessage:
     return ConsumerGroupDescribeRequest(["g", "h"] * times)
 
 
-def deleted_groups(times: int) -> Message:
+def deleted_groups(times: int) -> ApiMessage:
     return DeleteGroupsRequest(["h", "g"] * times)
 
 
-def topics(times: int) -> Message:
+def topics(times: int) -> ApiMessage:
     return MetadataRequest([MetadataRequestTopic(name=TOPIC)] * times, False)
 
 
-def settings(times: int) -> Message:
+def settings(times: int) -> ApiMessage:
     resource = DescribeConfigsResource(BROKER, "0", None)
     return DescribeConfigsRequest([resource] * times, include_documentation=True)
 
 
-def producers(times: int) -> Message:
+def producers(times: int) -> ApiMessage:
     return DescribeProducersRequest([DescribedTopic(TOPIC, [0, 1] * times)] * 2)
 
 
-def transactions(times: int) -> Message:
+def transactions(times: int) -> ApiMessage:
     return DescribeTransactionsRequest(["t", "u"] * times)
 
 
@@ -125,7 +125,7 @@ def rig(rig: KafkaRig) -> KafkaRig:
 @pytest.mark.parametrize(("make", "version"), CASES, ids=[case[0].__name__ for case in CASES])
 def test_it_is_answered_once(make: Any, version: int, times: int, rig: KafkaRig) -> None:
     """In a short request, and in a long one that is handled in parts."""
-    request: Message = make(times)
+    request: ApiMessage = make(times)
     api = next(api for api in APIS.values() if api.request is type(request))
     if make is deleted_groups:
         results = rig.ask(request, version, DeleteGroupsResponse).results

@@ -36,7 +36,7 @@ from steelyard.wire.kafka.messages.logs import (
     ListOffsetsTopic,
 )
 from steelyard.wire.kafka.records import Record, read_headers, read_records, write_batch
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 from steelyard.wire.remoting.message import encode_record
 
 
@@ -135,8 +135,8 @@ def test_a_client_that_is_gone_gets_no_more_turns(
 
 
 def in_one_and_in_many(
-    rig: KafkaRig, message: Message, version: int, kind: type[Message]
-) -> tuple[Message, Message]:
+    rig: KafkaRig, message: ApiMessage, version: int, kind: type[ApiMessage]
+) -> tuple[ApiMessage, ApiMessage]:
     """The same answer, found in one step and in many."""
     at_once = rig.answer_to(rig.post(message, version), kind)
     assert at_once is not None

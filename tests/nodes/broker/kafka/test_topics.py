@@ -36,7 +36,7 @@ from steelyard.wire.kafka.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from steelyard.wire.kafka.schema import NO_ID, Message
+from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 
 E = ErrorCode
 
@@ -314,7 +314,7 @@ def test_with_sync_flush_topics_are_on_the_disk_before_clients_hear_of_them() ->
     rig = KafkaRig(BrokerConfig(kafka=KafkaConfig(), flush="sync"))
     rig.create_topic("there")
     rig.disk_answers = False
-    requests: list[tuple[Message, int]] = [
+    requests: list[tuple[ApiMessage, int]] = [
         (CreateTopicsRequest([CreatableTopic("new", 1, 1)], 1000), 7),
         (MetadataRequest([MetadataRequestTopic(name="made-when-asked-for")]), 9),
         (CreatePartitionsRequest([CreatePartitionsTopic("there", 3, None)]), 3),

@@ -97,18 +97,18 @@ from steelyard.wire.kafka.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 PARTITIONS = 40
 NAMES = [f"name-{number}" for number in range(50)]
 
 
-def commit(offset: int = 5, names: tuple[str, ...] = (TOPIC, "other", "none")) -> Message:
+def commit(offset: int = 5, names: tuple[str, ...] = (TOPIC, "other", "none")) -> ApiMessage:
     parts = [OffsetCommitRequestPartition(n, offset, -1, "m") for n in range(PARTITIONS + 2)]
     return OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic(n, b"", parts) for n in names])
 
 
-def committed(*partitions: int) -> Message:
+def committed(*partitions: int) -> ApiMessage:
     topics = [
         OffsetFetchRequestTopic(name, partition_indexes=partitions) for name in (TOPIC, "other")
     ]
@@ -116,7 +116,7 @@ def committed(*partitions: int) -> Message:
     return OffsetFetchRequest(groups=[*groups, OffsetFetchRequestGroup("g", topics=None)])
 
 
-def produce(acks: int = -1, names: tuple[str, ...] = (TOPIC, "none")) -> Message:
+def produce(acks: int = -1, names: tuple[str, ...] = (TOPIC, "none")) -> ApiMessage:
     data = [PartitionProduceData(number, batch(b"v")) for number in range(PARTITIONS)]
     topics = [TopicProduceData(name, partition_data=data) for name in names]
     return ProduceRequest(None, acks, 1_000, topics)
@@ -255,7 +255,7 @@ def turns_until_answered(rig: KafkaRig, correlation: int) -> int:
     return turns
 
 
-def data_of(rig: KafkaRig, correlation: int, kind: type[Message], version: int) -> bytes:
+def data_of(rig: KafkaRig, correlation: int, kind: type[ApiMessage], version: int) -> bytes:
     message = rig.answer_to(correlation, kind)
     assert message is not None
     api = next(api for api in APIS.values() if api.response is kind)
@@ -271,9 +271,9 @@ def pair(request: pytest.FixtureRequest) -> tuple[KafkaRig, KafkaRig]:
     ("message", "version", "kind"), CASES, ids=[type(case[0]).__name__ for case in CASES]
 )
 def test_the_answer_is_that_of_one_go(
-    message: Message,
+    message: ApiMessage,
     version: int,
-    kind: type[Message],
+    kind: type[ApiMessage],
     pair: tuple[KafkaRig, KafkaRig],
     request: pytest.FixtureRequest,
 ) -> None:

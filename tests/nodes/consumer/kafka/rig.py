@@ -47,7 +47,7 @@ from steelyard.wire.kafka.messages.cluster import (
     MetadataResponseTopic,
 )
 from steelyard.wire.kafka.messages.consumer_protocol import (
-    Assignment,
+    ConsumerProtocolAssignment,
     TopicPartitions,
     write_assignment,
 )
@@ -81,12 +81,12 @@ from steelyard.wire.kafka.messages.offsets import (
     OffsetResponseTopic,
 )
 from steelyard.wire.kafka.records import Record, read_headers, write_batch
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 START = 1_700_000_000_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
-Script = Callable[[Request], Message | None]
+Script = Callable[[Request], ApiMessage | None]
 
 
 class Cluster:
@@ -127,7 +127,7 @@ class Cluster:
     def requests(self, name: str) -> list[Request]:
         return [request for _, request in self.asked if request.api.name == name]
 
-    def take(self, node: int, request: Request) -> Message | None:
+    def take(self, node: int, request: Request) -> ApiMessage | None:
         self.asked.append((node, request))
         name = request.api.name
         if name in self.mute or name in self.silent.get(node, ()):
@@ -139,11 +139,11 @@ class Cluster:
         codes = self.errors.get(name)
         return codes.pop(0) if codes else 0
 
-    def _apiversions(self, request: Request) -> Message:
+    def _apiversions(self, request: Request) -> ApiMessage:
         keys = tuple(ApiVersion(key, *span) for key, span in sorted(self.versions.items()))
         return ApiVersionsResponse(0, keys)
 
-    def _metadata(self, request: Request) -> Message:
+    def _metadata(self, request: Request) -> ApiMessage:
         assert isinstance(request.message, MetadataRequest)
         wanted = request.message.topics
         brokers = tuple(
@@ -162,7 +162,7 @@ class Cluster:
             topics.append(MetadataResponseTopic(code, name, partitions=parts))
         return MetadataResponse(0, brokers, topics=topics)
 
-    def _fetch(self, request: Request) -> Message | None:
+    def _fetch(self, request: Request) -> ApiMessage | None:
         assert isinstance(request.message, FetchRequest)
         answered = []
         for topic in request.message.topics:
@@ -186,7 +186,7 @@ class Cluster:
             )
         )
 
-    def _listoffsets(self, request: Request) -> Message:
+    def _listoffsets(self, request: Request) -> ApiMessage:
         assert isinstance(request.message, ListOffsetsRequest)
         return ListOffsetsResponse(
             topics=tuple(
@@ -208,11 +208,11 @@ class Cluster:
             )
         )
 
-    def _findcoordinator(self, request: Request) -> Message:
+    def _findcoordinator(self, request: Request) -> ApiMessage:
         code = self.code("FindCoordinator")
         return FindCoordinatorResponse(coordinators=(Coordinator("g", 1, "a", 9092, code),))
 
-    def _joingroup(self, request: Request) -> Message:
+    def _joingroup(self, request: Request) -> ApiMessage:
         code = self.code("JoinGroup")
         if not code:
             self.generation += 1
@@ -220,17 +220,17 @@ class Cluster:
             0, code, self.generation, "consumer", "range", "other", False, "me", ()
         )
 
-    def _syncgroup(self, request: Request) -> Message:
-        data = write_assignment(Assignment((TopicPartitions("t", (0, 1)),)))
+    def _syncgroup(self, request: Request) -> ApiMessage:
+        data = write_assignment(ConsumerProtocolAssignment((TopicPartitions("t", (0, 1)),)))
         return SyncGroupResponse(0, self.code("SyncGroup"), assignment=data)
 
-    def _heartbeat(self, request: Request) -> Message:
+    def _heartbeat(self, request: Request) -> ApiMessage:
         return HeartbeatResponse(0, self.code("Heartbeat"))
 
-    def _leavegroup(self, request: Request) -> Message:
+    def _leavegroup(self, request: Request) -> ApiMessage:
         return LeaveGroupResponse()
 
-    def _offsetfetch(self, request: Request) -> Message:
+    def _offsetfetch(self, request: Request) -> ApiMessage:
         assert isinstance(request.message, OffsetFetchRequest)
         code = self.code("OffsetFetch")
         (group,) = request.message.groups
@@ -252,7 +252,7 @@ class Cluster:
         )
         return OffsetFetchResponse(groups=(OffsetFetchResponseGroup("g", topics),))
 
-    def _offsetcommit(self, request: Request) -> Message:
+    def _offsetcommit(self, request: Request) -> ApiMessage:
         assert isinstance(request.message, OffsetCommitRequest)
         code = self.code("OffsetCommit")
         topics = []
@@ -350,7 +350,7 @@ class Rig:
         version = request.version
         if request.api.key == API_VERSIONS.key and known and version > known[1]:
             keys = (ApiVersion(API_VERSIONS.key, *known),)
-            answer: Message | None = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, keys)
+            answer: ApiMessage | None = ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, keys)
             version = 0
         else:
             assert known is not None

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from steelyard.groups.kafka.classic.members import Member, Protocols, Room, subscription_of
+from steelyard.groups.kafka.classic.members import (
+    ClassicGroupMember,
+    Protocols,
+    Room,
+    subscription_of,
+)
 from steelyard.groups.kafka.classic.owners import Owners
 from steelyard.groups.kafka.classic.saved import (
     SavedGroup,
@@ -15,7 +20,7 @@ from steelyard.groups.kafka.classic.saved import (
     restored_member,
     saved_member,
 )
-from steelyard.groups.kafka.classic.state import GROUPS, InitialDelay, Move, State
+from steelyard.groups.kafka.classic.state import GROUPS, ClassicGroupState, InitialDelay, Move
 from steelyard.groups.kafka.effects import BEGUN_MAX, Begun, Handle
 from steelyard.groups.kafka.groups import Reader, TopicsView
 from steelyard.groups.kafka.timers import JOIN, SESSION, SYNC, WAITING, Key, Timers
@@ -46,7 +51,7 @@ class ClassicGroup:
         self.protocol: str | None = None
         """The name of the protocol of this generation."""
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicGroupMember] = {}
         self.static: dict[str, str] = {}
         """Instance id to member id."""
         self.pending: dict[str, int] = {}
@@ -70,7 +75,7 @@ class ClassicGroup:
     # -- as a group of either kind ---------------------------------------------------------------
 
     @property
-    def state(self) -> State:
+    def state(self) -> ClassicGroupState:
         return self._state
 
     @property
@@ -79,7 +84,7 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        return self._state is State.EMPTY
+        return self._state is ClassicGroupState.EMPTY
 
     def member_ids(self) -> tuple[str, ...]:
         return tuple(sorted(self.members))
@@ -92,10 +97,10 @@ class ClassicGroup:
     def expires_from(self, committed_at: int) -> int | None:
         if self._protocol_type is None:
             return committed_at
-        if self._state is State.EMPTY:
+        if self._state is ClassicGroupState.EMPTY:
             return self.since
         known = self._protocol_type == PROTOCOL_TYPE and self._subscribed is not None
-        return committed_at if known and self._state is State.STABLE else None
+        return committed_at if known and self._state is ClassicGroupState.STABLE else None
 
     def check_commit(
         self,
@@ -112,7 +117,7 @@ class ClassicGroup:
         if (
             error is ErrorCode.NONE
             and not transactional
-            and self._state in (State.STABLE, State.PREPARING)
+            and self._state in (ClassicGroupState.STABLE, ClassicGroupState.PREPARING)
         ):
             self.keep_alive(self.members[member_id], now)
         return error
@@ -120,9 +125,9 @@ class ClassicGroup:
     def _check_commit(
         self, member_id: str, instance_id: str | None, generation: int, transactional: bool
     ) -> ErrorCode:
-        if self._state is State.DEAD:
+        if self._state is ClassicGroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and self._state is State.EMPTY:
+        if generation < 0 and self._state is ClassicGroupState.EMPTY:
             return ErrorCode.NONE
         if generation >= 0 or member_id or instance_id is not None:
             error = self.check_member(member_id, instance_id)
@@ -132,7 +137,7 @@ class ClassicGroup:
                 return ErrorCode.ILLEGAL_GENERATION
         elif not transactional:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if not transactional and self._state is State.COMPLETING:
+        if not transactional and self._state is ClassicGroupState.COMPLETING:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -142,7 +147,11 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        return ErrorCode.GROUP_ID_NOT_FOUND if self._state is State.DEAD else ErrorCode.NONE
+        return (
+            ErrorCode.GROUP_ID_NOT_FOUND
+            if self._state is ClassicGroupState.DEAD
+            else ErrorCode.NONE
+        )
 
     def owner_of(self, partition: TopicPartition) -> str | None:
         owner = self._owners.get(partition)
@@ -165,7 +174,7 @@ class ClassicGroup:
 
     # -- state -----------------------------------------------------------------------------------
 
-    def move(self, event: Move, now: int, to: State | None = None) -> None:
+    def move(self, event: Move, now: int, to: ClassicGroupState | None = None) -> None:
         """The only way to another state."""
         self.previous_state, self._state = self._state, GROUPS.move(self._state, event, to)
         self.since = now
@@ -181,7 +190,9 @@ class ClassicGroup:
     @property
     def awaited_until(self) -> int | None:
         """When those whose requests are awaited now will be taken out."""
-        return self._timers.at(self.key(JOIN if self._state is State.PREPARING else SYNC))
+        return self._timers.at(
+            self.key(JOIN if self._state is ClassicGroupState.PREPARING else SYNC)
+        )
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -193,7 +204,11 @@ class ClassicGroup:
         self.unsynced.clear()
         self.protocol = self.vote() if self.members else None
         self._subscribe()
-        self.move(Move.JOINED, now, State.COMPLETING if self.members else State.EMPTY)
+        self.move(
+            Move.JOINED,
+            now,
+            ClassicGroupState.COMPLETING if self.members else ClassicGroupState.EMPTY,
+        )
 
     def _subscribe(self) -> None:
         """Work out which topics are read; only consumers say so, and only in a form that we may not know."""
@@ -223,7 +238,7 @@ class ClassicGroup:
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """A member with these protocols can be in this group."""
-        if self._state is State.EMPTY:
+        if self._state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         if self._protocol_type != protocol_type:
             return False
@@ -239,7 +254,7 @@ class ClassicGroup:
             votes[choice] = votes.get(choice, 0) + 1
         return max(votes, key=lambda name: votes[name])
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicGroupMember) -> None:
         assert member.member_id not in self.members
         if member.instance_id is not None:
             assert member.instance_id not in self.static
@@ -267,26 +282,28 @@ class ClassicGroup:
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
 
-    def update(self, member: Member, protocols: Protocols, client_id: str, host: str) -> None:
+    def update(
+        self, member: ClassicGroupMember, protocols: Protocols, client_id: str, host: str
+    ) -> None:
         """A member joined again."""
         self._count(member, -1)
         member.protocols, member.client_id, member.host = protocols, client_id, host
         self._count(member, 1)
 
-    def park_join(self, member: Member, handle: Handle) -> Handle | None:
+    def park_join(self, member: ClassicGroupMember, handle: Handle) -> Handle | None:
         """Keep a JoinGroup until the join phase is over. The one that was parked before is given back."""
         before = self.take_join(member)
         member.joining = handle
         self.joining_count += 1
         return before
 
-    def take_join(self, member: Member) -> Handle | None:
+    def take_join(self, member: ClassicGroupMember) -> Handle | None:
         """The parked JoinGroup, which is to be answered."""
         handle, member.joining = member.joining, None
         self.joining_count -= handle is not None
         return handle
 
-    def rename(self, old: Member, new: Member) -> None:
+    def rename(self, old: ClassicGroupMember, new: ClassicGroupMember) -> None:
         """A static member came back under a new member id: it takes the old one's place."""
         assert old.instance_id is not None
         assert old.instance_id == new.instance_id
@@ -301,7 +318,7 @@ class ClassicGroup:
             self.leader = new.member_id
         self._owners.renamed(old.member_id, new.member_id)
 
-    def _count(self, member: Member, step: int) -> None:
+    def _count(self, member: ClassicGroupMember, step: int) -> None:
         self._use(step * member.bytes)
         for name in member.protocols:
             count = self._support.get(name, 0) + step
@@ -341,7 +358,7 @@ class ClassicGroup:
     def key(self, kind: str, member_id: str = "") -> Key:
         return (self.group_id, kind, member_id)
 
-    def keep_alive(self, member: Member, now: int) -> None:
+    def keep_alive(self, member: ClassicGroupMember, now: int) -> None:
         """The member's session begins anew."""
         self._timers.set(self.key(SESSION, member.member_id), now + member.session_timeout_ms)
 
@@ -361,7 +378,7 @@ class ClassicGroup:
             )
         )
 
-    def save_return(self, member: Member) -> None:
+    def save_return(self, member: ClassicGroupMember) -> None:
         """Store who has an instance id from now on. Raises StorageError."""
         self._saved.save_return(self.group_id, member)
 
@@ -375,7 +392,11 @@ class ClassicGroup:
             self.add(member)
             self.keep_alive(member, now)
         self.leader = saved.leader
-        self.move(Move.RESTORED, saved.since, State.STABLE if saved.members else State.EMPTY)
+        self.move(
+            Move.RESTORED,
+            saved.since,
+            ClassicGroupState.STABLE if saved.members else ClassicGroupState.EMPTY,
+        )
         self._subscribe()
         self._owners.assigned(self.members.values(), self.protocol_type)
 
@@ -388,19 +409,21 @@ class ClassicGroup:
         assert self.leader is None or self.leader in self.members
         assert not self.members.keys() & self.pending.keys()
         assert self.unsynced <= self.members.keys()
-        assert self._state not in (State.EMPTY, State.DEAD) or not self.members
+        assert (
+            self._state not in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD) or not self.members
+        )
         statics = {m.instance_id: m.member_id for m in self.members.values() if m.instance_id}
         assert statics == {name: id for name, id in self.static.items() if name}
         for member in self.members.values():
-            assert member.joining is None or self._state is State.PREPARING
-            assert member.syncing is None or self._state is State.COMPLETING
+            assert member.joining is None or self._state is ClassicGroupState.PREPARING
+            assert member.syncing is None or self._state is ClassicGroupState.COMPLETING
             # Whoever owes us a request has a timer, so that nobody waits for it for ever.
             if not member.is_waiting:
                 assert self._timers.at(self.key(SESSION, member.member_id)) is not None
         for member_id in self.pending:
             assert self._timers.at(self.key(SESSION, member_id)) is not None
-        if self._state is State.PREPARING:
+        if self._state is ClassicGroupState.PREPARING:
             assert self._timers.at(self.key(JOIN)) is not None
-            assert not self.everyone_joined or self.previous_state is State.EMPTY
-        if self._state is State.COMPLETING or self.unsynced:
+            assert not self.everyone_joined or self.previous_state is ClassicGroupState.EMPTY
+        if self._state is ClassicGroupState.COMPLETING or self.unsynced:
             assert self._timers.at(self.key(SYNC)) is not None

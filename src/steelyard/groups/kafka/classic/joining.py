@@ -17,7 +17,7 @@ from steelyard.errors import StorageError
 from steelyard.groups.kafka import effects as causes
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.classic.members import (
-    Member,
+    ClassicGroupMember,
     Protocols,
     Room,
     bytes_of,
@@ -30,9 +30,9 @@ from steelyard.groups.kafka.classic.rebalances import (
     Rebalances,
     joined_reply,
 )
-from steelyard.groups.kafka.classic.state import State
+from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.effects import Cause, Effects, Handle, Joined, Left, Replied
-from steelyard.groups.kafka.groups import Asker, Groups, TopicsView
+from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, TopicsView
 from steelyard.groups.kafka.timers import SESSION, Timers
 from steelyard.types import LogLine, Random
 from steelyard.wire.kafka.errors import ErrorCode
@@ -79,9 +79,9 @@ class Join:
         reason = self.request.reason
         return f" (it says: {reason[:REASON_CHARACTERS_MAX]})" if reason else ""
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ClassicGroupMember:
         request = self.request
-        return Member(
+        return ClassicGroupMember(
             member_id,
             request.group_instance_id,
             self.asker.client_id,
@@ -105,7 +105,7 @@ class Joining:
         self,
         config: KafkaConfig,
         timers: Timers,
-        groups: Groups,
+        groups: CoordinatedGroups,
         topics: TopicsView,
         room: Room,
         rebalances: Rebalances,
@@ -125,7 +125,7 @@ class Joining:
         if not self._has_place(group, member_id) or not self._has_room(group, join):
             join.refused(ErrorCode.GROUP_MAX_SIZE_REACHED, effects)
             self._send_away(group, member_id, now, effects)
-        elif group.state is State.DEAD:
+        elif group.state is ClassicGroupState.DEAD:
             join.refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, effects, member_id)
         elif not group.supports(join.request.protocol_type, join.protocols):
             join.refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, effects, member_id)
@@ -149,10 +149,10 @@ class Joining:
         self._rebalances.begin_or_go_on(group, cause, now, effects)
 
     def _has_place(self, group: ClassicGroup, member_id: str) -> bool:
-        if group.state in (State.EMPTY, State.DEAD):
+        if group.state in (ClassicGroupState.EMPTY, ClassicGroupState.DEAD):
             return True
         member = group.members.get(member_id)
-        if group.state is State.PREPARING:
+        if group.state is ClassicGroupState.PREPARING:
             joined = member is not None and member.is_joining
             return joined or group.joining_count < self._members_max
         return member is not None or len(group.members) < self._members_max
@@ -187,7 +187,9 @@ class Joining:
         self._timers.set(group.key(SESSION, member_id), now + join.request.session_timeout_ms)
         join.refused(ErrorCode.MEMBER_ID_REQUIRED, effects, member_id)
 
-    def _stored(self, group: ClassicGroup, member: Member, join: Join, effects: Effects) -> bool:
+    def _stored(
+        self, group: ClassicGroup, member: ClassicGroupMember, join: Join, effects: Effects
+    ) -> bool:
         """Store a static member's new id; where that fails, nobody gets it."""
         try:
             group.save_return(member)
@@ -203,7 +205,12 @@ class Joining:
         return f"{name}-{'-'.join(parts)}"
 
     def _add(
-        self, group: ClassicGroup, join: Join, member: Member, now: int, effects: Effects
+        self,
+        group: ClassicGroup,
+        join: Join,
+        member: ClassicGroupMember,
+        now: int,
+        effects: Effects,
     ) -> None:
         member.is_new = True
         if group.initial is not None:
@@ -215,7 +222,9 @@ class Joining:
         cause = Cause(causes.JOINED, f"{member.name} joined{join.reason}")
         self._rebalances.begin_or_go_on(group, cause, now, effects)
 
-    def _joined(self, group: ClassicGroup, member: Member, cause: str, effects: Effects) -> None:
+    def _joined(
+        self, group: ClassicGroup, member: ClassicGroupMember, cause: str, effects: Effects
+    ) -> None:
         topics = topics_of(member.protocol_type, member.protocols)
         effects.append(Joined(group.group_id, member.member_id, cause, group.member_ids(), topics))
 
@@ -228,16 +237,18 @@ class Joining:
             join.refused(error, effects, member_id)
             return
         member = group.members[member_id]
-        leads_again = group.state is State.STABLE and group.leader == member_id
+        leads_again = group.state is ClassicGroupState.STABLE and group.leader == member_id
         changed = not same_protocols(member.protocols, join.protocols)
-        if group.state is State.PREPARING or leads_again or changed:
+        if group.state is ClassicGroupState.PREPARING or leads_again or changed:
             cause = self._cause(member, join, changed=changed)
             self._update(group, member, join, effects)
             self._rebalances.begin_or_go_on(group, cause, now, effects)
         else:
             effects.append(Replied(join.handle, joined_reply(group, member_id)))
 
-    def _update(self, group: ClassicGroup, member: Member, join: Join, effects: Effects) -> None:
+    def _update(
+        self, group: ClassicGroup, member: ClassicGroupMember, join: Join, effects: Effects
+    ) -> None:
         """Take over what a member says now, and park its request."""
         kind = member.protocol_type
         wanted = topics_of(kind, member.protocols)
@@ -253,7 +264,7 @@ class Joining:
         if topics_of(kind, join.protocols) != wanted:
             self._joined(group, member, causes.SUBSCRIPTION, effects)
 
-    def _cause(self, member: Member, join: Join, *, changed: bool) -> Cause:
+    def _cause(self, member: ClassicGroupMember, join: Join, *, changed: bool) -> Cause:
         if not changed:
             text = f"its leader {member.name} joined again{join.reason}"
             return Cause(causes.LEADER, text)
@@ -270,7 +281,12 @@ class Joining:
     # -- static members that come back -----------------------------------------------------------
 
     def _replace(
-        self, group: ClassicGroup, join: Join, member: Member, now: int, effects: Effects
+        self,
+        group: ClassicGroup,
+        join: Join,
+        member: ClassicGroupMember,
+        now: int,
+        effects: Effects,
     ) -> None:
         """A client with a known instance id and no member id takes the place of the one that had it."""
         assert member.instance_id is not None
@@ -283,7 +299,11 @@ class Joining:
         name = f"static member {member.name}"
         leads = group.leader == member.member_id
         outgrown = group.outgrown(self._topics) if leads else ()
-        if group.state is State.STABLE and group.vote() == group.protocol and not outgrown:
+        if (
+            group.state is ClassicGroupState.STABLE
+            and group.vote() == group.protocol
+            and not outgrown
+        ):
             reply = joined_reply(group, member.member_id)
             if join.version >= 9:
                 reply = replace(reply, skip_assignment=leads)
@@ -297,7 +317,7 @@ class Joining:
             return
         group.park_join(member, join.handle)
         self._replaced(group, old, member, effects)
-        if group.state is State.PREPARING:
+        if group.state is ClassicGroupState.PREPARING:
             self._rebalances.go_on(group, now, effects)
         else:
             text = f"{name} came back for {old.member_id}{join.reason}"
@@ -305,7 +325,7 @@ class Joining:
                 text += f"; it leads, and nobody was given all of {', '.join(outgrown)}"
             self._rebalances.begin(group, Cause(causes.STATIC, text), now, effects)
 
-    def _fence(self, group: ClassicGroup, old: Member, effects: Effects) -> None:
+    def _fence(self, group: ClassicGroup, old: ClassicGroupMember, effects: Effects) -> None:
         fenced = ErrorCode.FENCED_INSTANCE_ID
         handle = group.take_join(old)
         if handle is not None:
@@ -315,7 +335,13 @@ class Joining:
             effects.append(Replied(old.syncing, SyncGroupResponse(error_code=fenced)))
             old.syncing = None
 
-    def _replaced(self, group: ClassicGroup, old: Member, member: Member, effects: Effects) -> None:
+    def _replaced(
+        self,
+        group: ClassicGroup,
+        old: ClassicGroupMember,
+        member: ClassicGroupMember,
+        effects: Effects,
+    ) -> None:
         self._groups.touched(group.group_id)
         others = tuple(name for name in group.member_ids() if name != member.member_id)
         effects.append(Left(group.group_id, old.member_id, "replaced", others))

@@ -8,7 +8,7 @@ from steelyard.errors import ProtocolError
 from steelyard.groups.kafka.effects import Handle
 from steelyard.wire.kafka.messages.consumer_protocol import (
     PROTOCOL_TYPE,
-    Subscription,
+    ConsumerProtocolSubscription,
     read_subscription,
 )
 from steelyard.wire.kafka.messages.groups import JoinGroupRequest
@@ -17,7 +17,7 @@ Protocols = dict[str, bytes]
 """Names of the protocols that a member has, the most wanted first, with its metadata for each."""
 
 
-class Member(msgspec.Struct):
+class ClassicGroupMember(msgspec.Struct):
     """See the module's text. `joining`, `syncing`: its parked requests."""
 
     member_id: str
@@ -77,7 +77,7 @@ def same_protocols(one: Protocols, other: Protocols) -> bool:
     return list(one.items()) == list(other.items())
 
 
-def subscription_of(protocol_type: str, metadata: bytes) -> Subscription | None:
+def subscription_of(protocol_type: str, metadata: bytes) -> ConsumerProtocolSubscription | None:
     """What a member of a consumer group wants; None where that cannot be read."""
     if protocol_type != PROTOCOL_TYPE:
         return None

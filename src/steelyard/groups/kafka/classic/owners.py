@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from steelyard.errors import ProtocolError
-from steelyard.groups.kafka.classic.members import Member
+from steelyard.groups.kafka.classic.members import ClassicGroupMember
 from steelyard.groups.kafka.groups import Reader
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE, read_assignment
@@ -27,7 +27,11 @@ class Owners:
         return max((p.partition + 1 for p in self._owners if p.topic == topic), default=0)
 
     def reader_at(
-        self, client_id: str, host: str, partition: TopicPartition, members: Mapping[str, Member]
+        self,
+        client_id: str,
+        host: str,
+        partition: TopicPartition,
+        members: Mapping[str, ClassicGroupMember],
     ) -> str | None:
         """Its id, where it is one of the members, and of this client and host."""
         member = members.get(self._owners.get(partition, ""))
@@ -35,7 +39,7 @@ class Owners:
             return None
         return member.member_id
 
-    def readers(self, members: Mapping[str, Member]) -> list[Reader]:
+    def readers(self, members: Mapping[str, ClassicGroupMember]) -> list[Reader]:
         """Those of the members who have partitions."""
         shares: dict[str, list[TopicPartition]] = defaultdict(list)
         for partition, owner in self._owners.items():
@@ -46,7 +50,7 @@ class Owners:
             for owner, share in shares.items()
         ]
 
-    def assigned(self, members: Iterable[Member], protocol_type: str) -> None:
+    def assigned(self, members: Iterable[ClassicGroupMember], protocol_type: str) -> None:
         """The members have new assignments; only those of consumers can be read."""
         self._owners = {}
         if protocol_type != PROTOCOL_TYPE:

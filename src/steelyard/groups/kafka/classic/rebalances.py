@@ -17,8 +17,8 @@ from __future__ import annotations
 from steelyard.config import KafkaConfig
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.classic.group import ClassicGroup
-from steelyard.groups.kafka.classic.members import Member
-from steelyard.groups.kafka.classic.state import InitialDelay, Move, State
+from steelyard.groups.kafka.classic.members import ClassicGroupMember
+from steelyard.groups.kafka.classic.state import ClassicGroupState, InitialDelay, Move
 from steelyard.groups.kafka.effects import (
     EXPIRED,
     Began,
@@ -29,7 +29,7 @@ from steelyard.groups.kafka.effects import (
     Left,
     Replied,
 )
-from steelyard.groups.kafka.groups import Groups
+from steelyard.groups.kafka.groups import CoordinatedGroups
 from steelyard.groups.kafka.timers import JOIN, SESSION, SYNC, WAITING, Timers
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
@@ -55,7 +55,7 @@ NAMES_TOLD_MAX = 10
 class Rebalances:
     """See the module's text."""
 
-    def __init__(self, config: KafkaConfig, timers: Timers, groups: Groups) -> None:
+    def __init__(self, config: KafkaConfig, timers: Timers, groups: CoordinatedGroups) -> None:
         self._config = config
         self._timers = timers
         self._groups = groups
@@ -70,7 +70,7 @@ class Rebalances:
             self.go_on(group, now, effects)
 
     def begin(self, group: ClassicGroup, cause: Cause, now: int, effects: Effects) -> None:
-        if group.state is State.COMPLETING:
+        if group.state is ClassicGroupState.COMPLETING:
             self.send_back(group, ErrorCode.REBALANCE_IN_PROGRESS, now, effects)
         else:
             group.began_at = now
@@ -81,7 +81,7 @@ class Rebalances:
         effects.append(Began(group.group_id, group.generation, cause, group.member_ids()))
         ends = f"generation {group.generation} ends" if group.generation else "rebalance"
         effects.append(LogLine("INFO", f"group {group.group_id}: {ends}, {cause.text}"))
-        from_empty = group.state is State.EMPTY
+        from_empty = group.state is ClassicGroupState.EMPTY
         group.move(Move.REBALANCED, now)
         if from_empty:
             delay = self._config.group_initial_rebalance_delay_ms
@@ -96,15 +96,15 @@ class Rebalances:
     def go_on(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """Complete the join phase where everybody has joined, but for the first generation's delay."""
         if (
-            group.state is State.PREPARING
-            and group.previous_state is not State.EMPTY
+            group.state is ClassicGroupState.PREPARING
+            and group.previous_state is not ClassicGroupState.EMPTY
             and group.everyone_joined
         ):
             self._complete_join(group, now, effects)
 
     def _join_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """The time of the join phase, or of the first generation's delay, is over."""
-        if group.state is not State.PREPARING:
+        if group.state is not ClassicGroupState.PREPARING:
             return
         initial = group.initial
         if initial is None or not (initial.member_came and initial.remaining_ms):
@@ -126,7 +126,7 @@ class Rebalances:
             return
         group.next_generation(now)
         group.awaited_since = now
-        if group.state is State.EMPTY:
+        if group.state is ClassicGroupState.EMPTY:
             self._ended_empty(group, now, effects)
             return
         for member in group.members.values():
@@ -187,7 +187,10 @@ class Rebalances:
 
     def _sync_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """Members that got this generation have not asked for their assignments in time."""
-        if group.state not in (State.COMPLETING, State.STABLE) or not group.unsynced:
+        if (
+            group.state not in (ClassicGroupState.COMPLETING, ClassicGroupState.STABLE)
+            or not group.unsynced
+        ):
             return
         waited = now - group.awaited_since
         absent = [group.members[member_id] for member_id in sorted(group.unsynced)]
@@ -201,7 +204,12 @@ class Rebalances:
     # -- members that go -------------------------------------------------------------------------
 
     def remove(
-        self, group: ClassicGroup, member: Member, cause: str, text: str, effects: Effects
+        self,
+        group: ClassicGroup,
+        member: ClassicGroupMember,
+        cause: str,
+        text: str,
+        effects: Effects,
     ) -> None:
         """Take a member out; what it waits for is answered. The caller decides how the group goes on."""
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
@@ -235,14 +243,17 @@ class Rebalances:
 
     def _waiting_due(self, group: ClassicGroup, now: int, effects: Effects) -> None:
         """The phase takes its time: say for whom."""
-        if group.state is State.PREPARING:
+        if group.state is ClassicGroupState.PREPARING:
             what = "JoinGroup"
             names = [m.name for m in group.members.values() if not m.is_joining]
             names += [f"{member_id} (new)" for member_id in group.pending]
         else:
             what = "SyncGroup"
             names = [group.members[member_id].name for member_id in sorted(group.unsynced)]
-        if group.state not in (State.PREPARING, State.COMPLETING) or not names:
+        if (
+            group.state not in (ClassicGroupState.PREPARING, ClassicGroupState.COMPLETING)
+            or not names
+        ):
             return
         waited = now - group.awaited_since
         text = f"has waited {waited} ms for {what} of {_names(names)}"
@@ -290,7 +301,7 @@ def joined_reply(group: ClassicGroup, member_id: str) -> JoinGroupResponse:
 
 
 def synced_reply(
-    group: ClassicGroup, member: Member, error: ErrorCode = ErrorCode.NONE
+    group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode = ErrorCode.NONE
 ) -> SyncGroupResponse:
     """What a member is to read."""
     if error is not ErrorCode.NONE:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from steelyard.groups.kafka.classic.members import Member
+from steelyard.groups.kafka.classic.members import ClassicGroupMember
 from steelyard.store.tables import Table
 
 
@@ -41,7 +41,7 @@ class SavedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     members: tuple[SavedMember, ...] = ()
 
 
-def saved_member(member: Member) -> SavedMember:
+def saved_member(member: ClassicGroupMember) -> SavedMember:
     return SavedMember(
         member.member_id,
         member.client_id,
@@ -54,8 +54,8 @@ def saved_member(member: Member) -> SavedMember:
     )
 
 
-def restored_member(saved: SavedMember, protocol_type: str) -> Member:
-    return Member(
+def restored_member(saved: SavedMember, protocol_type: str) -> ClassicGroupMember:
+    return ClassicGroupMember(
         saved.member_id,
         saved.instance_id,
         saved.client_id,
@@ -82,7 +82,7 @@ class SavedGroups:
         """Raises StorageError."""
         self._table.put(group.group_id, _encode(group))
 
-    def save_return(self, group_id: str, member: Member) -> None:
+    def save_return(self, group_id: str, member: ClassicGroupMember) -> None:
         """Have `member` be the one of its instance id in what is stored. Raises StorageError.
 
         Its metadata and its share stay those of the stored generation: what it wants now counts from the next one on.

@@ -35,7 +35,7 @@ import msgspec
 from steelyard.machine import Machine
 
 
-class State(StrEnum):
+class ClassicGroupState(StrEnum):
     """The names are those of ListGroups."""
 
     EMPTY = "Empty"
@@ -54,22 +54,24 @@ class Move(StrEnum):
     DELETED = "deleted"
 
 
-GROUPS: Machine[State, Move] = Machine(
+GROUPS: Machine[ClassicGroupState, Move] = Machine(
     "Classic group at its coordinator",
     {
-        None: {Move.MADE: (State.EMPTY,)},
-        State.EMPTY: {
-            Move.RESTORED: (State.EMPTY, State.STABLE),
-            Move.REBALANCED: (State.PREPARING,),
-            Move.DELETED: (State.DEAD,),
+        None: {Move.MADE: (ClassicGroupState.EMPTY,)},
+        ClassicGroupState.EMPTY: {
+            Move.RESTORED: (ClassicGroupState.EMPTY, ClassicGroupState.STABLE),
+            Move.REBALANCED: (ClassicGroupState.PREPARING,),
+            Move.DELETED: (ClassicGroupState.DEAD,),
         },
-        State.PREPARING: {Move.JOINED: (State.COMPLETING, State.EMPTY)},
-        State.COMPLETING: {
-            Move.ASSIGNED: (State.STABLE,),
-            Move.REBALANCED: (State.PREPARING,),
+        ClassicGroupState.PREPARING: {
+            Move.JOINED: (ClassicGroupState.COMPLETING, ClassicGroupState.EMPTY)
         },
-        State.STABLE: {Move.REBALANCED: (State.PREPARING,)},
-        State.DEAD: {},
+        ClassicGroupState.COMPLETING: {
+            Move.ASSIGNED: (ClassicGroupState.STABLE,),
+            Move.REBALANCED: (ClassicGroupState.PREPARING,),
+        },
+        ClassicGroupState.STABLE: {Move.REBALANCED: (ClassicGroupState.PREPARING,)},
+        ClassicGroupState.DEAD: {},
     },
 )
 

@@ -10,7 +10,7 @@ from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.classic.joining import GROUP_BYTES_MAX, ROOM_BYTES_MAX
 from steelyard.groups.kafka.classic.members import Room
 from steelyard.groups.kafka.classic.rebalances import Rebalances, synced_reply
-from steelyard.groups.kafka.classic.state import Move, State
+from steelyard.groups.kafka.classic.state import ClassicGroupState, Move
 from steelyard.groups.kafka.effects import STORAGE, Cause, Effects, Handle, Replied
 from steelyard.groups.kafka.timers import SYNC, WAITING, Timers
 from steelyard.types import LogLine
@@ -45,9 +45,9 @@ class Syncing:
             return
         member = group.members[request.member_id]
         group.unsynced.discard(request.member_id)
-        if not group.unsynced and group.state is State.STABLE:
+        if not group.unsynced and group.state is ClassicGroupState.STABLE:
             self._timers.drop(group.key(SYNC))
-        if group.state is State.STABLE:
+        if group.state is ClassicGroupState.STABLE:
             group.keep_alive(member, now)
             effects.append(Replied(handle, synced_reply(group, member)))
             return
@@ -95,7 +95,7 @@ class Syncing:
 
 
 def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
-    if group.state is State.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
@@ -105,12 +105,16 @@ def _check(group: ClassicGroup, request: SyncGroupRequest) -> ErrorCode:
     given = ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol))
     if any(said is not None and said != ours for said, ours in given):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else ErrorCode.NONE
+    return (
+        ErrorCode.REBALANCE_IN_PROGRESS
+        if group.state is ClassicGroupState.PREPARING
+        else ErrorCode.NONE
+    )
 
 
 def beat(group: ClassicGroup, request: HeartbeatRequest, now: int) -> ErrorCode:
     """A member shows that it lives, and hears whether it has to join again."""
-    if group.state is State.DEAD:
+    if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)
     if error is not ErrorCode.NONE:
@@ -118,5 +122,5 @@ def beat(group: ClassicGroup, request: HeartbeatRequest, now: int) -> ErrorCode:
     if request.generation_id != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
     group.keep_alive(group.members[request.member_id], now)
-    rejoin = group.state is State.PREPARING
+    rejoin = group.state is ClassicGroupState.PREPARING
     return ErrorCode.REBALANCE_IN_PROGRESS if rejoin else ErrorCode.NONE

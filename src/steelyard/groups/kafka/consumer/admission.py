@@ -9,9 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
-from steelyard.groups.kafka.consumer.member import LEFT_FOR_NOW, Member
+from steelyard.groups.kafka.consumer.member import LEFT_FOR_NOW, ConsumerGroupMember
 from steelyard.groups.kafka.consumer.reconciliation import Partitions
-from steelyard.groups.kafka.consumer.requests import Refusal
+from steelyard.groups.kafka.consumer.requests import HeartbeatRefusal
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeatRequest
@@ -20,9 +20,9 @@ from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeat
 class Admitted(msgspec.Struct, frozen=True):
     """The member as it was before this heartbeat. `replaces`: the static member that it takes the place of."""
 
-    member: Member
+    member: ConsumerGroupMember
     is_new: bool = False
-    replaces: Member | None = None
+    replaces: ConsumerGroupMember | None = None
 
 
 def owned_partitions(
@@ -45,27 +45,29 @@ def admit(
     member_id: str,
     owned: Partitions | None,
     members_max: int,
-) -> Admitted | Refusal:
+) -> Admitted | HeartbeatRefusal:
     """The member behind a heartbeat, or why there is none. `member_id`: its name, even if it did not give one."""
     instance_id = request.instance_id
     static = group.static_member(instance_id)
     if static is None and len(group) >= members_max and group.member(request.member_id) is None:
-        return Refusal(
+        return HeartbeatRefusal(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The consumer group has reached its maximum capacity of {members_max} members.",
         )
     if request.member_epoch != 0:
         member = known_member(group, member_id, instance_id)
-        if isinstance(member, Refusal):
+        if isinstance(member, HeartbeatRefusal):
             return member
         return _refuse_epoch(member, request.member_epoch, owned) or Admitted(member)
     member_now = group.member(member_id)
     if static is None:
         return (
-            Admitted(Member(member_id), is_new=True) if member_now is None else Admitted(member_now)
+            Admitted(ConsumerGroupMember(member_id), is_new=True)
+            if member_now is None
+            else Admitted(member_now)
         )
     if static.epoch != LEFT_FOR_NOW or (member_now is not None and member_now is not static):
-        return Refusal(
+        return HeartbeatRefusal(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} cannot join the group "
             f"because the instance id is owned by {static.member_id} member.",
@@ -74,19 +76,23 @@ def admit(
     return Admitted(back, replaces=static)
 
 
-def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member | Refusal:
+def known_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> ConsumerGroupMember | HeartbeatRefusal:
     """A member that says that it is in the group."""
     if instance_id is None:
         member = group.member(member_id)
         if member is None:
             text = f"Member {member_id} is not a member of group {group.group_id}."
-            return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
+            return HeartbeatRefusal(ErrorCode.UNKNOWN_MEMBER_ID, text)
         return member
     static = group.static_member(instance_id)
     if static is None:
-        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        return HeartbeatRefusal(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
+        )
     if static.member_id != member_id:
-        return Refusal(
+        return HeartbeatRefusal(
             ErrorCode.FENCED_INSTANCE_ID,
             f"Static member {member_id} with instance id {instance_id} "
             f"was fenced by member {static.member_id}.",
@@ -94,7 +100,9 @@ def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) 
     return static
 
 
-def _refuse_epoch(member: Member, epoch: int, owned: Partitions | None) -> Refusal | None:
+def _refuse_epoch(
+    member: ConsumerGroupMember, epoch: int, owned: Partitions | None
+) -> HeartbeatRefusal | None:
     """FENCED_MEMBER_EPOCH unless the epoch is the member's.
 
     The one before will do too, from a member that owns nothing but what it was assigned: the answer that told it
@@ -106,7 +114,7 @@ def _refuse_epoch(member: Member, epoch: int, owned: Partitions | None) -> Refus
     if is_late and owned is not None and owned <= member.assigned.keys():
         return None
     compared = "greater" if epoch > member.epoch else "smaller"
-    return Refusal(
+    return HeartbeatRefusal(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"The consumer group member has a {compared} member epoch ({epoch}) than the one known by the group "
         f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",

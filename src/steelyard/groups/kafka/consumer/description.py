@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
-from steelyard.groups.kafka.consumer.member import Member
+from steelyard.groups.kafka.consumer.member import ConsumerGroupMember
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_groups import (
     Assignment,
@@ -20,7 +20,7 @@ CONSUMER_MEMBER = 1
 """Member type; 0 is a member of a group under way from the classic protocol, which we do not have."""
 
 
-def assignment_of(group: ConsumerGroup, member: Member) -> Assignment:
+def assignment_of(group: ConsumerGroup, member: ConsumerGroupMember) -> Assignment:
     """What a member may read now."""
     topics = [
         TopicPartitions(group.id_of(topic), partitions)
@@ -42,7 +42,7 @@ def described(group: ConsumerGroup) -> DescribedGroup:
     )
 
 
-def _described_member(group: ConsumerGroup, member: Member) -> DescribedMember:
+def _described_member(group: ConsumerGroup, member: ConsumerGroupMember) -> DescribedMember:
     return DescribedMember(
         member.member_id,
         member.instance_id,

@@ -19,7 +19,7 @@ from enum import StrEnum
 
 import msgspec
 
-from steelyard.groups.kafka.consumer.member import Holdings, Member
+from steelyard.groups.kafka.consumer.member import ConsumerGroupMember, Holdings
 from steelyard.groups.kafka.consumer.reconciliation import Partitions
 from steelyard.groups.kafka.consumer.records import (
     GroupRow,
@@ -40,7 +40,7 @@ from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
 from steelyard.wire.kafka.schema import NO_ID
 
 
-class State(StrEnum):
+class ConsumerGroupState(StrEnum):
     """Follows from epochs and members; nothing sets it."""
 
     EMPTY = "Empty"
@@ -88,7 +88,7 @@ class ConsumerGroup:
         self.bumps: deque[Bump] = deque(maxlen=BUMPS_MAX)
         self.began_at: int | None = None
         """When the rebalance under way began."""
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, ConsumerGroupMember] = {}
         self._targets: dict[str, Partitions] = {}
         self._instances: dict[str, str] = {}
         self._owners: dict[TopicPartition, str] = {}
@@ -102,13 +102,13 @@ class ConsumerGroup:
     # -- what it is ------------------------------------------------------------------------------
 
     @property
-    def state(self) -> State:
+    def state(self) -> ConsumerGroupState:
         if not self._members:
-            return State.EMPTY
+            return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
-            return State.ASSIGNING
+            return ConsumerGroupState.ASSIGNING
         done = all(one.is_reconciled(self.assignment_epoch) for one in self._members.values())
-        return State.STABLE if done else State.RECONCILING
+        return ConsumerGroupState.STABLE if done else ConsumerGroupState.RECONCILING
 
     @property
     def is_empty(self) -> bool:
@@ -124,14 +124,14 @@ class ConsumerGroup:
     def member_ids(self) -> tuple[str, ...]:
         return tuple(sorted(self._members))
 
-    def member(self, member_id: str) -> Member | None:
+    def member(self, member_id: str) -> ConsumerGroupMember | None:
         return self._members.get(member_id)
 
-    def static_member(self, instance_id: str | None) -> Member | None:
+    def static_member(self, instance_id: str | None) -> ConsumerGroupMember | None:
         member_id = None if instance_id is None else self._instances.get(instance_id)
         return None if member_id is None else self._members[member_id]
 
-    def each(self) -> list[Member]:
+    def each(self) -> list[ConsumerGroupMember]:
         """All members, in the order of their ids."""
         return [self._members[member_id] for member_id in sorted(self._members)]
 
@@ -158,7 +158,7 @@ class ConsumerGroup:
         """Source: ConsumerGroup.offsetExpirationCondition."""
         return committed_at
 
-    def revoke_deadline(self, member: Member) -> int | None:
+    def revoke_deadline(self, member: ConsumerGroupMember) -> int | None:
         """Until when a member has to give up partitions, ms; None where it has none to give up."""
         return self._timers.at((self.group_id, REBALANCE, member.member_id))
 
@@ -223,7 +223,7 @@ class ConsumerGroup:
 
     # -- changes ---------------------------------------------------------------------------------
 
-    def put(self, member: Member) -> None:
+    def put(self, member: ConsumerGroupMember) -> None:
         """Add a member, or change it."""
         before = self._members.get(member.member_id)
         if before == member:
@@ -240,7 +240,7 @@ class ConsumerGroup:
             self._owners[partition] = member.member_id
         self._unsaved.add(member.member_id)
 
-    def remove(self, member_id: str) -> Member:
+    def remove(self, member_id: str) -> ConsumerGroupMember:
         """Take a member out: its partitions are free, its target is void, its timers are off."""
         member = self._members.pop(member_id)
         self._release(member)
@@ -252,7 +252,7 @@ class ConsumerGroup:
         self.subscriptions.forget_unused(self._members.values())
         return member
 
-    def _release(self, member: Member) -> None:
+    def _release(self, member: ConsumerGroupMember) -> None:
         for partition in (*member.assigned, *member.revoking):
             del self._owners[partition]
         if member.instance_id is not None:
@@ -260,7 +260,7 @@ class ConsumerGroup:
         if member.assignor is not None:
             self._votes[member.assignor] -= 1
 
-    def replace(self, old: Member, new: Member) -> None:
+    def replace(self, old: ConsumerGroupMember, new: ConsumerGroupMember) -> None:
         """A static member is back under another id: what it had and was to have is the new one's."""
         target = self.target(old.member_id)
         self.remove(old.member_id)
@@ -329,7 +329,10 @@ class ConsumerGroup:
 
     def settle(self, effects: Effects) -> None:
         """The rebalance under way is over, where it is."""
-        if self.began_at is None or self.state not in (State.STABLE, State.EMPTY):
+        if self.began_at is None or self.state not in (
+            ConsumerGroupState.STABLE,
+            ConsumerGroupState.EMPTY,
+        ):
             return
         ended = Ended(self.group_id, self.epoch, self.assignor, self.began_at, self.member_ids())
         effects.append(ended)

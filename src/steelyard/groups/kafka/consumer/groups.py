@@ -26,15 +26,15 @@ from steelyard.groups.kafka.consumer.group import REBALANCE, SESSION, ConsumerGr
 from steelyard.groups.kafka.consumer.member import (
     LEAVE,
     LEFT_FOR_NOW,
+    ConsumerGroupMember,
+    ConsumerGroupMemberState,
     Holdings,
-    Member,
-    MemberState,
 )
-from steelyard.groups.kafka.consumer.reconciliation import Partitions, Target, reconcile
+from steelyard.groups.kafka.consumer.reconciliation import Partitions, TargetAssignment, reconcile
 from steelyard.groups.kafka.consumer.records import Records
-from steelyard.groups.kafka.consumer.requests import Refusal, refuse_invalid
+from steelyard.groups.kafka.consumer.requests import HeartbeatRefusal, refuse_invalid
 from steelyard.groups.kafka.effects import Cause, Effects, Joined, Left
-from steelyard.groups.kafka.groups import Asker, Group, Groups, TopicsView
+from steelyard.groups.kafka.groups import Asker, CoordinatedGroups, Group, TopicsView
 from steelyard.groups.kafka.patterns import PatternError
 from steelyard.groups.kafka.timers import Timers
 from steelyard.store.tables import Table
@@ -57,7 +57,12 @@ class ConsumerGroups:
     """See the module's text. `table`: where the groups are stored. `load` comes first."""
 
     def __init__(
-        self, config: KafkaConfig, topics: TopicsView, groups: Groups, table: Table, rng: Random
+        self,
+        config: KafkaConfig,
+        topics: TopicsView,
+        groups: CoordinatedGroups,
+        table: Table,
+        rng: Random,
     ) -> None:
         self._config = config
         self._topics = topics
@@ -94,12 +99,12 @@ class ConsumerGroups:
             answer = self._leave(request, now, effects)
         else:
             answer = self._beat(request, asker, now, effects)
-        return answer.response() if isinstance(answer, Refusal) else answer
+        return answer.response() if isinstance(answer, HeartbeatRefusal) else answer
 
     def describe(self, group_id: str) -> DescribedGroup:
         """One group of a ConsumerGroupDescribe. Source: GroupMetadataManager.consumerGroupDescribe."""
         group = self._get(group_id)
-        if isinstance(group, Refusal):
+        if isinstance(group, HeartbeatRefusal):
             return DescribedGroup(group.code, group.message, group_id)
         return described(group)
 
@@ -131,7 +136,7 @@ class ConsumerGroups:
     def _new(self, group_id: str) -> ConsumerGroup:
         return ConsumerGroup(group_id, self._topics, self._records, self._timers)
 
-    def _get(self, group_id: str) -> ConsumerGroup | Refusal:
+    def _get(self, group_id: str) -> ConsumerGroup | HeartbeatRefusal:
         group = self._groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -140,18 +145,20 @@ class ConsumerGroups:
             if group is None
             else f"Group {group_id} is not a consumer group."
         )
-        return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
+        return HeartbeatRefusal(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
-    def _get_or_new(self, group_id: str) -> ConsumerGroup | Refusal:
+    def _get_or_new(self, group_id: str) -> ConsumerGroup | HeartbeatRefusal:
         """An empty group of the classic protocol makes room; `_settle_in` does that when all is checked."""
         group = self._groups.get(group_id)
         if group is None and self._groups.is_full:
-            return Refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE, "There are too many groups.")
+            return HeartbeatRefusal(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, "There are too many groups."
+            )
         if group is None or (not isinstance(group, ConsumerGroup) and group.is_empty):
             return self._new(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        return Refusal(
+        return HeartbeatRefusal(
             ErrorCode.GROUP_ID_NOT_FOUND,
             f"Cannot upgrade classic group {group_id} to consumer group because it has members.",
         )
@@ -173,10 +180,10 @@ class ConsumerGroups:
         asker: Asker,
         now: int,
         effects: Effects,
-    ) -> ConsumerGroupHeartbeatResponse | Refusal:
+    ) -> ConsumerGroupHeartbeatResponse | HeartbeatRefusal:
         joins = request.member_epoch == 0
         group = self._get_or_new(request.group_id) if joins else self._get(request.group_id)
-        if isinstance(group, Refusal):
+        if isinstance(group, HeartbeatRefusal):
             return group
         topics_changed = group.look_at_topics()
         if topics_changed is not None:
@@ -187,7 +194,7 @@ class ConsumerGroups:
         member_id = request.member_id or f"{self._rng.randrange(1 << 128):032x}"
         members_max = self._config.group_consumer_max_size
         admitted = admit(group, request, member_id, owned, members_max)
-        if isinstance(admitted, Refusal):
+        if isinstance(admitted, HeartbeatRefusal):
             return admitted
         wanted = _updated(admitted.member, request, asker)
         if wanted.regex is not None and wanted.regex != admitted.member.regex:
@@ -195,7 +202,7 @@ class ConsumerGroups:
                 group.subscriptions.learn(wanted.regex)
             except PatternError as error:
                 text = f"SubscribedTopicRegex `{wanted.regex}` is not a valid regular expression: {error}."
-                return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
+                return HeartbeatRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
         self._settle_in(group)
         self._change(group, admitted, wanted, now, effects)
         if group.assignment_epoch < group.epoch and self._may_retarget(group, now):
@@ -224,7 +231,7 @@ class ConsumerGroups:
         self,
         group: ConsumerGroup,
         admitted: Admitted,
-        wanted: Member,
+        wanted: ConsumerGroupMember,
         now: int,
         effects: Effects,
     ) -> None:
@@ -264,16 +271,16 @@ class ConsumerGroups:
     def _reconcile(
         self,
         group: ConsumerGroup,
-        member: Member,
+        member: ConsumerGroupMember,
         owned: Partitions | None,
         now: int,
         *,
         resubscribed: bool,
-    ) -> Member:
+    ) -> ConsumerGroupMember:
         if member.is_reconciled(group.assignment_epoch) and not resubscribed:
             return member
         topics = group.subscriptions.topics_of(member)
-        target = Target(group.assignment_epoch, group.target(member.member_id), topics)
+        target = TargetAssignment(group.assignment_epoch, group.target(member.member_id), topics)
         after = reconcile(
             member,
             target,
@@ -292,9 +299,12 @@ class ConsumerGroups:
         timeout_ms = self._config.group_consumer_session_timeout_ms
         self._timers.set((group.group_id, SESSION, member_id), now + timeout_ms)
 
-    def _time_revocation(self, group: ConsumerGroup, member: Member, now: int) -> None:
+    def _time_revocation(self, group: ConsumerGroup, member: ConsumerGroupMember, now: int) -> None:
         key = (group.group_id, REBALANCE, member.member_id)
-        if member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch != LEFT_FOR_NOW:
+        if (
+            member.state is ConsumerGroupMemberState.UNREVOKED_PARTITIONS
+            and member.epoch != LEFT_FOR_NOW
+        ):
             self._timers.set(key, now + member.rebalance_timeout_ms)
         else:
             self._timers.drop(key)
@@ -307,12 +317,12 @@ class ConsumerGroups:
 
     def _leave(
         self, request: ConsumerGroupHeartbeatRequest, now: int, effects: Effects
-    ) -> ConsumerGroupHeartbeatResponse | Refusal:
+    ) -> ConsumerGroupHeartbeatResponse | HeartbeatRefusal:
         group = self._get(request.group_id)
-        if isinstance(group, Refusal):
+        if isinstance(group, HeartbeatRefusal):
             return group
         member = known_member(group, request.member_id, request.instance_id)
-        if isinstance(member, Refusal):
+        if isinstance(member, HeartbeatRefusal):
             return member
         if request.member_epoch == LEFT_FOR_NOW:
             away = msgspec.structs.replace(
@@ -355,7 +365,9 @@ class ConsumerGroups:
                     assert self._timers.at((group.group_id, SESSION, member_id)) is not None
 
 
-def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, asker: Asker) -> Member:
+def _updated(
+    member: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest, asker: Asker
+) -> ConsumerGroupMember:
     """The member with what a heartbeat tells; None and -1 mean: as before."""
     regex = request.subscribed_topic_regex
     names = request.subscribed_topic_names
@@ -373,9 +385,9 @@ def _updated(member: Member, request: ConsumerGroupHeartbeatRequest, asker: Aske
     )
 
 
-def _resubscribed(before: Member, after: Member) -> bool:
+def _resubscribed(before: ConsumerGroupMember, after: ConsumerGroupMember) -> bool:
     return (before.topics, before.regex) != (after.topics, after.regex)
 
 
-def _holdings(member: Member) -> tuple[Holdings, Holdings]:
+def _holdings(member: ConsumerGroupMember) -> tuple[Holdings, Holdings]:
     return member.assigned, member.revoking

@@ -24,7 +24,7 @@ Holdings = Mapping[TopicPartition, int]
 """Partitions, each with the member epoch in which the member got it (KIP-1251)."""
 
 
-class MemberState(StrEnum):
+class ConsumerGroupMemberState(StrEnum):
     """See `reconciliation`."""
 
     STABLE = "stable"
@@ -39,26 +39,29 @@ class Move(StrEnum):
     UNSUBSCRIBED = "subscribes to less"
 
 
-_ALL = tuple(MemberState)
+_ALL = tuple(ConsumerGroupMemberState)
 
-RECONCILIATION: Machine[MemberState, Move] = Machine(
+RECONCILIATION: Machine[ConsumerGroupMemberState, Move] = Machine(
     "Member of a consumer group (KIP-848) at its coordinator",
     {
-        None: {Move.JOINED: (MemberState.STABLE,), Move.RESTORED: _ALL},
-        MemberState.STABLE: {
+        None: {Move.JOINED: (ConsumerGroupMemberState.STABLE,), Move.RESTORED: _ALL},
+        ConsumerGroupMemberState.STABLE: {
             Move.RECONCILED: _ALL,
-            Move.UNSUBSCRIBED: (MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS),
+            Move.UNSUBSCRIBED: (
+                ConsumerGroupMemberState.STABLE,
+                ConsumerGroupMemberState.UNREVOKED_PARTITIONS,
+            ),
         },
-        MemberState.UNREVOKED_PARTITIONS: {
+        ConsumerGroupMemberState.UNREVOKED_PARTITIONS: {
             Move.RECONCILED: _ALL,
-            Move.UNSUBSCRIBED: (MemberState.UNREVOKED_PARTITIONS,),
+            Move.UNSUBSCRIBED: (ConsumerGroupMemberState.UNREVOKED_PARTITIONS,),
         },
-        MemberState.UNRELEASED_PARTITIONS: {Move.RECONCILED: _ALL},
+        ConsumerGroupMemberState.UNRELEASED_PARTITIONS: {Move.RECONCILED: _ALL},
     },
 )
 
 
-class Member(msgspec.Struct, frozen=True):
+class ConsumerGroupMember(msgspec.Struct, frozen=True):
     """See the module's text.
 
     `topics`: sorted; `regex`: None for none; `assignor`: the one it prefers, None for no matter; `epoch`: the
@@ -77,7 +80,7 @@ class Member(msgspec.Struct, frozen=True):
     assignor: str | None = None
     epoch: int = 0
     previous_epoch: int = 0
-    state: MemberState = msgspec.field(
+    state: ConsumerGroupMemberState = msgspec.field(
         default_factory=lambda: RECONCILIATION.move(None, Move.JOINED)
     )
     assigned: Holdings = {}
@@ -85,7 +88,7 @@ class Member(msgspec.Struct, frozen=True):
 
     def is_reconciled(self, assignment_epoch: int) -> bool:
         """It has all that the target assignment of this epoch gives it, and nothing else."""
-        return self.state is MemberState.STABLE and self.epoch == assignment_epoch
+        return self.state is ConsumerGroupMemberState.STABLE and self.epoch == assignment_epoch
 
     def epoch_of(self, partition: TopicPartition) -> int | None:
         """In which epoch it got a partition; None for one that it does not have."""

@@ -23,9 +23,9 @@ import msgspec
 
 from steelyard.groups.kafka.consumer.member import (
     RECONCILIATION,
+    ConsumerGroupMember,
+    ConsumerGroupMemberState,
     Holdings,
-    Member,
-    MemberState,
     Move,
 )
 from steelyard.types import TopicPartition
@@ -33,7 +33,7 @@ from steelyard.types import TopicPartition
 Partitions = frozenset[TopicPartition]
 
 
-class Target(msgspec.Struct, frozen=True):
+class TargetAssignment(msgspec.Struct, frozen=True):
     """What a member is to have: of the target assignment of `epoch`, and of `topics`, which it subscribes to now."""
 
     epoch: int
@@ -42,28 +42,28 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def reconcile(
-    member: Member,
-    target: Target,
+    member: ConsumerGroupMember,
+    target: TargetAssignment,
     owned: Partitions | None,
     is_free: Callable[[TopicPartition], bool],
     *,
     resubscribed: bool,
-) -> Member:
+) -> ConsumerGroupMember:
     """The member after a heartbeat; itself where nothing changes.
 
     `owned`: what it says that it reads, None where it does not say. `is_free`: nobody else has the partition.
     `resubscribed`: it subscribes to other topics than before this heartbeat.
     """
     match member.state:
-        case MemberState.STABLE:
+        case ConsumerGroupMemberState.STABLE:
             if member.epoch != target.epoch:
                 return _next(member, target, owned, is_free)
             return _drop_topics(member, target.topics, owned) if resubscribed else member
-        case MemberState.UNREVOKED_PARTITIONS:
+        case ConsumerGroupMemberState.UNREVOKED_PARTITIONS:
             if not _owns(owned, member.revoking):
                 return _next(member, target, owned, is_free)
             return _drop_topics(member, target.topics, owned) if resubscribed else member
-        case MemberState.UNRELEASED_PARTITIONS:
+        case ConsumerGroupMemberState.UNRELEASED_PARTITIONS:
             return _next(member, target, owned, is_free)
 
 
@@ -72,7 +72,9 @@ def _owns(owned: Partitions | None, revoking: Holdings) -> bool:
     return owned is None or any(partition in revoking for partition in owned)
 
 
-def _drop_topics(member: Member, topics: frozenset[str], owned: Partitions | None) -> Member:
+def _drop_topics(
+    member: ConsumerGroupMember, topics: frozenset[str], owned: Partitions | None
+) -> ConsumerGroupMember:
     """Take away the topics that the member no longer subscribes to, before there is a new target."""
     assigned = {p: epoch for p, epoch in member.assigned.items() if p.topic in topics}
     if len(assigned) == len(member.assigned):
@@ -84,7 +86,7 @@ def _drop_topics(member: Member, topics: frozenset[str], owned: Partitions | Non
     return _moved(
         member,
         Move.UNSUBSCRIBED,
-        MemberState.UNREVOKED_PARTITIONS,
+        ConsumerGroupMemberState.UNREVOKED_PARTITIONS,
         member.epoch,
         assigned,
         revoking,
@@ -92,11 +94,11 @@ def _drop_topics(member: Member, topics: frozenset[str], owned: Partitions | Non
 
 
 def _next(
-    member: Member,
-    target: Target,
+    member: ConsumerGroupMember,
+    target: TargetAssignment,
     owned: Partitions | None,
     is_free: Callable[[TopicPartition], bool],
-) -> Member:
+) -> ConsumerGroupMember:
     wanted = {p for p in target.partitions if p.topic in target.topics}
     assigned = {p: epoch for p, epoch in member.assigned.items() if p in wanted}
     revoking = {p: epoch for p, epoch in member.assigned.items() if p not in wanted}
@@ -104,7 +106,7 @@ def _next(
         return _moved(
             member,
             Move.RECONCILED,
-            MemberState.UNREVOKED_PARTITIONS,
+            ConsumerGroupMemberState.UNREVOKED_PARTITIONS,
             member.epoch,
             assigned,
             revoking,
@@ -113,19 +115,21 @@ def _next(
     # What the member itself was giving up is free for it: it does not own that any more.
     assigned |= {p: target.epoch for p in sorted(missing) if p in member.revoking or is_free(p)}
     state = (
-        MemberState.STABLE if len(assigned) == len(wanted) else MemberState.UNRELEASED_PARTITIONS
+        ConsumerGroupMemberState.STABLE
+        if len(assigned) == len(wanted)
+        else ConsumerGroupMemberState.UNRELEASED_PARTITIONS
     )
     return _moved(member, Move.RECONCILED, state, target.epoch, assigned, {})
 
 
 def _moved(
-    member: Member,
+    member: ConsumerGroupMember,
     event: Move,
-    to: MemberState,
+    to: ConsumerGroupMemberState,
     epoch: int,
     assigned: Holdings,
     revoking: Holdings,
-) -> Member:
+) -> ConsumerGroupMember:
     """The epoch before counts as the previous one, even where it stays the same, as in Kafka."""
     return msgspec.structs.replace(
         member,

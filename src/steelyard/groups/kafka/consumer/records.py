@@ -17,9 +17,9 @@ import msgspec
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.consumer.member import (
     RECONCILIATION,
+    ConsumerGroupMember,
+    ConsumerGroupMemberState,
     Holdings,
-    Member,
-    MemberState,
     Move,
 )
 from steelyard.groups.kafka.consumer.reconciliation import Partitions
@@ -28,7 +28,7 @@ from steelyard.store.tables import Table
 from steelyard.types import TopicPartition
 
 
-class Held(NamedTuple):
+class OwnedPartition(NamedTuple):
     """A partition that a member has since `epoch`."""
 
     topic: str
@@ -52,7 +52,7 @@ class GroupRow(msgspec.Struct, frozen=True):
 
 
 class MemberRow(msgspec.Struct, frozen=True):
-    """A `Member`. `topic_ids`: in hex, of the topics that it holds."""
+    """A `ConsumerGroupMember`. `topic_ids`: in hex, of the topics that it holds."""
 
     instance_id: str | None
     rack_id: str | None
@@ -64,9 +64,9 @@ class MemberRow(msgspec.Struct, frozen=True):
     assignor: str | None
     epoch: int
     previous_epoch: int
-    state: MemberState
-    assigned: tuple[Held, ...]
-    revoking: tuple[Held, ...]
+    state: ConsumerGroupMemberState
+    assigned: tuple[OwnedPartition, ...]
+    revoking: tuple[OwnedPartition, ...]
     topic_ids: dict[str, str] = {}
 
 
@@ -74,7 +74,7 @@ class Stored(msgspec.Struct):
     """A group as read back."""
 
     row: GroupRow
-    members: dict[str, Member]
+    members: dict[str, ConsumerGroupMember]
 
 
 _key = msgspec.json.Encoder()
@@ -93,7 +93,7 @@ class Records:
         self,
         group_id: str,
         row: GroupRow | None,
-        members: Mapping[str, Member | None],
+        members: Mapping[str, ConsumerGroupMember | None],
         topic_ids: Mapping[str, bytes],
     ) -> None:
         """Write the group's row, None for unchanged, then changed members, None for one that is gone.
@@ -151,7 +151,7 @@ def key_of(group_id: str, *member_id: str) -> str:
     return _key.encode((group_id, *member_id)).decode()
 
 
-def _row_of(member: Member, topic_ids: Mapping[str, bytes]) -> bytes:
+def _row_of(member: ConsumerGroupMember, topic_ids: Mapping[str, bytes]) -> bytes:
     held = sorted({partition.topic for partition in (*member.assigned, *member.revoking)})
     row = MemberRow(
         member.instance_id,
@@ -172,14 +172,14 @@ def _row_of(member: Member, topic_ids: Mapping[str, bytes]) -> bytes:
     return msgspec.json.encode(row)
 
 
-def _member_of(member_id: str, row: MemberRow, topic_ids: dict[str, str]) -> Member:
+def _member_of(member_id: str, row: MemberRow, topic_ids: dict[str, str]) -> ConsumerGroupMember:
     """`topic_ids`: of the group; those of topics that only the member knows are added."""
     names: dict[str, str] = {}
     for topic, topic_id in row.topic_ids.items():
         if topic_ids.setdefault(topic, topic_id) != topic_id:
             names[topic] = former_name(topic, topic_id)
             topic_ids[names[topic]] = topic_id
-    return Member(
+    return ConsumerGroupMember(
         member_id,
         row.instance_id,
         row.rack_id,
@@ -214,11 +214,13 @@ def partitions_of(row: Mapping[str, list[int]]) -> Partitions:
     )
 
 
-def _held(holdings: Holdings) -> tuple[Held, ...]:
-    return tuple(Held(*partition, epoch) for partition, epoch in sorted(holdings.items()))
+def _held(holdings: Holdings) -> tuple[OwnedPartition, ...]:
+    return tuple(OwnedPartition(*partition, epoch) for partition, epoch in sorted(holdings.items()))
 
 
-def _holdings(held: Iterable[Held], names: Mapping[str, str]) -> dict[TopicPartition, int]:
+def _holdings(
+    held: Iterable[OwnedPartition], names: Mapping[str, str]
+) -> dict[TopicPartition, int]:
     """`names`: of topics that are not called as they are in the row."""
     return {
         TopicPartition(names.get(topic, topic), partition): epoch

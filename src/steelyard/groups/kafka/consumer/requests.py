@@ -19,7 +19,7 @@ CHARACTERS_MAX = 4 * 1024 * 1024
 """Of all that a member tells of itself, which is kept while it is in the group. Kafka has no limit but the request's."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class HeartbeatRefusal(msgspec.Struct, frozen=True):
     """Why a request is not done; `message` is for people."""
 
     code: ErrorCode
@@ -29,13 +29,13 @@ class Refusal(msgspec.Struct, frozen=True):
         return ConsumerGroupHeartbeatResponse(error_code=self.code, error_message=self.message)
 
 
-def refuse_invalid(request: ConsumerGroupHeartbeatRequest, version: int) -> Refusal | None:
+def refuse_invalid(request: ConsumerGroupHeartbeatRequest, version: int) -> HeartbeatRefusal | None:
     """What is wrong with a request: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR; None for nothing."""
     text = _invalid(request, version)
     if text is not None:
-        return Refusal(ErrorCode.INVALID_REQUEST, text)
+        return HeartbeatRefusal(ErrorCode.INVALID_REQUEST, text)
     if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
-        return Refusal(
+        return HeartbeatRefusal(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"ServerAssignor {request.server_assignor} is not supported. "
             f"Supported assignors: {', '.join(ASSIGNORS)}.",

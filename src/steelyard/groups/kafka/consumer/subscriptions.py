@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from steelyard.groups.kafka.consumer.member import Member
+from steelyard.groups.kafka.consumer.member import ConsumerGroupMember
 from steelyard.groups.kafka.groups import TopicsView
 from steelyard.groups.kafka.patterns import Pattern, PatternError
 
@@ -27,20 +27,20 @@ class Subscriptions:
         """The names that all expressions were tried on."""
         self._version: int | None = None
 
-    def forget_unused(self, members: Iterable[Member]) -> None:
+    def forget_unused(self, members: Iterable[ConsumerGroupMember]) -> None:
         """Drop the expressions that no member has any more."""
         used = {member.regex for member in members}
         for regex in [regex for regex in self._patterns if regex not in used]:
             del self._patterns[regex], self._matched[regex]
 
-    def topics_of(self, member: Member) -> frozenset[str]:
+    def topics_of(self, member: ConsumerGroupMember) -> frozenset[str]:
         """The topics there are that a member subscribes to."""
         wanted = set(member.topics)
         if member.regex is not None:
             wanted |= self._matches(member.regex)
         return frozenset(topic for topic in wanted if self._topics.partitions(topic) > 0)
 
-    def partitions(self, members: Iterable[Member]) -> dict[str, int]:
+    def partitions(self, members: Iterable[ConsumerGroupMember]) -> dict[str, int]:
         """The topics there are that any of the members subscribes to, sorted, and how many partitions each has."""
         wanted: set[str] = set()
         for topics in {member.topics for member in members}:
@@ -51,7 +51,7 @@ class Subscriptions:
         counts = {topic: self._topics.partitions(topic) for topic in sorted(wanted)}
         return {topic: count for topic, count in counts.items() if count > 0}
 
-    def include(self, members: Iterable[Member], topic: str) -> bool:
+    def include(self, members: Iterable[ConsumerGroupMember], topic: str) -> bool:
         """True where one of the members subscribes to the topic, be it there or not."""
         return any(
             topic in member.topics

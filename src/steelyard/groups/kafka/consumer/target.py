@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from steelyard.allocate.assignors import ranges, uniform
-from steelyard.allocate.assignors.plan import Assign, Subscriber
-from steelyard.groups.kafka.consumer.member import Member
+from steelyard.allocate.assignors.plan import AssignFunction, Subscriber
+from steelyard.groups.kafka.consumer.member import ConsumerGroupMember
 from steelyard.groups.kafka.consumer.reconciliation import Partitions
 
 DEFAULT_ASSIGNOR = "uniform"
 
-ASSIGNORS: dict[str, Assign] = {DEFAULT_ASSIGNOR: uniform.assign, "range": ranges.assign}
+ASSIGNORS: dict[str, AssignFunction] = {DEFAULT_ASSIGNOR: uniform.assign, "range": ranges.assign}
 """group.consumer.assignors. Kafka's range on the server makes runs as the one on the client does."""
 
 
@@ -29,10 +29,10 @@ def most_wanted(votes: Mapping[str, int]) -> str:
 
 
 def target_assignment(
-    members: Mapping[str, Member],
+    members: Mapping[str, ConsumerGroupMember],
     before: Mapping[str, Partitions],
     partitions: Mapping[str, int],
-    topics_of: Callable[[Member], Collection[str]],
+    topics_of: Callable[[ConsumerGroupMember], Collection[str]],
     assignor: str,
 ) -> dict[str, Partitions]:
     """Who is to read what. `partitions`: how many each topic has; `before`: the last target assignment."""

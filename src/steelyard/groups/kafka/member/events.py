@@ -1,4 +1,4 @@
-"""What a member of a group is told, and what it orders: plain data on both sides of `machine.Member`.
+"""What a member of a group is told, and what it orders: plain data on both sides of `machine.GroupMember`.
 
 `turn` numbers what the member waits for. An answer to an earlier turn is ignored: the member has moved on since.
 """
@@ -15,100 +15,100 @@ from steelyard.wire.kafka.messages.groups import (
     JoinGroupResponse,
     SyncGroupResponse,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 Partitions = tuple[TopicPartition, ...]
 """Sorted."""
 
 
-class Fact(msgspec.Struct, frozen=True):
+class MemberEvent(msgspec.Struct, frozen=True):
     """Root of the events."""
 
 
-class Subscribed(Fact, frozen=True):
+class Subscribed(MemberEvent, frozen=True):
     """The topics to read, sorted; from the application, or because the topics that match its pattern changed."""
 
     topics: tuple[str, ...]
     reason: str = "the subscription has changed"
 
 
-class CoordinatorFound(Fact, frozen=True):
+class CoordinatorFound(MemberEvent, frozen=True):
     """Requests can be sent."""
 
 
-class CoordinatorLost(Fact, frozen=True):
+class CoordinatorLost(MemberEvent, frozen=True):
     """Nobody takes requests until `CoordinatorFound`."""
 
     reason: str
 
 
-class Prepared(Fact, frozen=True):
+class Prepared(MemberEvent, frozen=True):
     """`Prepare` is done: these partitions are not held any more."""
 
     released: Partitions
 
 
-class TopicsKnown(Fact, frozen=True):
+class TopicsKnown(MemberEvent, frozen=True):
     """How many partitions the topics have that `NeedTopics` named; unknown topics are left out."""
 
     partitions: Mapping[str, int]
 
 
-class TopicsChanged(Fact, frozen=True):
+class TopicsChanged(MemberEvent, frozen=True):
     """The cluster was looked at again: how many partitions topics have."""
 
     partitions: Mapping[str, int]
 
 
-class Answered(Fact, frozen=True):
+class Answered(MemberEvent, frozen=True):
     """The coordinator answered an `Ask`."""
 
     turn: int
     response: JoinGroupResponse | SyncGroupResponse | HeartbeatResponse
 
 
-class Unanswered(Fact, frozen=True):
+class Unanswered(MemberEvent, frozen=True):
     """An `Ask` got no answer: the connection closed, or the time was over."""
 
     turn: int
     reason: str
 
 
-class Adopted(Fact, frozen=True):
+class Adopted(MemberEvent, frozen=True):
     """`Adopt` is done: these partitions are held now."""
 
     owned: Partitions
 
 
-class Retried(Fact, frozen=True):
+class Retried(MemberEvent, frozen=True):
     """The application has heard of a `Fail`, and polls again."""
 
 
-class PollBegan(Fact, frozen=True):
+class PollBegan(MemberEvent, frozen=True):
     """The application asks for records, and so is done with those it had."""
 
 
-class PollEnded(Fact, frozen=True):
+class PollEnded(MemberEvent, frozen=True):
     """The application got its records."""
 
 
-class CommitRefused(Fact, frozen=True):
+class CommitRefused(MemberEvent, frozen=True):
     """The coordinator refused a commit with this code, which says something of the membership."""
 
     code: int
 
 
-class RejoinWanted(Fact, frozen=True):
+class RejoinWanted(MemberEvent, frozen=True):
     """The application wants a rebalance (Consumer.enforceRebalance)."""
 
     reason: str
 
 
-class TimePassed(Fact, frozen=True):
+class TimePassed(MemberEvent, frozen=True):
     """It is `Member.due` or later."""
 
 
-class Closing(Fact, frozen=True):
+class Closing(MemberEvent, frozen=True):
     """The consumer closes: leave, unless the member is a static one."""
 
     reason: str
@@ -134,25 +134,25 @@ Event = (
 )
 
 
-class Order(msgspec.Struct, frozen=True):
+class MemberEffect(msgspec.Struct, frozen=True):
     """Root of the effects."""
 
 
-class Ask(Order, frozen=True):
+class Ask(MemberEffect, frozen=True):
     """Send this to the coordinator. Answered by `Answered` or `Unanswered`, but for a LeaveGroup, which needs no answer."""
 
     turn: int
-    message: Message
+    message: ApiMessage
     timeout_ms: int
 
 
-class FindCoordinator(Order, frozen=True):
+class FindCoordinator(MemberEffect, frozen=True):
     """Ask who the coordinator is; answered by `CoordinatorFound`, some time."""
 
     reason: str
 
 
-class Prepare(Order, frozen=True):
+class Prepare(MemberEffect, frozen=True):
     """Before the group is joined: commit what is consumed, where `commit`; give up `revoked`; tell the application of
     them, or that `lost` are another member's already. Then `Prepared`."""
 
@@ -161,20 +161,20 @@ class Prepare(Order, frozen=True):
     commit: bool
 
 
-class NeedTopics(Order, frozen=True):
+class NeedTopics(MemberEffect, frozen=True):
     """This member leads: look up these topics; answered by `TopicsKnown`."""
 
     topics: tuple[str, ...]
 
 
-class Adopt(Order, frozen=True):
+class Adopt(MemberEffect, frozen=True):
     """Give up `revoked`, take `assigned`, and tell the application; then `Adopted`."""
 
     revoked: Partitions
     assigned: Partitions
 
 
-class Fail(Order, frozen=True):
+class Fail(MemberEffect, frozen=True):
     """The group refuses the member for a reason that is no matter of time; the application must know. Then `Retried`,
     but for FENCED_INSTANCE_ID, which is for good."""
 

@@ -11,7 +11,7 @@ from steelyard.allocate.assignors.plan import Assignor, Subscriber
 from steelyard.groups.kafka.member.requests import by_topic
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_protocol import (
-    Assignment,
+    ConsumerProtocolAssignment,
     read_subscription,
     write_assignment,
 )
@@ -49,7 +49,9 @@ class Lead:
         known = {topic: partitions[topic] for topic in self.topics if topic in partitions}
         assignment = assignor.assign(members, known)
         return tuple(
-            SyncGroupRequestAssignment(member, write_assignment(Assignment(by_topic(share))))
+            SyncGroupRequestAssignment(
+                member, write_assignment(ConsumerProtocolAssignment(by_topic(share)))
+            )
             for member, share in sorted(assignment.items())
         )
 

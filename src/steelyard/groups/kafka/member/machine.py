@@ -39,9 +39,9 @@ from steelyard.groups.kafka.member.states import (
     JOIN_GRACE_MS,
     MEMBERS,
     NO_GENERATION,
+    ClientMemberState,
     Move,
     Settings,
-    State,
 )
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
@@ -56,7 +56,7 @@ from steelyard.wire.kafka.messages.groups import (
 )
 
 
-class Member:
+class GroupMember:
     """See the module's text. `handle` takes an event in and gives the orders out."""
 
     def __init__(self, settings: Settings) -> None:
@@ -92,7 +92,7 @@ class Member:
     @property
     def due(self) -> int | None:
         """When the member wants to hear `TimePassed`."""
-        if self.state is State.READY and self._coordinator and not self._refused:
+        if self.state is ClientMemberState.READY and self._coordinator and not self._refused:
             return self._retry_at
         if self.generation >= 0 and self.state in BEATING:
             return self._heartbeats.due(beats=self._coordinator)
@@ -106,13 +106,20 @@ class Member:
     def check(self) -> None:
         """Assert what holds in every state."""
         assert self._turn >= 0
-        if self.state in (State.STABLE, State.SYNCING, State.ASSIGNING):
+        if self.state in (
+            ClientMemberState.STABLE,
+            ClientMemberState.SYNCING,
+            ClientMemberState.ASSIGNING,
+        ):
             assert self.generation >= 0
         if self.generation >= 0:
             assert self.member_id
-        if self.state in (State.READY, State.JOINING) and not self._share.is_cooperative:
+        if (
+            self.state in (ClientMemberState.READY, ClientMemberState.JOINING)
+            and not self._share.is_cooperative
+        ):
             assert not self.owned, "an eager member joins with empty hands"
-        if self.state is State.READY and self.generation < 0:
+        if self.state is ClientMemberState.READY and self.generation < 0:
             assert not self.owned, "who lost its membership holds nothing"
 
     # -- events ------------------------------------------------------------------------------------
@@ -120,7 +127,7 @@ class Member:
     def handle(self, event: events.Event, now: int) -> list[events.Effect]:
         """Take one event in, give the orders out."""
         orders: list[events.Effect] = []
-        if self.state is State.GONE:
+        if self.state is ClientMemberState.GONE:
             return orders
         self._take(event, now, orders)
         self._go_on(now, orders)
@@ -171,10 +178,12 @@ class Member:
         if self._refused:
             return
         if (
-            self.state is State.OUT and self.topics is not None and not self._heartbeats.silent
-        ) or (self.state is State.STABLE and self._rejoin):
+            self.state is ClientMemberState.OUT
+            and self.topics is not None
+            and not self._heartbeats.silent
+        ) or (self.state is ClientMemberState.STABLE and self._rejoin):
             self._prepare(orders)
-        elif self.state is State.READY and self._coordinator and now >= self._retry_at:
+        elif self.state is ClientMemberState.READY and self._coordinator and now >= self._retry_at:
             self._join(orders)
 
     # -- joining -----------------------------------------------------------------------------------
@@ -183,7 +192,11 @@ class Member:
         if event.topics == self.topics:
             return
         self.topics = event.topics
-        if self.state not in (State.OUT, State.PREPARING, State.READY):
+        if self.state not in (
+            ClientMemberState.OUT,
+            ClientMemberState.PREPARING,
+            ClientMemberState.READY,
+        ):
             self._want_rejoin(event.reason)
 
     def _want_rejoin(self, reason: str) -> None:
@@ -200,10 +213,13 @@ class Member:
 
     def _prepared(self, event: events.Prepared) -> None:
         self._share.release(event.released)
-        if self.state is not State.PREPARING:
+        if self.state is not ClientMemberState.PREPARING:
             return
         membership_lost_meanwhile = self.generation < 0 and self.owned
-        self._move(Move.PREPARED, State.OUT if membership_lost_meanwhile else State.READY)
+        self._move(
+            Move.PREPARED,
+            ClientMemberState.OUT if membership_lost_meanwhile else ClientMemberState.READY,
+        )
 
     def _join(self, orders: list[events.Effect]) -> None:
         assert self.topics is not None
@@ -268,7 +284,7 @@ class Member:
         orders.append(events.NeedTopics(self._lead.topics))
 
     def _topics_known(self, event: events.TopicsKnown, orders: list[events.Effect]) -> None:
-        if self.state is State.ASSIGNING:
+        if self.state is ClientMemberState.ASSIGNING:
             assert self._lead is not None
             assignor = self._assignors[self.protocol]
             self._sync(Move.ASSIGNED, self._lead.shares(assignor, event.partitions), orders)
@@ -308,8 +324,11 @@ class Member:
 
     def _adopted(self, event: events.Adopted) -> None:
         self._share.owned = event.owned
-        if self.state is State.ADOPTING:
-            self._move(Move.ADOPTED, State.STABLE if self.generation >= 0 else State.OUT)
+        if self.state is ClientMemberState.ADOPTING:
+            self._move(
+                Move.ADOPTED,
+                ClientMemberState.STABLE if self.generation >= 0 else ClientMemberState.OUT,
+            )
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -321,10 +340,10 @@ class Member:
                     self._heartbeats.beating = None
                     self._beaten(response.error_code, now, orders)
             case JoinGroupResponse():
-                if event.turn == self._turn and self.state is State.JOINING:
+                if event.turn == self._turn and self.state is ClientMemberState.JOINING:
                     self._joined(response, now, orders)
             case SyncGroupResponse():
-                if event.turn == self._turn and self.state is State.SYNCING:
+                if event.turn == self._turn and self.state is ClientMemberState.SYNCING:
                     self._synced(response, now, orders)
             case _:
                 assert_never(response)
@@ -349,7 +368,7 @@ class Member:
         match verdict:
             case Verdict.FINE:
                 pass
-            case Verdict.REJOIN if self.state is State.STABLE:
+            case Verdict.REJOIN if self.state is ClientMemberState.STABLE:
                 self._want_rejoin("group is already rebalancing")
             case Verdict.REJOIN | Verdict.RETRY:
                 self._ask_again(f"rebalance failed due to {name}", now)
@@ -375,7 +394,7 @@ class Member:
 
     def _commit_refused(self, code: int, now: int, orders: list[events.Effect]) -> None:
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            if self.state is State.STABLE:
+            if self.state is ClientMemberState.STABLE:
                 self._want_rejoin("offset commit failed since group is already rebalancing")
         elif code == ErrorCode.FENCED_INSTANCE_ID:
             self._fail(code, "another consumer has this group instance id", now, orders)
@@ -426,7 +445,11 @@ class Member:
         if not keep_id:
             self.member_id = ""
         # PREPARING and ADOPTING end by themselves first: the application is being told things.
-        if self.state not in (State.OUT, State.PREPARING, State.ADOPTING):
+        if self.state not in (
+            ClientMemberState.OUT,
+            ClientMemberState.PREPARING,
+            ClientMemberState.ADOPTING,
+        ):
             self._move(Move.LOST)
 
     def _leave(self, reason: str, orders: list[events.Effect]) -> None:
@@ -447,5 +470,5 @@ class Member:
         self._retry_at = now + self._settings.retry_backoff_ms
         self._lose(keep_id=True)
 
-    def _move(self, event: Move, to: State | None = None) -> None:
+    def _move(self, event: Move, to: ClientMemberState | None = None) -> None:
         self.state = MEMBERS.move(self.state, event, to)

@@ -12,7 +12,7 @@ from steelyard.groups.kafka.member.states import Settings
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_protocol import (
     PROTOCOL_TYPE,
-    Subscription,
+    ConsumerProtocolSubscription,
     TopicPartitions,
     write_subscription,
 )
@@ -62,7 +62,7 @@ def _protocols(
         JoinGroupRequestProtocol(
             assignor.name,
             write_subscription(
-                Subscription(
+                ConsumerProtocolSubscription(
                     tuple(topics),
                     assignor.user_data(share.assigned, share.generation),
                     owned,

@@ -30,7 +30,7 @@ JOIN_GRACE_MS = 5_000
 """Added to the rebalance timeout for the answer of a JoinGroup (AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE)."""
 
 
-class State(StrEnum):
+class ClientMemberState(StrEnum):
     OUT = "out"
     PREPARING = "preparing"
     READY = "ready"
@@ -58,38 +58,44 @@ class Move(StrEnum):
     CLOSED = "closed"
 
 
-_ENDS = {Move.FENCED: (State.GONE,), Move.CLOSED: (State.GONE,)}
-_LOST = {Move.LOST: (State.OUT,), **_ENDS}
+_ENDS = {Move.FENCED: (ClientMemberState.GONE,), Move.CLOSED: (ClientMemberState.GONE,)}
+_LOST = {Move.LOST: (ClientMemberState.OUT,), **_ENDS}
 
-MEMBERS: Machine[State, Move] = Machine(
+MEMBERS: Machine[ClientMemberState, Move] = Machine(
     "Member of a classic group",
     {
-        None: {Move.MADE: (State.OUT,)},
-        State.OUT: {Move.BEGAN: (State.PREPARING,), **_ENDS},
-        State.PREPARING: {Move.PREPARED: (State.READY, State.OUT), **_ENDS},
-        State.READY: {Move.ASKED: (State.JOINING,), **_ENDS},
-        State.JOINING: {
-            Move.LEADS: (State.ASSIGNING,),
-            Move.FOLLOWS: (State.SYNCING,),
-            Move.REFUSED: (State.READY,),
+        None: {Move.MADE: (ClientMemberState.OUT,)},
+        ClientMemberState.OUT: {Move.BEGAN: (ClientMemberState.PREPARING,), **_ENDS},
+        ClientMemberState.PREPARING: {
+            Move.PREPARED: (ClientMemberState.READY, ClientMemberState.OUT),
+            **_ENDS,
+        },
+        ClientMemberState.READY: {Move.ASKED: (ClientMemberState.JOINING,), **_ENDS},
+        ClientMemberState.JOINING: {
+            Move.LEADS: (ClientMemberState.ASSIGNING,),
+            Move.FOLLOWS: (ClientMemberState.SYNCING,),
+            Move.REFUSED: (ClientMemberState.READY,),
             **_LOST,
         },
-        State.ASSIGNING: {Move.ASSIGNED: (State.SYNCING,), **_ENDS},
-        State.SYNCING: {
-            Move.SYNCED: (State.ADOPTING,),
-            Move.REFUSED: (State.READY,),
+        ClientMemberState.ASSIGNING: {Move.ASSIGNED: (ClientMemberState.SYNCING,), **_ENDS},
+        ClientMemberState.SYNCING: {
+            Move.SYNCED: (ClientMemberState.ADOPTING,),
+            Move.REFUSED: (ClientMemberState.READY,),
             **_LOST,
         },
-        State.ADOPTING: {Move.ADOPTED: (State.STABLE, State.OUT), **_ENDS},
-        State.STABLE: {Move.BEGAN: (State.PREPARING,), **_LOST},
-        State.GONE: {},
+        ClientMemberState.ADOPTING: {
+            Move.ADOPTED: (ClientMemberState.STABLE, ClientMemberState.OUT),
+            **_ENDS,
+        },
+        ClientMemberState.STABLE: {Move.BEGAN: (ClientMemberState.PREPARING,), **_LOST},
+        ClientMemberState.GONE: {},
     },
 )
 
-ASKING = (State.JOINING, State.SYNCING)
+ASKING = (ClientMemberState.JOINING, ClientMemberState.SYNCING)
 """In these a request of the rebalance is under way."""
 
-BEATING = (State.PREPARING, State.ADOPTING, State.STABLE)
+BEATING = (ClientMemberState.PREPARING, ClientMemberState.ADOPTING, ClientMemberState.STABLE)
 """In these the coordinator wants heartbeats of a member."""
 
 

@@ -12,8 +12,8 @@ from typing import Protocol
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.groups.kafka.coordinator import Coordinator
-from steelyard.groups.kafka.groups import Groups
-from steelyard.groups.kafka.transactions import Transactions
+from steelyard.groups.kafka.groups import CoordinatedGroups
+from steelyard.groups.kafka.transactions import TransactionCoordinator
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka import KAFKA_TIMER
 from steelyard.nodes.broker.kafka.cluster.changes import Delete
@@ -30,7 +30,7 @@ from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.groups.announcing import Announcing
 from steelyard.nodes.broker.kafka.groups.consumer_groups import ConsumerGroupCalls
 from steelyard.nodes.broker.kafka.groups.groups import GroupRequests
-from steelyard.nodes.broker.kafka.groups.handover import Handover
+from steelyard.nodes.broker.kafka.groups.handover import CoordinatorHandover
 from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
 from steelyard.nodes.broker.kafka.groups.readers import Readers
@@ -81,7 +81,7 @@ class KafkaService:
         peer_requests = PeerRequests(parts.calls)
         cluster = self.cluster = Cluster(parts, self._broker_started, self._topic_deleted)
         self.topology = Topology(parts, cluster, peer_requests, delete, now)
-        groups = Groups()
+        groups = CoordinatedGroups()
         self.readers = Readers(cluster)
         self.announcing = Announcing(cluster, groups, peer_requests)
 
@@ -109,13 +109,17 @@ class KafkaService:
         self.fetches = Fetches(parts, places, self.producers, sessions, self.faults, self.notes)
 
         table = store.table("kafka_transactions")
-        transactions = Transactions(config, table, self.producer_ids.next_producer_id, now)
+        transactions = TransactionCoordinator(
+            config, table, self.producer_ids.next_producer_id, now
+        )
         txn_offsets = TxnOffsets(self.group_offsets, durability, self.faults)
         self.markings = Markings(
             transactions, cluster, self.markers.write, txn_offsets.end, durability, self.faults
         )
         moving = self.coordinator.moving
-        self.handover = Handover(cluster, moving, transactions, peer_requests, self.faults)
+        self.handover = CoordinatorHandover(
+            cluster, moving, transactions, peer_requests, self.faults
+        )
         serving = (
             self.topology,
             self.group_requests,

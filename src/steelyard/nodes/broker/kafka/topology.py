@@ -14,7 +14,7 @@ from steelyard.nodes.broker.kafka.topics.altering import Altering
 from steelyard.nodes.broker.kafka.topics.configs import Configs
 from steelyard.nodes.broker.kafka.topics.creating import Creating
 from steelyard.nodes.broker.kafka.topics.deleting import Deleting
-from steelyard.nodes.broker.kafka.topics.metadata import Metadata
+from steelyard.nodes.broker.kafka.topics.metadata import MetadataHandlers
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.peers.registration import Purpose
 from steelyard.nodes.broker.peers.requests import (
@@ -41,7 +41,7 @@ class Topology:
         forwarding = self._forwarding = Forwarding(cluster, peer_requests)
         self._name_service = NameService(parts, cluster, changes, self._surveys, peer_requests, now)
         serving = (
-            Metadata(config.kafka, cluster, changes, durability, forwarding),
+            MetadataHandlers(config.kafka, cluster, changes, durability, forwarding),
             Coordinators(cluster, changes, durability, forwarding),
             Configs(config, cluster),
             LogDirs(parts.store, cluster),

@@ -34,7 +34,7 @@ from steelyard.errors import (
 )
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose, Registration
 from steelyard.nodes.broker.peers.requests import IDENTIFY, BrokerEntry, read_body
-from steelyard.nodes.broker.requests import Handlers, Request
+from steelyard.nodes.broker.requests import Handlers, RemotingRequest
 from steelyard.nodes.calls.remoting import Calls, Outcome
 from steelyard.nodes.seam import Answer, Call, Effect, SetTimer
 from steelyard.types import LogLine
@@ -56,7 +56,7 @@ SUSPECTS_MAX = 16
 """Most brokers that are asked in one look, and most claims that are kept."""
 
 
-class Identity(msgspec.Struct, frozen=True):
+class BrokerIdentity(msgspec.Struct, frozen=True):
     """Who a broker is: body of 9007 and of its answer. `node_id` and `kafka` (its Kafka address): -1 and empty without a Kafka port.
 
     `started_at`: milliseconds since the epoch by its own clock. `joined`: it stays, whoever else is there.
@@ -91,10 +91,10 @@ class _Identify(PendingCall, frozen=True):
 
     serial: int
     address: str
-    listed: Identity | None
+    listed: BrokerIdentity | None
 
 
-class Joining:
+class ClusterJoining:
     """See the module's text. `calls` is the node's: its outcomes come back through `ended`."""
 
     def __init__(
@@ -104,7 +104,7 @@ class Joining:
         self._calls = calls
         self._registration = registration
         kafka = config.kafka
-        self._me = Identity(
+        self._me = BrokerIdentity(
             config.name,
             config.cluster,
             config.address,
@@ -121,10 +121,10 @@ class Joining:
         self._pending = 0
         self._heard = False
         """A nameserver answered in the look under way."""
-        self._listed: dict[tuple[str, str], Identity] = {}
+        self._listed: dict[tuple[str, str], BrokerIdentity] = {}
         """(name, address) of all masters, of the look under way."""
         self._entries: dict[str, BrokerEntry] = {}
-        self._rivals: list[Identity] = []
+        self._rivals: list[BrokerIdentity] = []
         self._is_identifying = False
         self._claims: set[str] = set()
         """Addresses of brokers that asked us and have something that is ours."""
@@ -204,7 +204,7 @@ class Joining:
         for name, data in fastjson.read(ClusterInfo, answer.body).broker_addr_table.items():
             address = data.broker_addrs.get(MASTER_ID)
             if address is not None:
-                self._listed[name, address] = Identity(name, data.cluster, address)
+                self._listed[name, address] = BrokerIdentity(name, data.cluster, address)
         self._heard = True
 
     def _go_on(self, now: int, effects: list[Effect]) -> None:
@@ -221,10 +221,10 @@ class Joining:
                 return
         self._conclude(now, effects)
 
-    def _suspects(self) -> list[tuple[str, Identity | None]]:
+    def _suspects(self) -> list[tuple[str, BrokerIdentity | None]]:
         """Whom to ask who they are: (address, as whom they are listed)."""
         me = self._me
-        found: dict[str, Identity | None] = {}
+        found: dict[str, BrokerIdentity | None] = {}
         for (name, address), listed in sorted(self._listed.items()):
             entry = self._entries.get(name)
             if entry is not None and listed.cluster == me.cluster:
@@ -243,7 +243,7 @@ class Joining:
             rival = None  # nobody is there, or it stops
         elif answer.code == ResponseCode.SUCCESS:
             try:
-                rival = read_body(answer.body, Identity)
+                rival = read_body(answer.body, BrokerIdentity)
             except ProtocolError:
                 rival = pending.listed  # somebody is there, and does not say who
             else:
@@ -287,7 +287,7 @@ class Joining:
             self._join_at = now + self._config.register_interval_ms + LOOK_AGAIN_MS
             effects.append(SetTimer(JOINING_TIMER, now + LOOK_AGAIN_MS))
 
-    def _tell_rivals(self, rivals: Iterable[Identity], effects: list[Effect]) -> None:
+    def _tell_rivals(self, rivals: Iterable[BrokerIdentity], effects: list[Effect]) -> None:
         texts = [clash(self._me, rival) for rival in rivals]
         effects.extend(
             LogLine("ERROR", f"{text} (both serve, and clients take one for the other)")
@@ -310,9 +310,9 @@ class Joining:
         else:
             self._waiting.append(call_id)
 
-    def identify(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def identify(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """9007. Raises ProtocolError."""
-        other = read_body(request.body, Identity)
+        other = read_body(request.body, BrokerIdentity)
         if (
             not self._me.joined
             and self._config.nameservers
@@ -329,7 +329,7 @@ class Joining:
         assert not (self._me.joined and self._refusal is not None)
 
 
-def clash(me: Identity, other: Identity) -> str:
+def clash(me: BrokerIdentity, other: BrokerIdentity) -> str:
     """What is wrong where two brokers have the same, and what to do about it; empty where nothing is."""
     who = f"{other.name} at {other.address}"
     if me.name == other.name:
@@ -357,7 +357,7 @@ def clash(me: Identity, other: Identity) -> str:
     return ""
 
 
-def _is_stronger(rival: Identity, me: Identity) -> bool:
+def _is_stronger(rival: BrokerIdentity, me: BrokerIdentity) -> bool:
     """The rival stays; of two that have joined both do."""
     if rival.joined or me.joined:
         return rival.joined

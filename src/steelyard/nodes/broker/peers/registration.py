@@ -15,8 +15,8 @@ import msgspec
 
 from steelyard.config import BrokerConfig
 from steelyard.nodes.broker.durability import Durability
-from steelyard.nodes.broker.requests import Request
-from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.requests import RemotingRequest
+from steelyard.nodes.broker.topics import TopicConfigs
 from steelyard.nodes.calls.remoting import Calls, Outcome
 from steelyard.nodes.seam import Effect, Link, SetTimer
 from steelyard.types import LogLine
@@ -48,7 +48,11 @@ class Registration:
     """See the module's text. `calls` is the node's: its outcomes come back through `ended`."""
 
     def __init__(
-        self, config: BrokerConfig, topics: Topics, calls: Calls[Purpose], durability: Durability
+        self,
+        config: BrokerConfig,
+        topics: TopicConfigs,
+        calls: Calls[Purpose],
+        durability: Durability,
     ) -> None:
         self._config = config
         self._durability = durability
@@ -92,7 +96,7 @@ class Registration:
         self.begin(now, effects)
 
     def answer_when_known(
-        self, request: Request, answer: Command, effects: list[Effect]
+        self, request: RemotingRequest, answer: Command, effects: list[Effect]
     ) -> Command | None:
         """After `changed`: the reply to give at once, None where it waits for the nameservers, or (flush=sync) for the disk."""
         if not self._pending or request.is_oneway or len(self._waiting) >= WAITING_MAX:

@@ -19,10 +19,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
+from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
 from steelyard.nodes.broker.remoting.pull import Pulls
-from steelyard.nodes.broker.requests import Handlers, Request
+from steelyard.nodes.broker.requests import Handlers, RemotingRequest
 from steelyard.nodes.broker.skipped import PassedOver
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
@@ -52,13 +52,13 @@ STEP_QUEUES = 500
 """Queues that are looked at in one step of some 4 ms."""
 
 
-class Admin:
+class AdminHandlers:
     """The handlers of the codes above."""
 
     def __init__(
         self,
         parts: Parts,
-        groups: ConsumerGroups,
+        groups: SubscriptionGroups,
         committed: CommittedOffsets,
         pulls: Pulls,
         passed: PassedOver,
@@ -95,7 +95,9 @@ class Admin:
 
     # -- topics ----------------------------------------------------------------------------------
 
-    def update_topic(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def update_topic(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Command | None:
         header = request.header(headers.CreateTopicRequestHeader)
         config = TopicConfig(
             header.topic,
@@ -108,13 +110,15 @@ class Admin:
         )
         return self._put_topics(request, (config,), now, effects)
 
-    def update_topics(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def update_topics(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Command | None:
         configs = fastjson.read(TopicConfigList, request.body).topic_config_list
         return self._put_topics(request, configs, now, effects)
 
     def _put_topics(
         self,
-        request: Request,
+        request: RemotingRequest,
         configs: tuple[TopicConfig, ...],
         now: int,
         effects: list[Effect],
@@ -138,7 +142,9 @@ class Admin:
             return config
         return replace(config, attributes=known.attributes)
 
-    def delete_topic(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def delete_topic(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Command | None:
         header = request.header(headers.TopicRequestHeader)
         if header.topic in self._topics.system:
             remark = f"The topic[{header.topic}] is conflict with system topic."
@@ -156,14 +162,14 @@ class Admin:
         self._pulls.topic_deleted(topic, effects)
         self._registration.changed(now, effects)
 
-    def all_topics(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def all_topics(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         body = TopicConfigTable(self._topics.all(), self._topics.version)
         return request.reply(body=fastjson.write(body))
 
-    def system_topics(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def system_topics(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         return request.reply(body=fastjson.write(TopicList(tuple(sorted(self._topics.system)))))
 
-    def one_topic(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def one_topic(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.TopicRequestHeader)
         config = self._topics.get(header.topic)
         if config is None:
@@ -171,7 +177,9 @@ class Admin:
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
         return request.reply(body=fastjson.write(config))
 
-    def topic_stats(self, request: Request, now: int, effects: list[Effect]) -> Steps[Command]:
+    def topic_stats(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Steps[Command]:
         header = request.header(headers.TopicRequestHeader)
         config = self._topics.get(header.topic)
         if config is None:
@@ -195,29 +203,29 @@ class Admin:
 
     # -- groups ----------------------------------------------------------------------------------
 
-    def update_group(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def update_group(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         self._groups.put(fastjson.read(SubscriptionGroupConfig, request.body), now)
         return request.reply()
 
-    def delete_group(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def delete_group(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.DeleteSubscriptionGroupRequestHeader)
         self._groups.delete(header.group_name, now)
         if header.clean_offset:
             self._committed.delete_group(header.group_name)
         return request.reply()
 
-    def all_groups(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def all_groups(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         body = SubscriptionGroupTable(self._groups.all(), self._groups.version)
         return request.reply(body=fastjson.write(body))
 
-    def update_groups(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def update_groups(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         for config in fastjson.read(GroupConfigList, request.body).group_config_list:
             self._groups.put(config, now)
         return request.reply()
 
     # -- the broker itself -----------------------------------------------------------------------
 
-    def broker_config(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def broker_config(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         config = self._config
         settings = {
             "autoCreateTopicEnable": str(config.auto_create_topics).lower(),
@@ -235,7 +243,7 @@ class Admin:
         version = _version_text(self._topics.version)
         return request.reply(ext={"version": version}, body=text.encode())
 
-    def runtime_info(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def runtime_info(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         statistics = self._statistics
         seconds = (now - statistics.started_at) // 1000
         minutes, hours, days = seconds // 60 % 60, seconds // 3600 % 24, seconds // 86400

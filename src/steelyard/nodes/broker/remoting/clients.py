@@ -19,12 +19,12 @@ from collections.abc import Iterable
 
 from steelyard.errors import ProtocolError
 from steelyard.groups.remoting.locks import QueueLocks
-from steelyard.groups.remoting.registry import Change, Client
+from steelyard.groups.remoting.registry import ClientChannel, GroupChange
 from steelyard.groups.remoting.subscriptions import subscribe
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
+from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.pull import Pulls
-from steelyard.nodes.broker.requests import Handlers, Request
+from steelyard.nodes.broker.requests import Handlers, RemotingRequest
 from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Hang, Link, Send
@@ -57,7 +57,7 @@ LOCKED_AT_ONCE = 1_000
 class Clients:
     """See the module's text."""
 
-    def __init__(self, parts: Parts, groups: ConsumerGroups, pulls: Pulls) -> None:
+    def __init__(self, parts: Parts, groups: SubscriptionGroups, pulls: Pulls) -> None:
         self._config = parts.config
         self._registry = parts.registry
         self._groups = groups
@@ -82,11 +82,11 @@ class Clients:
 
     # -- membership ------------------------------------------------------------------------------
 
-    def heartbeat(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def heartbeat(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         body = fastjson.read(HeartbeatData, request.body)
         _check_heartbeat(body)
         peer = request.peer
-        client = Client(
+        client = ClientChannel(
             peer.link,
             peer.address,
             body.client_id,
@@ -115,7 +115,7 @@ class Clients:
         if queues > 0 and self._topics.ensure(retry_topic(group), queues, now)[1]:
             self._registration.changed(now, effects)
 
-    def unregister(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def unregister(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.UnregisterClientRequestHeader)
         if header.producer_group:
             self._registry.producer_unregister(
@@ -144,7 +144,7 @@ class Clients:
         self._announce(changes, now, effects)
         self._locks.expire(now)
 
-    def _announce(self, changes: Iterable[Change], now: int, effects: list[Effect]) -> None:
+    def _announce(self, changes: Iterable[GroupChange], now: int, effects: list[Effect]) -> None:
         """Note the changes in the ledger and notify the members that are left."""
         for change in changes:
             self._ledger.changed(change, now)
@@ -163,7 +163,7 @@ class Clients:
 
     # -- questions -------------------------------------------------------------------------------
 
-    def members(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def members(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.ConsumerGroupHeader)
         members = self._registry.members(header.consumer_group)
         if not members:
@@ -171,7 +171,9 @@ class Clients:
             return request.reply(ResponseCode.SYSTEM_ERROR, remark)
         return request.reply(body=fastjson.write(ConsumerListBody(members)))
 
-    def consumer_connections(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def consumer_connections(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Command:
         header = request.header(headers.ConsumerGroupHeader)
         memberships = self._registry.memberships(header.consumer_group)
         if not memberships:
@@ -188,7 +190,9 @@ class Clients:
         )
         return request.reply(body=fastjson.write(body))
 
-    def producer_connections(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def producer_connections(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Command:
         header = request.header(headers.ProducerGroupHeader)
         producers = self._registry.producers(header.producer_group)
         if not producers:
@@ -199,7 +203,9 @@ class Clients:
 
     # -- locks -----------------------------------------------------------------------------------
 
-    def lock(self, request: Request, now: int, effects: list[Effect]) -> Steps[Command | None]:
+    def lock(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Steps[Command | None]:
         body = fastjson.read(LockBatchBody, request.body)
         check_group(body.consumer_group)
         is_long = len(body.mq_set) > LOCKED_AT_ONCE
@@ -210,7 +216,7 @@ class Clients:
             yield
         return request.reply(body=fastjson.write(LockBatchResponseBody(tuple(held))))
 
-    def unlock(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def unlock(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """Whoever lets a queue go reads no more of it: its waiting pulls end, lest messages go to it for nothing."""
         body = fastjson.read(LockBatchBody, request.body)
         self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
@@ -248,5 +254,5 @@ def _check_consumer(data: ConsumerData) -> None:
         subscribe(item)
 
 
-def _connection(client: Client) -> Connection:
+def _connection(client: ClientChannel) -> Connection:
     return Connection(client.client_id, client.address, client.language, client.version)

@@ -18,7 +18,7 @@ from steelyard.wire.remoting.bodies import DataVersion, SubscriptionGroupConfig
 GROUPS_MAX = 100_000
 
 
-class ConsumerGroups:
+class SubscriptionGroups:
     """See the module's text."""
 
     def __init__(self, table: Table, now: int) -> None:

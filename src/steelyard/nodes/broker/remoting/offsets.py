@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.requests import Handlers, Peer, Request
+from steelyard.nodes.broker.requests import Handlers, Peer, RemotingRequest
 from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
@@ -111,7 +111,7 @@ class CommittedOffsets:
                 assert self._table.get(f"{group}@{topic}@{queue_id}") == b"%d" % offset
 
 
-class Offsets:
+class OffsetHandlers:
     """The handlers of the codes above."""
 
     def __init__(self, parts: Parts, committed: CommittedOffsets) -> None:
@@ -133,7 +133,7 @@ class Offsets:
             RequestCode.VIEW_MESSAGE_BY_ID: self.view,
         }
 
-    def query(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def query(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """The committed offset; without one, 0 where the queue is young and the peer does not object, else 22.
 
         An empty queue is young, as in 4.9 (5.x gives 22, and the client may then miss what is stored before it
@@ -152,7 +152,7 @@ class Offsets:
             )
         return request.reply(ext={"offset": str(offset)})
 
-    def commit(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def commit(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.UpdateConsumerOffsetRequestHeader)
         config = self._topics.get(header.topic)
         if config is None:
@@ -179,32 +179,32 @@ class Offsets:
         if self._committed.put(group, topic, queue_id, offset):
             self._ledger.committed(group, topic, queue_id, offset, peer, now)
 
-    def max_offset(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def max_offset(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.QueueRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
         offset = 0 if log is None else self._durability.readable_end(log)
         return request.reply(ext={"offset": str(offset)})
 
-    def min_offset(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def min_offset(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.QueueRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
         return request.reply(ext={"offset": "0" if log is None else str(log.min_offset)})
 
-    def search(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def search(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.SearchOffsetRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
         upper = (header.boundary_type or "").upper() == "UPPER"
         offset = 0 if log is None else log.offset_at_time(header.timestamp, upper)
         return request.reply(ext={"offset": str(offset)})
 
-    def earliest(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def earliest(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.QueueRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
         empty = log is None or log.min_offset == log.max_offset
         stored = -1 if log is None or empty else log.stored_at(log.min_offset)
         return request.reply(ext={"timestamp": str(stored)})
 
-    def view(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def view(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.ViewMessageRequestHeader)
         entry = None if header.offset < 0 else self._store.at_address(header.offset)
         if entry is None:

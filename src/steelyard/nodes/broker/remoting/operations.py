@@ -30,7 +30,7 @@ _READ_MESSAGES = 1_000
 _READ_BYTES = 1024 * 1024
 
 
-class Outcome(Enum):
+class TransactionOutcome(Enum):
     """How a transaction ends."""
 
     COMMIT = "COMMIT"
@@ -38,7 +38,7 @@ class Outcome(Enum):
     GIVEN_UP = "GIVEN_UP"
 
 
-class Target(msgspec.Struct, frozen=True):
+class Destination(msgspec.Struct, frozen=True):
     """Where the message of a transaction that ends goes to."""
 
     topic: str
@@ -50,7 +50,7 @@ class Operation(msgspec.Struct, frozen=True):
     """One entry of the op topic. `address`: of the message published, -1 for none."""
 
     half_offset: int
-    outcome: Outcome
+    outcome: TransactionOutcome
     topic: str
     queue_id: int
     address: int
@@ -74,8 +74,8 @@ class Operations:
     def write(
         self,
         half_offset: int,
-        outcome: Outcome,
-        target: Target | None,
+        outcome: TransactionOutcome,
+        target: Destination | None,
         now: int,
         effects: list[Effect],
     ) -> None:
@@ -133,7 +133,7 @@ def _operation_of(view: MessageView) -> Operation:
     """Raises ValueError where the message makes no sense."""
     return Operation(
         int(view.body),
-        Outcome(view.property_of(OUTCOME)),
+        TransactionOutcome(view.property_of(OUTCOME)),
         view.property_of(props.REAL_TOPIC) or "",
         int(view.property_of(props.REAL_QID) or 0),
         int(view.property_of(ADDRESS) or -1),

@@ -18,7 +18,7 @@ from __future__ import annotations
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.admin import STEP_QUEUES
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
-from steelyard.nodes.broker.requests import Handlers, Request
+from steelyard.nodes.broker.requests import Handlers, RemotingRequest
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
@@ -53,7 +53,7 @@ class _Work:
         return self._done % STEP_QUEUES == 0
 
 
-class Progress:
+class ProgressHandlers:
     """The handlers of the codes above."""
 
     def __init__(self, parts: Parts, committed: CommittedOffsets) -> None:
@@ -74,14 +74,18 @@ class Progress:
             RequestCode.VIEW_BROKER_STATS_DATA: self.stats_data,
         }
 
-    def consume_stats(self, request: Request, now: int, effects: list[Effect]) -> Steps[Command]:
+    def consume_stats(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Steps[Command]:
         header = request.header(headers.ConsumeStatsRequestHeader)
         group = header.consumer_group
         topics = [header.topic] if header.topic else self._topics_of(group)
         stats = yield from self._stats(group, topics, now, _Work())
         return request.reply(body=fastjson.write(stats))
 
-    def all_stats(self, request: Request, now: int, effects: list[Effect]) -> Steps[Command]:
+    def all_stats(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Steps[Command]:
         listed = []
         total = 0
         work = _Work()
@@ -130,14 +134,16 @@ class Progress:
         consumed = max(0, _stored_at(log, offset - 1))
         return OffsetWrapper(log.max_offset, offset, consumed, offset)
 
-    def groups_of_topic(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def groups_of_topic(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.TopicRequestHeader)
         groups = self._committed.groups_of(header.topic) | set(
             self._registry.groups_of(header.topic)
         )
         return request.reply(body=fastjson.write(GroupList(tuple(sorted(groups)))))
 
-    def time_spans(self, request: Request, now: int, effects: list[Effect]) -> Steps[Command]:
+    def time_spans(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Steps[Command]:
         header = request.header(headers.TopicGroupRequestHeader)
         config = self._topics.get(header.topic)
         if config is None:
@@ -163,7 +169,7 @@ class Progress:
         delay = now - upcoming if upcoming >= 0 else 0
         return QueueTimeSpan(queue, first, _stored_at(log, log.max_offset - 1), consumed, delay)
 
-    def stats_data(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def stats_data(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.ViewBrokerStatsDataRequestHeader)
         items: list[BrokerStatsItem] = []
         if header.stats_name == TOPIC_PUT_NUMS and self._topics.get(header.stats_key) is not None:

@@ -32,9 +32,9 @@ from steelyard.nodes.broker.conversion import Conversion
 from steelyard.nodes.broker.filters import not_filtering, read_matching
 from steelyard.nodes.broker.parked import Parked, Queue
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
-from steelyard.nodes.broker.remoting.offsets import Offsets
-from steelyard.nodes.broker.requests import Handlers, Refusal, Request, no_topic
+from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
+from steelyard.nodes.broker.remoting.offsets import OffsetHandlers
+from steelyard.nodes.broker.requests import Handlers, Refusal, RemotingRequest, no_topic
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, too_large
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort
 from steelyard.nodes.seam import Effect, Link, Send
@@ -63,11 +63,11 @@ AT_ONCE_ROWS = 1_024
 """Index rows that are looked at for tags before a pull has to wait for its turn, some 150 microseconds of work."""
 
 
-class Pull(msgspec.Struct):
+class CheckedPull(msgspec.Struct):
     """One pull request, checked. `asked` is the offset in it, from which `offset` moves past messages
     that the filter refuses."""
 
-    request: Request
+    request: RemotingRequest
     group: str
     topic: str
     queue_id: int
@@ -83,7 +83,11 @@ class Pulls:
     """See the module's text."""
 
     def __init__(
-        self, parts: Parts, groups: ConsumerGroups, offsets: Offsets, conversion: Conversion
+        self,
+        parts: Parts,
+        groups: SubscriptionGroups,
+        offsets: OffsetHandlers,
+        conversion: Conversion,
     ) -> None:
         self._config = parts.config
         self._store = parts.store
@@ -95,7 +99,7 @@ class Pulls:
         self._durability = parts.durability
         self._statistics = parts.statistics
         self._turns = parts.turns
-        self.parked: Parked[Pull] = Parked(parts.config.hold_waiting_max, SLOT_MS)
+        self.parked: Parked[CheckedPull] = Parked(parts.config.hold_waiting_max, SLOT_MS)
         self._conversion = conversion
 
     @property
@@ -107,7 +111,7 @@ class Pulls:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def pull(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def pull(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         header = request.header(PullMessageRequestHeader)
         pull = self._checked(request, header)
         if header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0:
@@ -150,7 +154,7 @@ class Pulls:
             self.parked.remove(serial)
             effects.append(Send(pull.request.peer.link, answer))
 
-    def _at_end(self, pull: Pull) -> bool:
+    def _at_end(self, pull: CheckedPull) -> bool:
         log = self._store.log(pull.topic, pull.queue_id)
         return log is not None and pull.offset >= self._readable_end(log)
 
@@ -170,7 +174,7 @@ class Pulls:
         ]
         self._answer(ended, now, effects)
 
-    def _answer(self, pulls: list[Pull], now: int, effects: list[Effect]) -> None:
+    def _answer(self, pulls: list[CheckedPull], now: int, effects: list[Effect]) -> None:
         """Answer pulls that do not wait for messages any more."""
         effort = Effort(SLICE)
         for pull in pulls:
@@ -180,14 +184,14 @@ class Pulls:
             else:
                 effects.append(Send(pull.request.peer.link, answer))
 
-    def _wait_for_turn(self, pull: Pull, now: int, effects: list[Effect]) -> None:
+    def _wait_for_turn(self, pull: CheckedPull, now: int, effects: list[Effect]) -> None:
         """The pull takes long: go on with it in its turn."""
         if not self._turns.add(pull.request.peer.link, partial(self._turn, pull), now, effects):
             remark = "too many pulls wait for their turn on this broker"
             busy = pull.request.reply(ResponseCode.SYSTEM_BUSY, remark)
             effects.append(Send(pull.request.peer.link, busy))
 
-    def _turn(self, pull: Pull, now: int, effects: list[Effect]) -> bool:
+    def _turn(self, pull: CheckedPull, now: int, effects: list[Effect]) -> bool:
         answer = self._attempt(pull, now, None)
         if answer is None:
             return False
@@ -204,7 +208,7 @@ class Pulls:
 
     # -- checks ----------------------------------------------------------------------------------
 
-    def _checked(self, request: Request, header: PullMessageRequestHeader) -> Pull:
+    def _checked(self, request: RemotingRequest, header: PullMessageRequestHeader) -> CheckedPull:
         """The pull. Raises Refusal."""
         group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
         group_config = self._groups.get(group)
@@ -231,7 +235,7 @@ class Pulls:
         if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
             bytes_max = min(bytes_max, header.max_msg_bytes)
         hold_ms = min(header.suspend_timeout_millis, self._config.hold_max_ms)
-        return Pull(
+        return CheckedPull(
             request,
             group,
             topic,
@@ -257,7 +261,7 @@ class Pulls:
 
     def _subscribed(
         self,
-        request: Request,
+        request: RemotingRequest,
         header: PullMessageRequestHeader,
         broadcast_enabled: bool,
     ) -> Filter:
@@ -290,7 +294,7 @@ class Pulls:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def _attempt(self, pull: Pull, now: int, effort: Effort | None) -> Command | None:
+    def _attempt(self, pull: CheckedPull, now: int, effort: Effort | None) -> Command | None:
         """Look for messages; moves the pull past those its filter refuses.
 
         None: there is more to be done than `effort` allows. `effort`: None for a turn of the pull's own, which ends with
@@ -329,7 +333,7 @@ class Pulls:
         }
         return pull.request.reply(ResponseCode.SUCCESS, "FOUND", ext, found.data)
 
-    def _read(self, log: Log, pull: Pull, high: int, effort: Effort | None) -> Slice | None:
+    def _read(self, log: Log, pull: CheckedPull, high: int, effort: Effort | None) -> Slice | None:
         """What passes the pull's filter; Kafka's batches are converted. None, and `effort`: see `_attempt`."""
         offset, count_max, bytes_max = pull.offset, pull.count_max, pull.bytes_max
         wanted = pull.filter
@@ -350,7 +354,7 @@ class Pulls:
             return found
         return self._conversion.read(log, offset, count_max, bytes_max, wanted, high, own)
 
-    def _note(self, pull: Pull, found: Slice, high: int, now: int) -> None:
+    def _note(self, pull: CheckedPull, found: Slice, high: int, now: int) -> None:
         self._statistics.found += 1
         self._statistics.got(pull.group, pull.topic, found.count, now)
         data = found.data
@@ -374,7 +378,7 @@ class Pulls:
         self._ledger.delivered(delivery, pull.asked, now)
 
 
-def _outside(pull: Pull, low: int, high: int) -> Command:
+def _outside(pull: CheckedPull, low: int, high: int) -> Command:
     """The answer to a pull from an offset that its queue, from `low` up to `high`, does not have."""
     offset = pull.offset
     moved = ResponseCode.PULL_OFFSET_MOVED
@@ -390,7 +394,7 @@ def _outside(pull: Pull, low: int, high: int) -> Command:
 
 
 def _found_nothing(
-    pull: Pull, code: ResponseCode, remark: str, next_offset: int, low: int, high: int
+    pull: CheckedPull, code: ResponseCode, remark: str, next_offset: int, low: int, high: int
 ) -> Command:
     ext = {
         "suggestWhichBrokerId": "0",

@@ -24,7 +24,7 @@ from steelyard.errors import ProtocolError, StorageError
 from steelyard.groups.remoting.subscriptions import ALL
 from steelyard.nodes.broker.conversion import Conversion
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.requests import Handlers, Request
+from steelyard.nodes.broker.requests import Handlers, RemotingRequest
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.store.log import Log
@@ -50,7 +50,7 @@ FOUND_BYTES_MAX = 8 * 1024 * 1024
 """Most bytes in one answer, but always one message."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class KeyedMessage(msgspec.Struct, frozen=True):
     """A message with the key."""
 
     stored_at: int
@@ -61,10 +61,10 @@ class Found(msgspec.Struct, frozen=True):
 class _Search(msgspec.Struct):
     """One request that is being answered. `steps` does a bit of the work each time it is advanced."""
 
-    request: Request
+    request: RemotingRequest
     deadline: int
     count_max: int
-    found: list[Found]
+    found: list[KeyedMessage]
     steps: Iterator[None]
 
 
@@ -81,14 +81,14 @@ class Queries:
     def handlers(self) -> Handlers:
         return {RequestCode.QUERY_MESSAGE: self.query}
 
-    def query(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def query(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         header = request.header(QueryMessageRequestHeader)
         if request.is_oneway:
             return None
         if len(self._searches) >= QUERIES_MAX:
             remark = f"more than {QUERIES_MAX} queries are under way"
             return request.reply(ResponseCode.SYSTEM_BUSY, remark)
-        found: list[Found] = []
+        found: list[KeyedMessage] = []
         count_max = max(1, min(header.max_num, FOUND_MAX))
         steps = self._search(header, count_max, found)
         self._searches.append(_Search(request, now + SEARCH_MS, count_max, found, steps))
@@ -116,7 +116,7 @@ class Queries:
     # -- searching -------------------------------------------------------------------------------
 
     def _search(
-        self, header: QueryMessageRequestHeader, count_max: int, found: list[Found]
+        self, header: QueryMessageRequestHeader, count_max: int, found: list[KeyedMessage]
     ) -> Iterator[None]:
         """Look through the queues in rounds, a window of each per round, until a round has found enough.
 
@@ -180,9 +180,9 @@ def _windows(log: Log, end: int, header: QueryMessageRequestHeader) -> Iterator[
         yield range(start, min(start + STEP_ROWS, high))
 
 
-def _with_key(data: bytes, count: int, key: str, needle: bytes) -> list[Found]:
+def _with_key(data: bytes, count: int, key: str, needle: bytes) -> list[KeyedMessage]:
     """The messages of records back to back that have the key. Looks into those only that hold its bytes at all."""
-    found: list[Found] = []
+    found: list[KeyedMessage] = []
     place = data.find(needle)
     if place < 0:
         return found
@@ -196,12 +196,12 @@ def _with_key(data: bytes, count: int, key: str, needle: bytes) -> list[Found]:
         view = decode_records(record)[0]
         has_key = key == view.property_of(UNIQ_KEY) or key in view.keys.split(KEY_SEPARATOR)
         if has_key and len(record) <= ANSWER_BYTES_MAX:
-            found.append(Found(view.store_timestamp, view.physical_offset, record))
+            found.append(KeyedMessage(view.store_timestamp, view.physical_offset, record))
         place = data.find(needle, end)
     return found
 
 
-def _keep_newest(found: list[Found], count_max: int) -> None:
+def _keep_newest(found: list[KeyedMessage], count_max: int) -> None:
     """Forget those that will not be in the answer: it holds `count_max` messages and FOUND_BYTES_MAX bytes."""
     found.sort(key=lambda item: (-item.stored_at, -item.address))
     size = 0

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from steelyard.errors import ConfigError, ProtocolError
 from steelyard.groups.remoting.registry import Member
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.requests import Handlers, Request
+from steelyard.nodes.broker.requests import Handlers, RemotingRequest
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
@@ -40,13 +40,13 @@ GATHER_TIMEOUT_MS = 4_000
 class _Relay(msgspec.Struct, frozen=True):
     """A request passed on to one client, and who wants the answer."""
 
-    request: Request
+    request: RemotingRequest
 
 
 class _Gathering(msgspec.Struct):
     """Answers of several clients that become one."""
 
-    request: Request
+    request: RemotingRequest
     waiting: int
     found: dict[str, dict[MessageQueue, int]] = {}
 
@@ -79,12 +79,16 @@ class Relays:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def running_info(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def running_info(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Command | None:
         header = request.header(headers.ConsumerRunningInfoRequestHeader)
         member = self._registry.find(header.consumer_group, header.client_id)
         return self._relay(request, request.command, member, now, effects)
 
-    def consume_directly(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def consume_directly(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Command | None:
         header = request.header(headers.ConsumeMessageDirectlyRequestHeader)
         try:
             _, address = parse_offset_message_id(header.msg_id or "")
@@ -99,7 +103,9 @@ class Relays:
         question = replace(request.command, ext=ext, body=message)
         return self._relay(request, question, member, now, effects)
 
-    def consumer_status(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def consumer_status(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Command | None:
         header = request.header(headers.ConsumerStatusRequestHeader)
         members = {
             member.client.client_id: member
@@ -122,7 +128,7 @@ class Relays:
 
     def _relay(
         self,
-        request: Request,
+        request: RemotingRequest,
         question: Command,
         member: Member | None,
         now: int,
@@ -205,18 +211,18 @@ class Relays:
             assert gathering.waiting == sum(1 for other in gatherings if other is gathering)
 
 
-def _not_online(request: Request) -> Command:
+def _not_online(request: RemotingRequest) -> Command:
     group, client = request.ext.get("consumerGroup"), request.ext.get("clientId")
     remark = f"The Consumer <{group}> <{client}> not online"
     return request.reply(ResponseCode.SYSTEM_ERROR, remark)
 
 
-def _silent(request: Request) -> Command:
+def _silent(request: RemotingRequest) -> Command:
     group, client = request.ext.get("consumerGroup"), request.ext.get("clientId")
     remark = f"consumer <{group}> <{client}> Timeout: no answer within {RELAY_TIMEOUT_MS} ms"
     return request.reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark)
 
 
-def _too_many(request: Request) -> Command:
+def _too_many(request: RemotingRequest) -> Command:
     remark = f"more than {RELAYS_MAX} questions to clients are under way"
     return request.reply(ResponseCode.SYSTEM_BUSY, remark)

@@ -14,8 +14,8 @@ import msgspec
 from steelyard.errors import MessageError, StorageError
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.send import AnySend, Sends
-from steelyard.nodes.broker.requests import Handlers, Peer, Request
-from steelyard.nodes.broker.writer import Draft, Place
+from steelyard.nodes.broker.requests import Handlers, Peer, RemotingRequest
+from steelyard.nodes.broker.writer import AppendResult, Draft
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.types import LogLine
 from steelyard.wire.remoting import headers
@@ -39,10 +39,10 @@ FIRST_OPAQUE = 1 << 30
 class _Push(msgspec.Struct, frozen=True):
     """A reply on its way, and who sent it. `stored`: where the reply is kept, None where it is not."""
 
-    request: Request
+    request: RemotingRequest
     client_id: str
     queue_id: int
-    stored: Place | None
+    stored: AppendResult | None
     deadline: int
 
 
@@ -68,16 +68,16 @@ class Replies:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def send(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def send(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         header = request.header(headers.SendMessageRequestHeader)
         return self._send(request, header, now, effects)
 
-    def send_v2(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def send_v2(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         header = request.header(headers.SendMessageRequestHeaderV2)
         return self._send(request, header, now, effects)
 
     def _send(
-        self, request: Request, header: AnySend, now: int, effects: list[Effect]
+        self, request: RemotingRequest, header: AnySend, now: int, effects: list[Effect]
     ) -> Command | None:
         bytes_max = self._config.store.message_bytes_max
         if len(request.body) > bytes_max:
@@ -111,13 +111,13 @@ class Replies:
 
     def _store(
         self,
-        request: Request,
+        request: RemotingRequest,
         header: AnySend,
         queue_id: int,
         properties: dict[str, str],
         now: int,
         effects: list[Effect],
-    ) -> Place | None:
+    ) -> AppendResult | None:
         """Keep the reply; a disk that refuses it is no reason not to push it."""
         if not self._config.store_replies:
             return None
@@ -217,7 +217,7 @@ def _undelivered(push: _Push) -> Command:
     return _failed(push.request, f"push reply message to {push.client_id}fail.")
 
 
-def _failed(request: Request, remark: str) -> Command:
+def _failed(request: RemotingRequest, remark: str) -> Command:
     """The client reads region and trace from a refusal, too."""
     ext = {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
     return request.reply(ResponseCode.SYSTEM_ERROR, remark, ext)

@@ -14,10 +14,10 @@ Source: Broker2Client.resetOffset (4.9.8), AdminBrokerProcessor.resetOffsetInner
 
 from __future__ import annotations
 
-from steelyard.groups.remoting.registry import Client
+from steelyard.groups.remoting.registry import ClientChannel
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, Offsets
-from steelyard.nodes.broker.requests import Handlers, Refusal, Request
+from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, OffsetHandlers
+from steelyard.nodes.broker.requests import Handlers, Refusal, RemotingRequest
 from steelyard.nodes.seam import Effect, Send
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
@@ -34,10 +34,10 @@ from steelyard.wire.remoting.headers import ResetOffsetRequestHeader
 NO_OFFSET = -1
 
 
-class Resets:
+class OffsetResets:
     """See the module's text."""
 
-    def __init__(self, parts: Parts, committed: CommittedOffsets, offsets: Offsets) -> None:
+    def __init__(self, parts: Parts, committed: CommittedOffsets, offsets: OffsetHandlers) -> None:
         self._config = parts.config
         self._store = parts.store
         self._topics = parts.topics
@@ -50,7 +50,7 @@ class Resets:
     def handlers(self) -> Handlers:
         return {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset}
 
-    def reset(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def reset(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(ResetOffsetRequestHeader)
         table = self._places(header)
         clients = [m.client for m in self._registry.memberships(header.group)]
@@ -119,7 +119,7 @@ class Resets:
 
 
 def _order(
-    header: ResetOffsetRequestHeader, table: dict[MessageQueue, int], client: Client
+    header: ResetOffsetRequestHeader, table: dict[MessageQueue, int], client: ClientChannel
 ) -> Command:
     """220 for one member. Those written in C++ read another body (RocketMQ: where the tool says -c)."""
     body: Body = ResetOffsetBody(table)

@@ -9,9 +9,9 @@ Source: broker/processor/AbstractSendMessageProcessor.consumerSendMsgBack.
 from __future__ import annotations
 
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
+from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.schedule import Schedule
-from steelyard.nodes.broker.requests import Handlers, Request
+from steelyard.nodes.broker.requests import Handlers, RemotingRequest
 from steelyard.nodes.broker.topics import DLQ_QUEUES, SCHEDULE_TOPIC
 from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Effect
@@ -26,7 +26,7 @@ from steelyard.wire.remoting.names import RETRY_LEVEL, dlq_topic, retry_topic
 class Retries:
     """The handler."""
 
-    def __init__(self, parts: Parts, groups: ConsumerGroups, schedule: Schedule) -> None:
+    def __init__(self, parts: Parts, groups: SubscriptionGroups, schedule: Schedule) -> None:
         self._store = parts.store
         self._topics = parts.topics
         self._groups = groups
@@ -40,7 +40,9 @@ class Retries:
     def handlers(self) -> Handlers:
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
-    def send_back(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def send_back(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Command | None:
         header = request.header(headers.ConsumerSendMsgBackRequestHeader)
         config = self._groups.get(header.group)
         if config.retry_queue_nums <= 0:

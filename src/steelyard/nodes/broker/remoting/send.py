@@ -20,10 +20,10 @@ from msgspec.structs import replace
 
 from steelyard.errors import MessageError
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
+from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.schedule import Schedule, delay_level
 from steelyard.nodes.broker.remoting.transactions import Transactions
-from steelyard.nodes.broker.requests import Handlers, Refusal, Request, no_topic
+from steelyard.nodes.broker.requests import Handlers, Refusal, RemotingRequest, no_topic
 from steelyard.nodes.broker.topics import (
     DLQ_QUEUES,
     HALF_TOPIC,
@@ -32,7 +32,7 @@ from steelyard.nodes.broker.topics import (
     topic_fault,
 )
 from steelyard.nodes.broker.turns import Steps
-from steelyard.nodes.broker.writer import Draft, Place
+from steelyard.nodes.broker.writer import AppendResult, Draft
 from steelyard.nodes.seam import Effect
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.bodies import TopicConfig
@@ -67,7 +67,11 @@ class Sends:
     """See the module's text."""
 
     def __init__(
-        self, parts: Parts, groups: ConsumerGroups, schedule: Schedule, transactions: Transactions
+        self,
+        parts: Parts,
+        groups: SubscriptionGroups,
+        schedule: Schedule,
+        transactions: Transactions,
     ) -> None:
         self._body_bytes_max = parts.config.store.message_bytes_max
         self._batch_messages_max = parts.config.batch_messages_max
@@ -92,17 +96,19 @@ class Sends:
 
     # -- handlers --------------------------------------------------------------------------------
 
-    def send(self, request: Request, now: int, effects: list[Effect]) -> Answer:
+    def send(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Answer:
         return self._send(request, request.header(SendMessageRequestHeader), now, effects)
 
-    def send_v2(self, request: Request, now: int, effects: list[Effect]) -> Answer:
+    def send_v2(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Answer:
         return self._send(request, request.header(SendMessageRequestHeaderV2), now, effects)
 
-    def send_batch(self, request: Request, now: int, effects: list[Effect]) -> Answer:
+    def send_batch(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Answer:
         header = request.header(SendMessageRequestHeaderV2)
         return self._send_batch(request, header, now, effects)
 
-    def _send(self, request: Request, header: AnySend, now: int, effects: list[Effect]) -> Answer:
+    def _send(
+        self, request: RemotingRequest, header: AnySend, now: int, effects: list[Effect]
+    ) -> Answer:
         if header.batch:
             return self._send_batch(request, header, now, effects)
         asked = self.checked_queue(header, now, effects)
@@ -141,7 +147,7 @@ class Sends:
         return self._durability.acknowledge(request, answer, effects) if wait else answer
 
     def _send_batch(
-        self, request: Request, header: AnySend, now: int, effects: list[Effect]
+        self, request: RemotingRequest, header: AnySend, now: int, effects: list[Effect]
     ) -> Answer:
         queue_id = self.checked_queue(header, now, effects)
         if header.topic.startswith(RETRY_PREFIX):
@@ -152,7 +158,7 @@ class Sends:
 
     def _batch_in_steps(
         self,
-        request: Request,
+        request: RemotingRequest,
         header: AnySend,
         queue_id: int,
         now: int,
@@ -210,7 +216,9 @@ class Sends:
         answer = self._stored(request, queue_id, offset, ",".join(ids))
         return self._durability.acknowledge(request, answer, effects) if wait else answer
 
-    def _stored(self, request: Request, queue_id: int, offset: int, message_id: str) -> Command:
+    def _stored(
+        self, request: RemotingRequest, queue_id: int, offset: int, message_id: str
+    ) -> Command:
         ext = {
             "msgId": message_id,
             "queueId": str(queue_id),
@@ -294,7 +302,7 @@ class Sends:
         topic: str,
         queue_id: int,
         properties: str,
-        written: Place,
+        written: AppendResult,
         now: int,
         effects: list[Effect],
     ) -> Command:
@@ -308,7 +316,7 @@ class Sends:
                 return replace(answer, ext={**answer.ext, "transactionId": unique_id})
         return answer
 
-    def _too_large(self, request: Request) -> MessageError:
+    def _too_large(self, request: RemotingRequest) -> MessageError:
         size, most = len(request.body), self._body_bytes_max
         return MessageError(f"the message body of {size} bytes is larger than {most}")
 

@@ -15,21 +15,21 @@ from steelyard.errors import CorruptError, DiskFullError, MessageError, Protocol
 from steelyard.nodes.broker.conversion import Conversion, Visible
 from steelyard.nodes.broker.filters import Filters
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.remoting.admin import Admin
+from steelyard.nodes.broker.remoting.admin import AdminHandlers
 from steelyard.nodes.broker.remoting.clients import Clients
-from steelyard.nodes.broker.remoting.consumer_groups import ConsumerGroups
-from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, Offsets
-from steelyard.nodes.broker.remoting.progress import Progress
+from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
+from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, OffsetHandlers
+from steelyard.nodes.broker.remoting.progress import ProgressHandlers
 from steelyard.nodes.broker.remoting.pull import Pulls
 from steelyard.nodes.broker.remoting.queries import QUERY_TIMER, Queries
 from steelyard.nodes.broker.remoting.relays import RELAYS_TIMER, Relays
 from steelyard.nodes.broker.remoting.replies import REPLIES_TIMER, Replies
-from steelyard.nodes.broker.remoting.resets import Resets
+from steelyard.nodes.broker.remoting.resets import OffsetResets
 from steelyard.nodes.broker.remoting.retry import Retries
 from steelyard.nodes.broker.remoting.schedule import SCHEDULE_TIMER, Schedule
 from steelyard.nodes.broker.remoting.send import Sends
 from steelyard.nodes.broker.remoting.transactions import TRANSACTIONS_TIMER, Transactions
-from steelyard.nodes.broker.requests import Handlers, Peer, Refusal, Request, combined
+from steelyard.nodes.broker.requests import Handlers, Peer, Refusal, RemotingRequest, combined
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, too_large
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.refusals import Refusals
@@ -54,11 +54,11 @@ class RemotingService:
         self._faults = parts.faults
         self._refusals = Refusals()
         self._peers: dict[Link, Peer] = {}
-        self._groups = ConsumerGroups(store.table("groups"), now)
+        self._groups = SubscriptionGroups(store.table("groups"), now)
         self._committed = CommittedOffsets(store.table("offsets"))
         self._conversion = Conversion(parts.writer.host, visible)
         self._passed = self._conversion.passed
-        offsets = Offsets(parts, self._committed)
+        offsets = OffsetHandlers(parts, self._committed)
         self.pulls = Pulls(parts, self._groups, offsets, self._conversion)
         self._schedule = Schedule(parts)
         self._transactions = Transactions(parts, self._schedule)
@@ -67,7 +67,7 @@ class RemotingService:
         self._queries = Queries(parts, self._conversion)
         sends = Sends(parts, self._groups, self._schedule, self._transactions)
         self._replies = Replies(parts, sends)
-        self.admin = Admin(
+        self.admin = AdminHandlers(
             parts,
             self._groups,
             self._committed,
@@ -84,10 +84,10 @@ class RemotingService:
             self.clients,
             Retries(parts, self._groups, self._schedule),
             self._relays,
-            Resets(parts, self._committed, offsets),
+            OffsetResets(parts, self._committed, offsets),
             self._queries,
             self.admin,
-            Progress(parts, self._committed),
+            ProgressHandlers(parts, self._committed),
         )
         self._handlers = combined((*(part.handlers for part in serving), *others))
 
@@ -106,7 +106,7 @@ class RemotingService:
         peer = self._peers.get(link)
         if peer is None:
             return  # its Closed was handled
-        request = Request(command, peer)
+        request = RemotingRequest(command, peer)
         handler = self._handlers.get(command.code)
         answer: Command | Steps[Command | None] | None
         if handler is None:
@@ -132,7 +132,9 @@ class RemotingService:
             answer = request.reply(ResponseCode.SYSTEM_BUSY, remark)
         self._answer(request, answer, now, effects)
 
-    def _guarded(self, request: Request, steps: Steps[Command | None]) -> Steps[Command | None]:
+    def _guarded(
+        self, request: RemotingRequest, steps: Steps[Command | None]
+    ) -> Steps[Command | None]:
         """The steps, and what is answered where they fail."""
         try:
             return (yield from steps)
@@ -140,7 +142,7 @@ class RemotingService:
             return self._refusal(request, error)
 
     def _answer(
-        self, request: Request, answer: Command | None, now: int, effects: list[Effect]
+        self, request: RemotingRequest, answer: Command | None, now: int, effects: list[Effect]
     ) -> None:
         if answer is None or request.is_oneway:
             return
@@ -155,10 +157,10 @@ class RemotingService:
         if peer is not None and not command.flag & (ONEWAY_FLAG | RESPONSE_FLAG):
             remark = "an internal error of the broker; its log has it"
             effects.append(
-                Send(link, Request(command, peer).reply(ResponseCode.SYSTEM_ERROR, remark))
+                Send(link, RemotingRequest(command, peer).reply(ResponseCode.SYSTEM_ERROR, remark))
             )
 
-    def _refusal(self, request: Request, error: Exception) -> Command:
+    def _refusal(self, request: RemotingRequest, error: Exception) -> Command:
         """Nothing was written, nothing is acknowledged. People hear of what the disk refused, but not with every request."""
         code = ResponseCode.SYSTEM_ERROR
         if isinstance(error, Refusal):

@@ -31,9 +31,9 @@ from collections.abc import Mapping
 from steelyard.errors import CorruptError, StorageError
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.open_transactions import OpenTransactions, Row
-from steelyard.nodes.broker.remoting.operations import Operations, Outcome, Target
+from steelyard.nodes.broker.remoting.operations import Destination, Operations, TransactionOutcome
 from steelyard.nodes.broker.remoting.schedule import DISK_RETRY_MS, Schedule, delay_level
-from steelyard.nodes.broker.requests import Handlers, Request
+from steelyard.nodes.broker.requests import Handlers, RemotingRequest
 from steelyard.nodes.broker.topics import (
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
@@ -60,8 +60,8 @@ _COMMITTED = int(SysFlag.TRANSACTION_COMMIT)
 
 
 _OUTCOMES = {
-    int(SysFlag.TRANSACTION_COMMIT): Outcome.COMMIT,
-    int(SysFlag.TRANSACTION_ROLLBACK): Outcome.ROLLBACK,
+    int(SysFlag.TRANSACTION_COMMIT): TransactionOutcome.COMMIT,
+    int(SysFlag.TRANSACTION_ROLLBACK): TransactionOutcome.ROLLBACK,
 }
 
 
@@ -81,7 +81,7 @@ class Transactions:
         self._open = OpenTransactions(
             parts.store.table("transactions"), parts.config.transactions_max
         )
-        self._owed: dict[int, Outcome] = {}
+        self._owed: dict[int, TransactionOutcome] = {}
         """By half offset: decided, but the message is not published yet."""
         self._armed_at: int | None = None
         self._questions = 0
@@ -112,7 +112,7 @@ class Transactions:
 
     # -- ending ----------------------------------------------------------------------------------
 
-    def end(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def end(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         """37 END_TRANSACTION."""
         header = request.header(EndTransactionRequestHeader)
         outcome = _OUTCOMES.get(header.commit_or_rollback)
@@ -123,7 +123,7 @@ class Transactions:
             return request.reply(ResponseCode.SYSTEM_ERROR, found)
         self._settle(now, effects)
         target = self._target(found, outcome)
-        if target is None and outcome is Outcome.COMMIT:
+        if target is None and outcome is TransactionOutcome.COMMIT:
             remark = f"the topic {found.property_of(props.REAL_TOPIC)!r} of the message is gone"
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
         self._conclude(found, outcome, target, now, effects)
@@ -147,8 +147,8 @@ class Transactions:
     def _conclude(
         self,
         half: MessageView,
-        outcome: Outcome,
-        target: Target | None,
+        outcome: TransactionOutcome,
+        target: Destination | None,
         now: int,
         effects: list[Effect],
     ) -> None:
@@ -165,7 +165,7 @@ class Transactions:
                 raise
             del self._owed[offset]
 
-    def _publish(self, target: Target, now: int, effects: list[Effect]) -> None:
+    def _publish(self, target: Destination, now: int, effects: list[Effect]) -> None:
         self._writer.write(target.topic, target.queue_id, target.draft, now, effects)
         if target.topic == SCHEDULE_TOPIC:
             self._schedule.arm(target.queue_id + 1, now, effects)
@@ -182,14 +182,14 @@ class Transactions:
                 self._publish(target, now, effects)
             del self._owed[offset]
 
-    def _target(self, half: MessageView, outcome: Outcome) -> Target | None:
+    def _target(self, half: MessageView, outcome: TransactionOutcome) -> Destination | None:
         """Where the message goes; None where it goes nowhere."""
-        if outcome is Outcome.ROLLBACK:
+        if outcome is TransactionOutcome.ROLLBACK:
             return None
         properties = dict(half.properties)
         sys_flag = half.sys_flag & ~TRANSACTION_BITS
         topic, queue_id = GIVEN_UP_TOPIC, 0
-        if outcome is Outcome.COMMIT:
+        if outcome is TransactionOutcome.COMMIT:
             sys_flag |= _COMMITTED
             del properties[props.TRAN_MSG]
             topic, queue_id = properties.pop(props.REAL_TOPIC), int(properties.pop(props.REAL_QID))
@@ -211,7 +211,7 @@ class Transactions:
             half.reconsume_times,
             half.physical_offset,
         )
-        return Target(topic, queue_id, draft)
+        return Destination(topic, queue_id, draft)
 
     def _half(self, offset: int) -> MessageView | None:
         """The half message, None where its retention ended, a power cut took it, it is damaged, or a Kafka batch is there."""
@@ -272,8 +272,8 @@ class Transactions:
         group = half.property_of(props.PGROUP)
         text = f"a transaction of group {group} was given up, with no answer to {checks} questions"
         effects.append(LogLine("WARNING", text))
-        target = self._target(half, Outcome.GIVEN_UP)
-        self._conclude(half, Outcome.GIVEN_UP, target, now, effects)
+        target = self._target(half, TransactionOutcome.GIVEN_UP)
+        self._conclude(half, TransactionOutcome.GIVEN_UP, target, now, effects)
         return None
 
     def _immunity_ms(self, half: MessageView) -> int:

@@ -19,8 +19,8 @@ import msgspec
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import KafkaError, SteelyardError
 from steelyard.groups.kafka.member import events
-from steelyard.groups.kafka.member.machine import Member
-from steelyard.groups.kafka.member.states import State
+from steelyard.groups.kafka.member.machine import GroupMember
+from steelyard.groups.kafka.member.states import ClientMemberState
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane
 from steelyard.nodes.consumer.kafka.changes import Change, Move, Stage
 from steelyard.nodes.consumer.kafka.commits import PREPARING, Commits, ConsumerGroupMetadata
@@ -48,7 +48,7 @@ from steelyard.wire.kafka.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 _APIS = {
     JoinGroupRequest: JOIN_GROUP,
@@ -73,7 +73,7 @@ class Membership:
     def __init__(
         self,
         config: KafkaConsumerConfig,
-        make_member: Callable[[], Member],
+        make_member: Callable[[], GroupMember],
         calls: KafkaCalls[object],
         metadata: Metadata,
         coordinator: CoordinatorSearch,
@@ -130,7 +130,11 @@ class Membership:
     @property
     def joining(self) -> bool:
         """A JoinGroup or SyncGroup waits at the coordinator."""
-        return self.member.state in (State.JOINING, State.ASSIGNING, State.SYNCING)
+        return self.member.state in (
+            ClientMemberState.JOINING,
+            ClientMemberState.ASSIGNING,
+            ClientMemberState.SYNCING,
+        )
 
     @property
     def identity(self) -> ConsumerGroupMetadata:
@@ -219,7 +223,11 @@ class Membership:
             pass
 
     def answered(
-        self, purpose: MemberAsked, reply: Message | SteelyardError, now: int, effects: list[Effect]
+        self,
+        purpose: MemberAsked,
+        reply: ApiMessage | SteelyardError,
+        now: int,
+        effects: list[Effect],
     ) -> None:
         """A request of the member ended."""
         if not purpose.turn:
@@ -236,7 +244,7 @@ class Membership:
         """Why the member cannot go on, for the application, which hears it once; its next poll tries anew (as Java's,
         AbstractCoordinator.joinGroupIfNeeded). What is for good it hears at every poll."""
         error = self.failed
-        if error is None or self.member.state is State.GONE:
+        if error is None or self.member.state is ClientMemberState.GONE:
             return error
         self.failed = None
         self._failure_heard = True

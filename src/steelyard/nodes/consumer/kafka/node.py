@@ -18,7 +18,7 @@ from __future__ import annotations
 from steelyard.allocate.assignors.registry import assignor
 from steelyard.config import KafkaConsumerConfig
 from steelyard.errors import ClosedError, KafkaError, SteelyardError
-from steelyard.groups.kafka.member.machine import Member
+from steelyard.groups.kafka.member.machine import GroupMember
 from steelyard.groups.kafka.member.states import Settings
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
 from steelyard.nodes.consumer.kafka.commits import CommitAsked, Commits
@@ -50,7 +50,7 @@ from steelyard.wire.kafka.messages.cluster import FindCoordinatorResponse, Metad
 from steelyard.wire.kafka.messages.data import FetchResponse
 from steelyard.wire.kafka.messages.logs import ListOffsetsResponse
 from steelyard.wire.kafka.messages.offsets import OffsetCommitResponse, OffsetFetchResponse
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 TURN_TIMER = "turn"
 
@@ -98,7 +98,7 @@ class KafkaConsumerNode:
         )
         self._membership = Membership(
             config,
-            lambda: Member(settings),
+            lambda: GroupMember(settings),
             self._calls,
             self._metadata,
             self._coordinator,
@@ -235,7 +235,7 @@ class KafkaConsumerNode:
         self,
         purpose: object,
         lane: Lane,
-        reply: Message | SteelyardError,
+        reply: ApiMessage | SteelyardError,
         now: int,
         effects: list[Effect],
     ) -> None:

@@ -58,7 +58,7 @@ CLAIMS: Machine[ClaimState, ClaimMove] = Machine(
 )
 
 
-class Claim(msgspec.Struct):
+class LockClaim(msgspec.Struct):
     """One lock. `since`: when it was first wanted, in ms since the epoch."""
 
     state: ClaimState

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from steelyard.groups.remoting.ownership import READ
 from steelyard.nodes.consumer.remoting.held import UNKNOWN, Held
-from steelyard.nodes.consumer.remoting.offsets import Offsets
+from steelyard.nodes.consumer.remoting.offsets import OffsetStore
 from steelyard.nodes.consumer.remoting.peers import LastCommitSent
 from steelyard.nodes.seam import Effect
 
@@ -26,7 +26,7 @@ DOUBT_MS = 2_000
 class Commits:
     """See the module's text."""
 
-    def __init__(self, offsets: Offsets) -> None:
+    def __init__(self, offsets: OffsetStore) -> None:
         self._offsets = offsets
 
     def commit(

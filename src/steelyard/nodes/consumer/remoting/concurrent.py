@@ -18,10 +18,10 @@ from collections import deque
 
 import msgspec
 
-from steelyard.consume.process_queue import Run
-from steelyard.consume.statistics import Statistics
+from steelyard.consume.process_queue import ConsumeRequest
+from steelyard.consume.statistics import ConsumeStatistics
 from steelyard.errors import ConnectError, RemotingError
-from steelyard.groups.remoting.ownership import READ, State
+from steelyard.groups.remoting.ownership import READ, HoldingState
 from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
 from steelyard.nodes.consumer.remoting.copies import send_copy
 from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
@@ -63,7 +63,7 @@ class _Batch(msgspec.Struct, gc=False):
     """Messages of one run, all of them or those that failed, on the way to the listener or with it."""
 
     held: Held
-    run: Run
+    run: ConsumeRequest
     messages: tuple[MessageView, ...]
     handed_at: int = 0
     overdue: bool = False
@@ -85,7 +85,7 @@ class _Return(msgspec.Struct):
 class ConcurrentDelivery:
     """See the module's text."""
 
-    def __init__(self, peers: Peers, statistics: Statistics) -> None:
+    def __init__(self, peers: Peers, statistics: ConsumeStatistics) -> None:
         config = peers.config
         self._peers = peers
         self._statistics = statistics
@@ -112,13 +112,13 @@ class ConcurrentDelivery:
         free = self._free
         while self._free > 0 and self._again:
             batch = self._again.popleft()
-            if batch.held.state is State.PULLING:
+            if batch.held.state is HoldingState.PULLING:
                 effects.append(self._hand(batch, now))
         line = self._line
         while self._free > 0 and line:
             held = line.popleft()
             process = held.process
-            run = process.take(self._batch_max) if held.state is State.PULLING else None
+            run = process.take(self._batch_max) if held.state is HoldingState.PULLING else None
             if run is None:
                 held.application.queued = False
                 continue
@@ -234,7 +234,7 @@ class ConcurrentDelivery:
             batch.overdue = False
             return
         held.application.handed -= 1
-        if back.failed and held.state is State.PULLING:
+        if back.failed and held.state is HoldingState.PULLING:
             effects.append(SetTimer(HandAgain(number), now + HAND_AGAIN_MS))
         else:
             del self._returns[number]
@@ -273,7 +273,7 @@ class ConcurrentDelivery:
             for ticket, batch in self._with_listener.items()
             if batch.handed_at <= oldest
             and not batch.overdue
-            and batch.held.state is State.PULLING
+            and batch.held.state is HoldingState.PULLING
             and batch.held.process.head is batch.run
         ]
         for ticket, batch in found:

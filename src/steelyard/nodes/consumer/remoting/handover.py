@@ -33,9 +33,9 @@ from steelyard.groups.remoting.ownership import (
     COMING,
     LEAVING,
     READ,
-    Change,
+    HoldingState,
     Move,
-    State,
+    QueueChange,
     diff,
 )
 from steelyard.nodes.consumer.remoting.commits import SETTLE_MS
@@ -53,7 +53,7 @@ from steelyard.nodes.consumer.remoting.peers import (
     PresentAsked,
     StartAsked,
 )
-from steelyard.nodes.consumer.remoting.pulling import Pulling
+from steelyard.nodes.consumer.remoting.pulling import PullService
 from steelyard.nodes.consumer.remoting.quota import Quota
 from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.types import LogLine, MessageQueue
@@ -81,7 +81,7 @@ class Handover:
         peers: Peers,
         holdings: Holdings,
         locks: Locks,
-        pulling: Pulling,
+        pulling: PullService,
         hooks: Hooks,
         *,
         drains: bool,
@@ -108,7 +108,7 @@ class Handover:
 
     def want(
         self, target: Collection[MessageQueue], now: int, effects: list[Effect]
-    ) -> Change[MessageQueue]:
+    ) -> QueueChange[MessageQueue]:
         """Hold these queues and no others from now on. Returns what changes."""
         self._wanted = frozenset(target)
         stale = self._holdings.stale(now)
@@ -128,7 +128,7 @@ class Handover:
         pool: Collection[MessageQueue],
         now: int,
         effects: list[Effect],
-    ) -> Change[MessageQueue]:
+    ) -> QueueChange[MessageQueue]:
         """Hold the target, and so many queues of the pool besides: those held longest, and others if they are free.
 
         What is read without a lock stays in any case until there is one: nobody else could take it. What is not read
@@ -139,7 +139,7 @@ class Handover:
         ours = [
             held
             for held in self._holdings.all()
-            if held.queue in of_pool and held.state is not State.LOCKING
+            if held.queue in of_pool and held.state is not HoldingState.LOCKING
         ]
         ours.sort(key=lambda held: held.epoch)
         ours.sort(key=lambda held: self._locks.granted_at(held.queue) > 0)
@@ -207,12 +207,12 @@ class Handover:
                 lost.append(held)
                 self._holdings.commits.commit(held, now, effects, news_only=False)
                 self._drop(held, now, effects)
-            elif held.state is State.PULLING and held.queue in self._wanted:
+            elif held.state is HoldingState.PULLING and held.queue in self._wanted:
                 lost.append(held)
                 self._release(held, now, effects)
-            elif held.state is State.PULLING and self._drains:
+            elif held.state is HoldingState.PULLING and self._drains:
                 drained.append(held)
-            elif held.state is State.PULLING and not self._locks.needed:
+            elif held.state is HoldingState.PULLING and not self._locks.needed:
                 lost.append(held)
                 self._holdings.commits.commit(held, now, effects, news_only=False)
                 self._drop(held, now, effects)
@@ -337,7 +337,7 @@ class Handover:
         queues = self._locks.let_go_answered(asked, reply, now, effects)
         for queue in queues:
             held = self._holdings.get(queue)
-            if held is not None and held.state is State.RELEASING:
+            if held is not None and held.state is HoldingState.RELEASING:
                 self._gone(held, Move.LET_GO, now, effects)
 
     def _gone(self, held: Held, event: Move, now: int, effects: list[Effect]) -> None:
@@ -362,15 +362,15 @@ class Handover:
     def go_on(self, held: Held, now: int, effects: list[Effect]) -> None:
         """The holding's timer was due, or its pull ended."""
         match held.state:
-            case State.ACQUIRING:
+            case HoldingState.ACQUIRING:
                 self._started(self._holdings.acquire(held, now, effects), now, effects)
-            case State.PULLING:
+            case HoldingState.PULLING:
                 self._pulling.look(held, now, effects)
-            case State.DRAINING:
+            case HoldingState.DRAINING:
                 self._go_on_draining(held, now, effects)
-            case State.RELEASING:
+            case HoldingState.RELEASING:
                 self._say_again(held, now, effects)
-            case State.LOCKING | State.GONE:
+            case HoldingState.LOCKING | HoldingState.GONE:
                 pass
             case state:
                 assert_never(state)
@@ -411,7 +411,7 @@ class Handover:
 
     def gathered(self, now: int, effects: list[Effect]) -> None:
         """Timer: what is ready by now is told to the application."""
-        ready = [held for held in self._ready if held.state is State.ACQUIRING]
+        ready = [held for held in self._ready if held.state is HoldingState.ACQUIRING]
         self._ready.clear()
         if not ready:
             return
@@ -426,9 +426,9 @@ class Handover:
         if telling is None:
             return
         for held in telling.waiting:
-            if held.state is State.ACQUIRING:
+            if held.state is HoldingState.ACQUIRING:
                 self._begin(held, now, effects)
-            elif held.state is State.DRAINING:
+            elif held.state is HoldingState.DRAINING:
                 self._rounds.pop(held.epoch, None)
                 self._go_on_draining(held, now, effects)
 
@@ -462,7 +462,7 @@ class Handover:
         self._sought.clear()
         drained = []
         for held in self._holdings.all():
-            if held.state is State.PULLING:
+            if held.state is HoldingState.PULLING:
                 drained.append(held)
             elif held.state in COMING:
                 self._release(held, now, effects)
@@ -480,7 +480,7 @@ class Handover:
 
     def check(self) -> None:
         """Assert that what drains is known, and that everything wanted is held or on its way."""
-        draining = [held for held in self._holdings.all() if held.state is State.DRAINING]
+        draining = [held for held in self._holdings.all() if held.state is HoldingState.DRAINING]
         assert {held.epoch for held in draining} == set(self._draining)
         assert set(self._rounds) <= set(self._draining)
         for queue in self._wanted:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import msgspec
 
 from steelyard.consume.process_queue import ProcessQueue
-from steelyard.groups.remoting.ownership import Holding, State
+from steelyard.groups.remoting.ownership import Holding, HoldingState
 from steelyard.nodes.seam import Address
 from steelyard.types import MessageQueue
 
@@ -26,7 +26,7 @@ UNKNOWN = -1
 """In place of an offset that no broker is known to have."""
 
 
-class Pull(msgspec.Struct, eq=False):
+class PullLoop(msgspec.Struct, eq=False):
     """The pull loop of a queue."""
 
     address: Address | None = None
@@ -99,14 +99,14 @@ class Held(msgspec.Struct, eq=False):
     holding: Holding
     process: ProcessQueue
     """Empty and at offset 0 until PULLING."""
-    pull: Pull
+    pull: PullLoop
     commits: CommitsSent
     application: AtApplication
     wishes: Wishes
     handover: HandoverSteps
 
     @property
-    def state(self) -> State:
+    def state(self) -> HoldingState:
         return self.holding.state
 
     @property

@@ -15,7 +15,7 @@ import msgspec
 from steelyard.config import LitePullConfig
 from steelyard.consume.process_queue import ProcessQueue
 from steelyard.errors import ProtocolError, RemotingError
-from steelyard.groups.remoting.ownership import COMING, Holding, Move, State
+from steelyard.groups.remoting.ownership import COMING, Holding, HoldingState, Move
 from steelyard.nodes.consumer.remoting.commits import Commits
 from steelyard.nodes.consumer.remoting.held import (
     UNKNOWN,
@@ -23,10 +23,10 @@ from steelyard.nodes.consumer.remoting.held import (
     CommitsSent,
     HandoverSteps,
     Held,
-    Pull,
+    PullLoop,
     Wishes,
 )
-from steelyard.nodes.consumer.remoting.offsets import PENDING, Offsets
+from steelyard.nodes.consumer.remoting.offsets import PENDING, OffsetStore
 from steelyard.nodes.consumer.remoting.peers import OffsetAsked, Peers, StartAsked
 from steelyard.nodes.seam import Effect, SetTimer
 from steelyard.types import ConsumeFrom, LogLine, MessageQueue
@@ -45,7 +45,7 @@ class LookAgain(msgspec.Struct, frozen=True):
 class Holdings:
     """All queues of this member. Pulling starts when a method returns the `Held` to pull."""
 
-    def __init__(self, peers: Peers, offsets: Offsets) -> None:
+    def __init__(self, peers: Peers, offsets: OffsetStore) -> None:
         config = peers.config
         self._peers = peers
         self._offsets = offsets
@@ -80,7 +80,7 @@ class Holdings:
         return tuple(
             held.queue
             for held in self._held.values()
-            if held.state is State.PULLING
+            if held.state is HoldingState.PULLING
             and held.pull.looked_at < oldest
             and not held.wishes.paused
         )
@@ -96,7 +96,7 @@ class Holdings:
             self._epoch,
             Holding(now),
             ProcessQueue(0),
-            Pull(),
+            PullLoop(),
             CommitsSent(),
             AtApplication(),
             Wishes(),
@@ -149,7 +149,7 @@ class Holdings:
     ) -> Held | None:
         """The broker told the committed offset, or that it has none. Returns what to pull now."""
         held = self.find(asked.queue, asked.epoch)
-        if held is None or held.state is not State.ACQUIRING:
+        if held is None or held.state is not HoldingState.ACQUIRING:
             return None
         if isinstance(reply, Command) and reply.code == ResponseCode.QUERY_NOT_FOUND:
             return self._start_unknown(held, now, effects)
@@ -199,7 +199,7 @@ class Holdings:
     ) -> Held | None:
         """The broker told where the queue ends, or what was stored at a time. Returns what to pull now."""
         held = self.find(asked.queue, asked.epoch)
-        if held is None or held.state is not State.ACQUIRING:
+        if held is None or held.state is not HoldingState.ACQUIRING:
             return None
         offset = _offset_in(reply)
         if isinstance(offset, int) and offset >= 0:
@@ -219,7 +219,7 @@ class Holdings:
     def begin(self, held: Held, now: int) -> None:
         """The start is known: PULLING from here on."""
         held.holding.move(Move.STARTED, now)
-        held.pull = Pull(self._peers.address(held.queue), looked_at=now)
+        held.pull = PullLoop(self._peers.address(held.queue), looked_at=now)
 
     def _failed(
         self, held: Held, what: str, offset: int | str, now: int, effects: list[Effect]
@@ -251,7 +251,7 @@ class Holdings:
         """Assert what must hold of every queue."""
         for queue, held in self._held.items():
             assert held.queue == queue
-            assert held.state is not State.GONE
+            assert held.state is not HoldingState.GONE
             held.process.check()
             assert self._polled or held.commits.committed <= held.committable
             assert not (held.application.handed and held.state in COMING)

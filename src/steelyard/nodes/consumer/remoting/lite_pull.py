@@ -26,10 +26,10 @@ from steelyard.nodes.consumer.remoting.contract import (
 )
 from steelyard.nodes.consumer.remoting.handover import Handover
 from steelyard.nodes.consumer.remoting.holdings import Holdings
-from steelyard.nodes.consumer.remoting.offsets import LocalOffsets, Offsets
+from steelyard.nodes.consumer.remoting.offsets import LocalOffsets, OffsetStore
 from steelyard.nodes.consumer.remoting.peers import OffsetTold, Peers, QuestionSent, RangeAsked
 from steelyard.nodes.consumer.remoting.polled import PolledDelivery
-from steelyard.nodes.consumer.remoting.pulling import Pulling
+from steelyard.nodes.consumer.remoting.pulling import PullService
 from steelyard.nodes.consumer.remoting.questions import QueryConsumerOffset, Question, Questions
 from steelyard.nodes.consumer.remoting.seeking import Seeking
 from steelyard.nodes.route_cache import RouteNews
@@ -46,9 +46,9 @@ class LitePull:
         peers: Peers,
         config: LitePullConfig,
         holdings: Holdings,
-        offsets: Offsets,
+        offsets: OffsetStore,
         handover: Handover,
-        pulling: Pulling,
+        pulling: PullService,
     ) -> None:
         self._peers = peers
         self._config = config

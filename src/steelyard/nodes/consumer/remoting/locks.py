@@ -33,8 +33,8 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from steelyard.errors import ProtocolError, RemotingError
-from steelyard.groups.remoting.ownership import State
-from steelyard.nodes.consumer.remoting.claim import CLAIMS, Claim, ClaimMove, ClaimState
+from steelyard.groups.remoting.ownership import HoldingState
+from steelyard.nodes.consumer.remoting.claim import CLAIMS, ClaimMove, ClaimState, LockClaim
 from steelyard.nodes.consumer.remoting.commits import SETTLE_MS
 from steelyard.nodes.consumer.remoting.departed import Departed
 from steelyard.nodes.consumer.remoting.held import Held
@@ -116,7 +116,7 @@ class Locks:
         self._patient = patient
         self._strict = strict
         self._me = peers.config.client_id
-        self._claims: dict[MessageQueue, Claim] = {}
+        self._claims: dict[MessageQueue, LockClaim] = {}
         self._desks: dict[Address, _Desk] = {}
         self._departed = Departed(self._me)
         config = peers.config
@@ -160,7 +160,7 @@ class Locks:
         """This member wants the lock from now on; `ask` once all are named."""
         assert queue not in self._claims
         event = ClaimMove.SOUGHT if sought else ClaimMove.PLANNED
-        claim = self._claims[queue] = Claim(CLAIMS.move(None, event), now)
+        claim = self._claims[queue] = LockClaim(CLAIMS.move(None, event), now)
         for address, dispatcher in self._desks.items():
             unlocks = dispatcher.unlocks.get(self._me)
             if unlocks and unlocks.pop(queue, False) is None:  # not said yet: it may still be ours
@@ -427,7 +427,7 @@ class Locks:
     def _refused(
         self,
         queue: MessageQueue,
-        claim: Claim,
+        claim: LockClaim,
         asked: LocksAsked,
         *,
         answered: bool,
@@ -459,7 +459,7 @@ class Locks:
         elif not self._patient and self._overdue(queue, claim, now):
             dispatcher.refused[queue] = None
 
-    def _overdue(self, queue: MessageQueue, claim: Claim, now: int) -> bool:
+    def _overdue(self, queue: MessageQueue, claim: LockClaim, now: int) -> bool:
         rerouted_at = self._rerouted_at.get(queue.topic, 0)
         return now - claim.since >= self._takeover_ms and now - rerouted_at >= self._rerouted_ms
 
@@ -492,7 +492,7 @@ class Locks:
     def _take_over(
         self,
         queue: MessageQueue,
-        claim: Claim,
+        claim: LockClaim,
         known: frozenset[str] | None,
         news: LockNews,
         now: int,
@@ -520,7 +520,7 @@ class Locks:
         self._talk(asked.address, now, effects)
         return mine
 
-    def _do_without(self, queue: MessageQueue, claim: Claim, news: LockNews) -> None:
+    def _do_without(self, queue: MessageQueue, claim: LockClaim, news: LockNews) -> None:
         if not self._patient:
             before = claim.state
             claim.waive()
@@ -559,7 +559,7 @@ class Locks:
         for queue, claim in self._claims.items():
             held = self._holdings.get(queue)
             assert (claim.state is ClaimState.SEEKING) == (held is None)
-            locking = held is not None and held.state is State.LOCKING
+            locking = held is not None and held.state is HoldingState.LOCKING
             assert (claim.state is ClaimState.WAITING) == locking
             assert (claim.state is ClaimState.GRANTED) == (claim.granted_at > 0)
             assert claim.address is not None or not claim.granted_at
@@ -571,10 +571,10 @@ class Locks:
             assert not self._claims
             return
         for held in self._holdings.all():
-            if held.state is not State.RELEASING:
+            if held.state is not HoldingState.RELEASING:
                 assert held.queue in self._claims
             address = self._peers.master(held.queue)
-            if held.state is State.LOCKING and address is not None:
+            if held.state is HoldingState.LOCKING and address is not None:
                 dispatcher = self._dispatcher(address)
                 assert dispatcher.busy or dispatcher.ask_at is not None
         for claim in self._claims.values():

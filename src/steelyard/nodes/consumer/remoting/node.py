@@ -20,9 +20,9 @@ from typing import assert_never
 from steelyard.allocate import even, registry
 from steelyard.allocate.plan import Strategy
 from steelyard.config import ConsumerConfig, LitePullConfig
-from steelyard.consume.statistics import Statistics
+from steelyard.consume.statistics import ConsumeStatistics
 from steelyard.errors import ClosedError, ConfigError, RemotingError
-from steelyard.groups.remoting.ownership import READ, State
+from steelyard.groups.remoting.ownership import READ, HoldingState
 from steelyard.groups.remoting.rebalancer import Decision
 from steelyard.nodes.calls.remoting import CALLS_TIMER, Outcome
 from steelyard.nodes.client_instance import HeartbeatSent, Unregistered
@@ -72,7 +72,7 @@ from steelyard.nodes.consumer.remoting.peers import (
     SentBack,
     StartAsked,
 )
-from steelyard.nodes.consumer.remoting.pulling import Pulling
+from steelyard.nodes.consumer.remoting.pulling import PullService
 from steelyard.nodes.consumer.remoting.questions import Question
 from steelyard.nodes.consumer.remoting.reporting import Reporting
 from steelyard.nodes.consumer.remoting.shares import Shares
@@ -134,8 +134,8 @@ class ConsumerNode:
         self._offsets = BrokerOffsets(self._peers) if clustering else LocalOffsets(kept)
         self._holdings = Holdings(self._peers, self._offsets)
         self._shares = Shares(self._peers)
-        self._statistics = Statistics()
-        self._pulling = Pulling(self._peers, self._holdings, self._statistics)
+        self._statistics = ConsumeStatistics()
+        self._pulling = PullService(self._peers, self._holdings, self._statistics)
         drains = shares and (config.clean_handover or config.orderly)
         self._locks = Locks(
             self._peers,
@@ -299,10 +299,10 @@ class ConsumerNode:
     ) -> None:
         more: list[Effect] = []
         held = self._pulling.answered(sent, address, reply, now, more)
-        if held is not None and held.state is State.PULLING:
+        if held is not None and held.state is HoldingState.PULLING:
             self._delivery.offer(held, now, effects)
         effects += more  # after what came was handed over
-        if held is not None and held.state is not State.PULLING:
+        if held is not None and held.state is not HoldingState.PULLING:
             self._handover.go_on(held, now, effects)
             self._leave_if_done(now, effects)
 
@@ -468,7 +468,7 @@ class ConsumerNode:
         return ConsumerState(
             client_id=self._config.client_id,
             members=dict(self._balance.members),
-            held=tuple(sorted(h.queue for h in held if h.state is not State.LOCKING)),
+            held=tuple(sorted(h.queue for h in held if h.state is not HoldingState.LOCKING)),
             offsets={
                 h.queue: h.committable for h in held if h.state in READ and h.committable >= 0
             },

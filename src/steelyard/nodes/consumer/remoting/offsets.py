@@ -38,7 +38,7 @@ class Pending(Enum):
 PENDING: Final = Pending.PENDING
 
 
-class Offsets(Protocol):
+class OffsetStore(Protocol):
     """See the module's text. `address`: of the queue's broker."""
 
     def ask(

@@ -24,10 +24,10 @@ from enum import StrEnum
 
 import msgspec
 
-from steelyard.consume.process_queue import Run
-from steelyard.consume.statistics import Statistics
+from steelyard.consume.process_queue import ConsumeRequest
+from steelyard.consume.statistics import ConsumeStatistics
 from steelyard.errors import RemotingError, RouteError
-from steelyard.groups.remoting.ownership import READ, State
+from steelyard.groups.remoting.ownership import READ, HoldingState
 from steelyard.machine import Machine
 from steelyard.nodes.consumer.remoting.concurrent import DROPPED
 from steelyard.nodes.consumer.remoting.contract import ConsumeBatch
@@ -100,7 +100,7 @@ class _Turn(msgspec.Struct, eq=False):
     began: int
     """When it was last behind the others in line."""
     step: Step
-    run: Run | None = None
+    run: ConsumeRequest | None = None
     """What was taken from the queue and is not finished."""
     messages: tuple[MessageView, ...] = ()
     """Of the run: those to consume, or to consume again."""
@@ -124,7 +124,7 @@ class _Departure(msgspec.Struct):
 class OrderedDelivery:
     """See the module's text."""
 
-    def __init__(self, peers: Peers, locks: Locks, statistics: Statistics) -> None:
+    def __init__(self, peers: Peers, locks: Locks, statistics: ConsumeStatistics) -> None:
         config = peers.config
         self._peers = peers
         self._locks = locks
@@ -161,14 +161,14 @@ class OrderedDelivery:
     def _end(self, turn: _Turn, now: int) -> None:
         """Nothing to do for this turn any more."""
         del self._turns[turn.held.queue]
-        if turn.successor is not None and turn.successor.state is State.PULLING:
+        if turn.successor is not None and turn.successor.state is HoldingState.PULLING:
             self._begin(turn.successor, now)
 
     def _hand_more(self, now: int, effects: list[Effect]) -> None:
         """As many batches as there are places."""
         while self._free > 0 and self._line:
             turn = self._line.popleft()
-            if turn.held.state is not State.PULLING or not self._filled(turn):
+            if turn.held.state is not HoldingState.PULLING or not self._filled(turn):
                 self._end(turn, now)
             elif self._locks.holds(turn.held, now):
                 effects.append(self._hand(turn, now))
@@ -222,7 +222,7 @@ class OrderedDelivery:
         self._statistics.consumed(held.queue.topic, took_ms, len(turn.messages), ok, now)
         if ok and held.state in READ:
             self._finish(turn, now)
-        elif held.state is State.PULLING:
+        elif held.state is HoldingState.PULLING:
             self._again(turn, now, effects)
         else:  # the next owner consumes it again
             self._end(turn, now)
@@ -233,7 +233,7 @@ class OrderedDelivery:
         assert turn.run is not None
         turn.held.process.finish(turn.run)
         turn.run, turn.messages = None, ()
-        if turn.held.state is not State.PULLING or not turn.held.process.waiting:
+        if turn.held.state is not HoldingState.PULLING or not turn.held.process.waiting:
             self._end(turn, now)
             return
         turn.move(Move.FINISHED)
@@ -303,7 +303,7 @@ class OrderedDelivery:
         turn.held.application.handed -= 1
         if len(departure.gone) == len(turn.messages) and turn.held.state in READ:
             self._finish(turn, now)
-        elif turn.held.state is State.PULLING:
+        elif turn.held.state is HoldingState.PULLING:
             self._try_again(turn, departure.gone, now, effects)
         else:
             self._end(turn, now)

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from steelyard.config import LitePullConfig
-from steelyard.consume.process_queue import Run
+from steelyard.consume.process_queue import ConsumeRequest
 from steelyard.errors import (
     BrokerError,
     ClosedError,
@@ -31,7 +31,7 @@ from steelyard.errors import (
     RemotingError,
     SteelyardError,
 )
-from steelyard.groups.remoting.ownership import COMING, READ, State
+from steelyard.groups.remoting.ownership import COMING, READ, HoldingState
 from steelyard.nodes.consumer.remoting.contract import (
     Commit,
     GiveBack,
@@ -42,9 +42,9 @@ from steelyard.nodes.consumer.remoting.contract import (
 from steelyard.nodes.consumer.remoting.delivery import DeliveryTimer
 from steelyard.nodes.consumer.remoting.held import Held
 from steelyard.nodes.consumer.remoting.holdings import Holdings
-from steelyard.nodes.consumer.remoting.offsets import Offsets
+from steelyard.nodes.consumer.remoting.offsets import OffsetStore
 from steelyard.nodes.consumer.remoting.peers import OffsetTold, Peers, SentBack
-from steelyard.nodes.consumer.remoting.pulling import Pulling
+from steelyard.nodes.consumer.remoting.pulling import PullService
 from steelyard.nodes.seam import Address, Answer, DropTimer, Effect, Handled, SetTimer
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting.codes import ResponseCode
@@ -69,7 +69,7 @@ class _Returned(msgspec.Struct, frozen=True):
     """What the last poll returned of one queue. `was_out`: more of it was not consumed before."""
 
     held: Held
-    run: Run
+    run: ConsumeRequest
     was_out: bool
 
 
@@ -88,8 +88,8 @@ class PolledDelivery:
         peers: Peers,
         config: LitePullConfig,
         holdings: Holdings,
-        offsets: Offsets,
-        pulling: Pulling,
+        offsets: OffsetStore,
+        pulling: PullService,
     ) -> None:
         self._peers = peers
         self._config = config
@@ -145,7 +145,7 @@ class PolledDelivery:
         while line and len(found) < call.messages_max:
             held = line.popleft()
             held.application.queued = False
-            if held.state is not State.PULLING or held.wishes.paused:
+            if held.state is not HoldingState.PULLING or held.wishes.paused:
                 continue
             process = held.process
             before = process.committable
@@ -184,7 +184,7 @@ class PolledDelivery:
                 self._out.pop(held.epoch, None)
                 held.application.handed = 0
                 held.wishes.agreed = None if self._config.auto_commit else held.wishes.agreed
-            if held.state is State.PULLING:
+            if held.state is HoldingState.PULLING:
                 self.offer(held, now, effects)
             else:
                 held.process.discard_waiting()
@@ -321,7 +321,7 @@ class PolledDelivery:
         self._pulling.look(fresh, now, effects)
 
     def assignment(self) -> tuple[MessageQueue, ...]:
-        here = (State.ACQUIRING, State.PULLING)
+        here = (HoldingState.ACQUIRING, HoldingState.PULLING)
         return tuple(sorted(held.queue for held in self._holdings.all() if held.state in here))
 
     def held(self, queues: Iterable[MessageQueue]) -> list[Held] | ConfigError:
@@ -329,7 +329,7 @@ class PolledDelivery:
         found: list[Held] = []
         for queue in queues:
             held = self._holdings.get(queue)
-            if held is None or held.state not in COMING | {State.PULLING}:
+            if held is None or held.state not in COMING | {HoldingState.PULLING}:
                 return _not_held(queue, self.assignment())
             found.append(held)
         return found
@@ -363,7 +363,11 @@ class PolledDelivery:
         assert len({held.epoch for held in self._line}) == len(self._line)
         for held in self._holdings.all():
             assert not held.application.handed or held.epoch in self._out
-            if held.state is State.PULLING and held.process.waiting and not held.wishes.paused:
+            if (
+                held.state is HoldingState.PULLING
+                and held.process.waiting
+                and not held.wishes.paused
+            ):
                 assert held.application.queued
                 assert self._parked is None
         assert all(committing.open > 0 for committing in self._committing.values())

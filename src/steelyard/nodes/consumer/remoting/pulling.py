@@ -20,10 +20,10 @@ import msgspec
 
 from steelyard.config import LitePullConfig
 from steelyard.consume.flow import Limits, blocked, shared
-from steelyard.consume.statistics import Statistics
+from steelyard.consume.statistics import ConsumeStatistics
 from steelyard.consume.subscription import wanted
 from steelyard.errors import CallTimeoutError, ProtocolError, RemotingError
-from steelyard.groups.remoting.ownership import LEAVING, State
+from steelyard.groups.remoting.ownership import LEAVING, HoldingState
 from steelyard.nodes.consumer.remoting.held import UNKNOWN, Held
 from steelyard.nodes.consumer.remoting.holdings import Holdings
 from steelyard.nodes.consumer.remoting.peers import Peers, PullSent
@@ -50,10 +50,10 @@ _BUSY = (ResponseCode.SYSTEM_BUSY, _FLOW_CONTROL)
 _UNKNOWN_HERE = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST)
 
 
-class Pulling:
+class PullService:
     """See the module's text. `begin` once before anything else."""
 
-    def __init__(self, peers: Peers, holdings: Holdings, statistics: Statistics) -> None:
+    def __init__(self, peers: Peers, holdings: Holdings, statistics: ConsumeStatistics) -> None:
         config = peers.config
         self._peers = peers
         self._holdings = holdings
@@ -107,7 +107,7 @@ class Pulling:
 
     def look(self, held: Held, now: int, effects: list[Effect]) -> None:
         """Send a pull, unless one is under way, the client holds too much, or the broker is unknown."""
-        if held.pull.under_way or held.wishes.paused or held.state is not State.PULLING:
+        if held.pull.under_way or held.wishes.paused or held.state is not HoldingState.PULLING:
             return
         config = self._peers.config
         held.pull.looked_at = now
@@ -166,7 +166,7 @@ class Pulling:
             return None
         held.pull.under_way = False
         self._holdings.commits.pull_answered(held)
-        if held.state is not State.PULLING:
+        if held.state is not HoldingState.PULLING:
             return held
         if isinstance(reply, RemotingError):
             self._unanswered(held, address, reply, now, effects)

@@ -21,16 +21,16 @@ from collections.abc import Collection
 import msgspec
 
 from steelyard.config import ConsumerConfig, LitePullConfig
-from steelyard.consume.statistics import Statistics
+from steelyard.consume.statistics import ConsumeStatistics
 from steelyard.errors import ProtocolError
-from steelyard.groups.remoting.ownership import READ, State
+from steelyard.groups.remoting.ownership import READ, HoldingState
 from steelyard.nodes.consumer.remoting.contract import ConsumeDirectly, DescribeThreads
 from steelyard.nodes.consumer.remoting.held import Held
 from steelyard.nodes.consumer.remoting.holdings import Holdings
 from steelyard.nodes.consumer.remoting.locks import Locks
 from steelyard.nodes.consumer.remoting.membership import CONSUME_ACTIVELY, CONSUME_PASSIVELY
 from steelyard.nodes.consumer.remoting.peers import Peers
-from steelyard.nodes.consumer.remoting.pulling import Pulling, restore_topics
+from steelyard.nodes.consumer.remoting.pulling import PullService, restore_topics
 from steelyard.nodes.seam import Deliver, Effect, Handled, Link, Send, Verdict
 from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, LogLine
 from steelyard.wire.remoting import fastjson, headers
@@ -73,8 +73,8 @@ class Reporting:
         peers: Peers,
         holdings: Holdings,
         locks: Locks,
-        pulling: Pulling,
-        statistics: Statistics,
+        pulling: PullService,
+        statistics: ConsumeStatistics,
     ) -> None:
         self._peers = peers
         self._holdings = holdings
@@ -200,7 +200,11 @@ class Reporting:
     def _start_anew(self, held: Held, offset: int, now: int, effects: list[Effect]) -> None:
         # Who gives the queue up need not care: the next owner is told as well. And one that is announced to
         # the application before it is pulled must not be pulled without that.
-        anew = {State.PULLING} if self._peers.config.hooks else {State.PULLING, State.ACQUIRING}
+        anew = (
+            {HoldingState.PULLING}
+            if self._peers.config.hooks
+            else {HoldingState.PULLING, HoldingState.ACQUIRING}
+        )
         if held.state not in anew:
             return
         effects.append(LogLine("INFO", f"an operator has set {held.queue} to offset {offset}"))
@@ -262,7 +266,7 @@ class Reporting:
             transaction_msg_count=out_count,
             locked=self._locks.holds(held, now),
             last_lock_timestamp=self._locks.granted_at(held.queue),
-            dropped=held.state not in (State.ACQUIRING, State.PULLING),
+            dropped=held.state not in (HoldingState.ACQUIRING, HoldingState.PULLING),
             last_pull_timestamp=held.pull.sent_at,
             last_consume_timestamp=held.application.consumed_at,
         )

@@ -16,7 +16,7 @@ from steelyard.errors import (
     RouteError,
     SteelyardError,
 )
-from steelyard.groups.remoting.ownership import State
+from steelyard.groups.remoting.ownership import HoldingState
 from steelyard.nodes.consumer.remoting.contract import Bound, Seek
 from steelyard.nodes.consumer.remoting.held import Held
 from steelyard.nodes.consumer.remoting.holdings import Holdings
@@ -106,7 +106,7 @@ class Seeking:
             self._end(call_id, ConfigError(text), effects)
             return
         held = self._holdings.get(queue)
-        if held is None or held.state not in (State.ACQUIRING, State.PULLING):
+        if held is None or held.state not in (HoldingState.ACQUIRING, HoldingState.PULLING):
             text = f"{queue} is not held, or not yet: see assignment(), or wait for on_assigned"
             self._end(call_id, ConfigError(text), effects)
         else:

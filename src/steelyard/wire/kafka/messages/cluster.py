@@ -8,12 +8,12 @@ from typing import Annotated
 from steelyard.wire.kafka.schema import (
     NO_ID,
     Api,
+    ApiMessage,
     Bool,
     Int8,
     Int16,
     Int32,
     Int64,
-    Message,
     NullableString,
     Part,
     Since,
@@ -29,7 +29,7 @@ class MetadataRequestTopic(Part, frozen=True, gc=False):
     name: NullableString = ""
 
 
-class MetadataRequest(Message, frozen=True, gc=False):
+class MetadataRequest(ApiMessage, frozen=True, gc=False):
     """Metadata request, API 3. Source: MetadataRequest.json."""
 
     topics: Sequence[MetadataRequestTopic] | None = ()
@@ -64,7 +64,7 @@ class MetadataResponseTopic(Part, frozen=True, gc=False):
     topic_authorized_operations: Annotated[Int32, Since(8)] = -2147483648
 
 
-class MetadataResponse(Message, frozen=True, gc=False):
+class MetadataResponse(ApiMessage, frozen=True, gc=False):
     """Metadata response. Source: MetadataResponse.json."""
 
     throttle_time_ms: Annotated[Int32, Since(3)] = 0
@@ -79,7 +79,7 @@ class MetadataResponse(Message, frozen=True, gc=False):
 METADATA = Api(3, MetadataRequest, MetadataResponse, versions=(0, 13), flexible=9)
 
 
-class FindCoordinatorRequest(Message, frozen=True, gc=False):
+class FindCoordinatorRequest(ApiMessage, frozen=True, gc=False):
     """FindCoordinator request, API 10. Source: FindCoordinatorRequest.json."""
 
     key: Annotated[String, Versions(0, 3)] = ""
@@ -96,7 +96,7 @@ class Coordinator(Part, frozen=True, gc=False):
     error_message: Annotated[NullableString, Since(4)] = ""
 
 
-class FindCoordinatorResponse(Message, frozen=True, gc=False):
+class FindCoordinatorResponse(ApiMessage, frozen=True, gc=False):
     """FindCoordinator response. Source: FindCoordinatorResponse.json."""
 
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
@@ -113,7 +113,7 @@ FIND_COORDINATOR = Api(
 )
 
 
-class ApiVersionsRequest(Message, frozen=True, gc=False):
+class ApiVersionsRequest(ApiMessage, frozen=True, gc=False):
     """ApiVersions request, API 18. Source: ApiVersionsRequest.json."""
 
     client_software_name: Annotated[String, Since(3)] = ""
@@ -138,7 +138,7 @@ class FinalizedFeatureKey(Part, frozen=True, gc=False):
     min_version_level: Annotated[Int16, Since(3)] = 0
 
 
-class ApiVersionsResponse(Message, frozen=True, gc=False):
+class ApiVersionsResponse(ApiMessage, frozen=True, gc=False):
     """ApiVersions response. Source: ApiVersionsResponse.json."""
 
     error_code: Int16 = 0
@@ -158,7 +158,7 @@ class ListPartitionReassignmentsTopics(Part, frozen=True, gc=False):
     partition_indexes: Sequence[Int32] = ()
 
 
-class ListPartitionReassignmentsRequest(Message, frozen=True, gc=False):
+class ListPartitionReassignmentsRequest(ApiMessage, frozen=True, gc=False):
     """ListPartitionReassignments request, API 46. Source: ListPartitionReassignmentsRequest.json."""
 
     timeout_ms: Int32 = 60000
@@ -177,7 +177,7 @@ class OngoingTopicReassignment(Part, frozen=True, gc=False):
     partitions: Sequence[OngoingPartitionReassignment] = ()
 
 
-class ListPartitionReassignmentsResponse(Message, frozen=True, gc=False):
+class ListPartitionReassignmentsResponse(ApiMessage, frozen=True, gc=False):
     """ListPartitionReassignments response. Source: ListPartitionReassignmentsResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -195,7 +195,7 @@ LIST_PARTITION_REASSIGNMENTS = Api(
 )
 
 
-class DescribeClusterRequest(Message, frozen=True, gc=False):
+class DescribeClusterRequest(ApiMessage, frozen=True, gc=False):
     """DescribeCluster request, API 60. Source: DescribeClusterRequest.json."""
 
     include_cluster_authorized_operations: Bool = False
@@ -211,7 +211,7 @@ class DescribeClusterBroker(Part, frozen=True, gc=False):
     is_fenced: Annotated[Bool, Since(2)] = False
 
 
-class DescribeClusterResponse(Message, frozen=True, gc=False):
+class DescribeClusterResponse(ApiMessage, frozen=True, gc=False):
     """DescribeCluster response. Source: DescribeClusterResponse.json."""
 
     throttle_time_ms: Int32 = 0

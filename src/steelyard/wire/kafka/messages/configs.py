@@ -7,11 +7,11 @@ from typing import Annotated
 
 from steelyard.wire.kafka.schema import (
     Api,
+    ApiMessage,
     Bool,
     Int8,
     Int16,
     Int32,
-    Message,
     NullableString,
     Part,
     Since,
@@ -30,7 +30,7 @@ class DescribeConfigsResource(Part, frozen=True, gc=False):
     configuration_keys: Sequence[String] | None = ()
 
 
-class DescribeConfigsRequest(Message, frozen=True, gc=False):
+class DescribeConfigsRequest(ApiMessage, frozen=True, gc=False):
     """DescribeConfigs request, API 32. Source: DescribeConfigsRequest.json."""
 
     resources: Sequence[DescribeConfigsResource] = ()
@@ -63,7 +63,7 @@ class DescribeConfigsResult(Part, frozen=True, gc=False):
     configs: Sequence[DescribeConfigsResourceResult] = ()
 
 
-class DescribeConfigsResponse(Message, frozen=True, gc=False):
+class DescribeConfigsResponse(ApiMessage, frozen=True, gc=False):
     """DescribeConfigs response. Source: DescribeConfigsResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -86,7 +86,7 @@ class AlterConfigsResource(Part, frozen=True, gc=False):
     configs: Sequence[AlterableConfig] = ()
 
 
-class AlterConfigsRequest(Message, frozen=True, gc=False):
+class AlterConfigsRequest(ApiMessage, frozen=True, gc=False):
     """AlterConfigs request, API 33. Source: AlterConfigsRequest.json."""
 
     resources: Sequence[AlterConfigsResource] = ()
@@ -100,7 +100,7 @@ class AlterConfigsResourceResponse(Part, frozen=True, gc=False):
     resource_name: String = ""
 
 
-class AlterConfigsResponse(Message, frozen=True, gc=False):
+class AlterConfigsResponse(ApiMessage, frozen=True, gc=False):
     """AlterConfigs response. Source: AlterConfigsResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -122,14 +122,14 @@ class IncrementalAlterConfigsResource(Part, frozen=True, gc=False):
     configs: Sequence[ConfigOperation] = ()
 
 
-class IncrementalAlterConfigsRequest(Message, frozen=True, gc=False):
+class IncrementalAlterConfigsRequest(ApiMessage, frozen=True, gc=False):
     """IncrementalAlterConfigs request, API 44. Source: IncrementalAlterConfigsRequest.json."""
 
     resources: Sequence[IncrementalAlterConfigsResource] = ()
     validate_only: Bool = False
 
 
-class IncrementalAlterConfigsResponse(Message, frozen=True, gc=False):
+class IncrementalAlterConfigsResponse(ApiMessage, frozen=True, gc=False):
     """IncrementalAlterConfigs response. Source: IncrementalAlterConfigsResponse.json."""
 
     throttle_time_ms: Int32 = 0

@@ -8,11 +8,11 @@ from typing import Annotated
 from steelyard.wire.kafka.schema import (
     NO_ID,
     Api,
+    ApiMessage,
     Bool,
     Int8,
     Int16,
     Int32,
-    Message,
     NullableString,
     Part,
     Since,
@@ -26,7 +26,7 @@ class TopicPartitions(Part, frozen=True, gc=False):
     partitions: Sequence[Int32] = ()
 
 
-class ConsumerGroupHeartbeatRequest(Message, frozen=True, gc=False):
+class ConsumerGroupHeartbeatRequest(ApiMessage, frozen=True, gc=False):
     """ConsumerGroupHeartbeat request, API 68. Source: ConsumerGroupHeartbeatRequest.json."""
 
     group_id: String = ""
@@ -45,7 +45,7 @@ class Assignment(Part, frozen=True, gc=False):
     topic_partitions: Sequence[TopicPartitions] = ()
 
 
-class ConsumerGroupHeartbeatResponse(Message, frozen=True, gc=False):
+class ConsumerGroupHeartbeatResponse(ApiMessage, frozen=True, gc=False):
     """ConsumerGroupHeartbeat response. Source: ConsumerGroupHeartbeatResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -62,7 +62,7 @@ CONSUMER_GROUP_HEARTBEAT = Api(
 )
 
 
-class ConsumerGroupDescribeRequest(Message, frozen=True, gc=False):
+class ConsumerGroupDescribeRequest(ApiMessage, frozen=True, gc=False):
     """ConsumerGroupDescribe request, API 69. Source: ConsumerGroupDescribeRequest.json."""
 
     group_ids: Sequence[String] = ()
@@ -105,7 +105,7 @@ class DescribedGroup(Part, frozen=True, gc=False):
     authorized_operations: Int32 = -2147483648
 
 
-class ConsumerGroupDescribeResponse(Message, frozen=True, gc=False):
+class ConsumerGroupDescribeResponse(ApiMessage, frozen=True, gc=False):
     """ConsumerGroupDescribe response. Source: ConsumerGroupDescribeResponse.json."""
 
     throttle_time_ms: Int32 = 0

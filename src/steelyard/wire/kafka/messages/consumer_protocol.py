@@ -13,8 +13,8 @@ from typing import Annotated
 from steelyard.errors import ProtocolError
 from steelyard.types import joined
 from steelyard.wire.kafka.schema import (
+    ApiMessage,
     Int32,
-    Message,
     NullableBytes,
     NullableString,
     Part,
@@ -37,7 +37,7 @@ class TopicPartitions(Part, frozen=True, gc=False):
     partitions: Sequence[Int32] = ()
 
 
-class Subscription(Message, frozen=True, gc=False):
+class ConsumerProtocolSubscription(ApiMessage, frozen=True, gc=False):
     """What a member wants and holds. `generation_id`: of the assignment in which it got `owned_partitions`."""
 
     topics: Sequence[String] = ()
@@ -47,30 +47,38 @@ class Subscription(Message, frozen=True, gc=False):
     rack_id: Annotated[NullableString, Since(3)] = None
 
 
-class Assignment(Message, frozen=True, gc=False):
+class ConsumerProtocolAssignment(ApiMessage, frozen=True, gc=False):
     """What a member is to read."""
 
     assigned_partitions: Sequence[TopicPartitions] = ()
     user_data: NullableBytes = None
 
 
-def read_subscription(data: bytes) -> Subscription:
+def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """A member's metadata. Raises ProtocolError."""
-    return read_prefix(Subscription, data, min(_version(data), SUBSCRIPTION_VERSION), at=2)
+    return read_prefix(
+        ConsumerProtocolSubscription, data, min(_version(data), SUBSCRIPTION_VERSION), at=2
+    )
 
 
-def read_assignment(data: bytes) -> Assignment:
+def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
     """A member's assignment; no bytes at all are an empty one. Raises ProtocolError."""
     if not data:
-        return Assignment()
-    return read_prefix(Assignment, data, min(_version(data), ASSIGNMENT_VERSION), at=2)
+        return ConsumerProtocolAssignment()
+    return read_prefix(
+        ConsumerProtocolAssignment, data, min(_version(data), ASSIGNMENT_VERSION), at=2
+    )
 
 
-def write_subscription(subscription: Subscription, version: int = SUBSCRIPTION_VERSION) -> bytes:
+def write_subscription(
+    subscription: ConsumerProtocolSubscription, version: int = SUBSCRIPTION_VERSION
+) -> bytes:
     return joined([_INT16.pack(version), *write(subscription, version, flexible=False)])
 
 
-def write_assignment(assignment: Assignment, version: int = ASSIGNMENT_VERSION) -> bytes:
+def write_assignment(
+    assignment: ConsumerProtocolAssignment, version: int = ASSIGNMENT_VERSION
+) -> bytes:
     return joined([_INT16.pack(version), *write(assignment, version, flexible=False)])
 
 

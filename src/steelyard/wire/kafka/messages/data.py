@@ -8,11 +8,11 @@ from typing import Annotated
 from steelyard.wire.kafka.schema import (
     NO_ID,
     Api,
+    ApiMessage,
     Int8,
     Int16,
     Int32,
     Int64,
-    Message,
     NullableRecords,
     NullableString,
     Part,
@@ -35,7 +35,7 @@ class TopicProduceData(Part, frozen=True, gc=False):
     partition_data: Sequence[PartitionProduceData] = ()
 
 
-class ProduceRequest(Message, frozen=True, gc=False):
+class ProduceRequest(ApiMessage, frozen=True, gc=False):
     """Produce request, API 0. Source: ProduceRequest.json."""
 
     transactional_id: NullableString = None
@@ -78,7 +78,7 @@ class NodeEndpoint(Part, frozen=True, gc=False):
     rack: NullableString = None
 
 
-class ProduceResponse(Message, frozen=True, gc=False):
+class ProduceResponse(ApiMessage, frozen=True, gc=False):
     """Produce response. Source: ProduceResponse.json."""
 
     responses: Sequence[TopicProduceResponse] = ()
@@ -117,7 +117,7 @@ class ForgottenTopic(Part, frozen=True, gc=False):
     partitions: Annotated[Sequence[Int32], Since(7)] = ()
 
 
-class FetchRequest(Message, frozen=True, gc=False):
+class FetchRequest(ApiMessage, frozen=True, gc=False):
     """Fetch request, API 1. Source: FetchRequest.json."""
 
     cluster_id: Annotated[NullableString, Since(12), Tag(0)] = None
@@ -169,7 +169,7 @@ class FetchableTopicResponse(Part, frozen=True, gc=False):
     partitions: Sequence[PartitionData] = ()
 
 
-class FetchResponse(Message, frozen=True, gc=False):
+class FetchResponse(ApiMessage, frozen=True, gc=False):
     """Fetch response. Source: FetchResponse.json."""
 
     throttle_time_ms: Int32 = 0

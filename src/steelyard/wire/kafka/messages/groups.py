@@ -7,11 +7,11 @@ from typing import Annotated
 
 from steelyard.wire.kafka.schema import (
     Api,
+    ApiMessage,
     Bool,
     Bytes,
     Int16,
     Int32,
-    Message,
     NullableString,
     Part,
     Since,
@@ -25,7 +25,7 @@ class JoinGroupRequestProtocol(Part, frozen=True, gc=False):
     metadata: Bytes = b""
 
 
-class JoinGroupRequest(Message, frozen=True, gc=False):
+class JoinGroupRequest(ApiMessage, frozen=True, gc=False):
     """JoinGroup request, API 11. Source: JoinGroupRequest.json."""
 
     group_id: String = ""
@@ -44,7 +44,7 @@ class JoinGroupResponseMember(Part, frozen=True, gc=False):
     metadata: Bytes = b""
 
 
-class JoinGroupResponse(Message, frozen=True, gc=False):
+class JoinGroupResponse(ApiMessage, frozen=True, gc=False):
     """JoinGroup response. Source: JoinGroupResponse.json."""
 
     throttle_time_ms: Annotated[Int32, Since(2)] = 0
@@ -61,7 +61,7 @@ class JoinGroupResponse(Message, frozen=True, gc=False):
 JOIN_GROUP = Api(11, JoinGroupRequest, JoinGroupResponse, versions=(0, 9), flexible=6)
 
 
-class HeartbeatRequest(Message, frozen=True, gc=False):
+class HeartbeatRequest(ApiMessage, frozen=True, gc=False):
     """Heartbeat request, API 12. Source: HeartbeatRequest.json."""
 
     group_id: String = ""
@@ -70,7 +70,7 @@ class HeartbeatRequest(Message, frozen=True, gc=False):
     group_instance_id: Annotated[NullableString, Since(3)] = None
 
 
-class HeartbeatResponse(Message, frozen=True, gc=False):
+class HeartbeatResponse(ApiMessage, frozen=True, gc=False):
     """Heartbeat response. Source: HeartbeatResponse.json."""
 
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
@@ -86,7 +86,7 @@ class MemberIdentity(Part, frozen=True, gc=False):
     reason: Annotated[NullableString, Since(5)] = None
 
 
-class LeaveGroupRequest(Message, frozen=True, gc=False):
+class LeaveGroupRequest(ApiMessage, frozen=True, gc=False):
     """LeaveGroup request, API 13. Source: LeaveGroupRequest.json."""
 
     group_id: String = ""
@@ -100,7 +100,7 @@ class MemberResponse(Part, frozen=True, gc=False):
     error_code: Annotated[Int16, Since(3)] = 0
 
 
-class LeaveGroupResponse(Message, frozen=True, gc=False):
+class LeaveGroupResponse(ApiMessage, frozen=True, gc=False):
     """LeaveGroup response. Source: LeaveGroupResponse.json."""
 
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
@@ -116,7 +116,7 @@ class SyncGroupRequestAssignment(Part, frozen=True, gc=False):
     assignment: Bytes = b""
 
 
-class SyncGroupRequest(Message, frozen=True, gc=False):
+class SyncGroupRequest(ApiMessage, frozen=True, gc=False):
     """SyncGroup request, API 14. Source: SyncGroupRequest.json."""
 
     group_id: String = ""
@@ -128,7 +128,7 @@ class SyncGroupRequest(Message, frozen=True, gc=False):
     assignments: Sequence[SyncGroupRequestAssignment] = ()
 
 
-class SyncGroupResponse(Message, frozen=True, gc=False):
+class SyncGroupResponse(ApiMessage, frozen=True, gc=False):
     """SyncGroup response. Source: SyncGroupResponse.json."""
 
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
@@ -141,7 +141,7 @@ class SyncGroupResponse(Message, frozen=True, gc=False):
 SYNC_GROUP = Api(14, SyncGroupRequest, SyncGroupResponse, versions=(0, 5), flexible=4)
 
 
-class DescribeGroupsRequest(Message, frozen=True, gc=False):
+class DescribeGroupsRequest(ApiMessage, frozen=True, gc=False):
     """DescribeGroups request, API 15. Source: DescribeGroupsRequest.json."""
 
     groups: Sequence[String] = ()
@@ -168,7 +168,7 @@ class DescribedGroup(Part, frozen=True, gc=False):
     authorized_operations: Annotated[Int32, Since(3)] = -2147483648
 
 
-class DescribeGroupsResponse(Message, frozen=True, gc=False):
+class DescribeGroupsResponse(ApiMessage, frozen=True, gc=False):
     """DescribeGroups response. Source: DescribeGroupsResponse.json."""
 
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
@@ -180,7 +180,7 @@ DESCRIBE_GROUPS = Api(
 )
 
 
-class ListGroupsRequest(Message, frozen=True, gc=False):
+class ListGroupsRequest(ApiMessage, frozen=True, gc=False):
     """ListGroups request, API 16. Source: ListGroupsRequest.json."""
 
     states_filter: Annotated[Sequence[String], Since(4)] = ()
@@ -194,7 +194,7 @@ class ListedGroup(Part, frozen=True, gc=False):
     group_type: Annotated[String, Since(5)] = ""
 
 
-class ListGroupsResponse(Message, frozen=True, gc=False):
+class ListGroupsResponse(ApiMessage, frozen=True, gc=False):
     """ListGroups response. Source: ListGroupsResponse.json."""
 
     throttle_time_ms: Annotated[Int32, Since(1)] = 0
@@ -205,7 +205,7 @@ class ListGroupsResponse(Message, frozen=True, gc=False):
 LIST_GROUPS = Api(16, ListGroupsRequest, ListGroupsResponse, versions=(0, 5), flexible=3)
 
 
-class DeleteGroupsRequest(Message, frozen=True, gc=False):
+class DeleteGroupsRequest(ApiMessage, frozen=True, gc=False):
     """DeleteGroups request, API 42. Source: DeleteGroupsRequest.json."""
 
     groups_names: Sequence[String] = ()
@@ -217,7 +217,7 @@ class DeletableGroupResult(Part, frozen=True, gc=False):
     error_message: Annotated[NullableString, Since(3)] = None
 
 
-class DeleteGroupsResponse(Message, frozen=True, gc=False):
+class DeleteGroupsResponse(ApiMessage, frozen=True, gc=False):
     """DeleteGroups response. Source: DeleteGroupsResponse.json."""
 
     throttle_time_ms: Int32 = 0

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from steelyard.wire.kafka.schema import (
     Api,
+    ApiMessage,
     Bool,
     Int8,
     Int16,
     Int32,
     Int64,
-    Message,
     NullableString,
     Part,
     Since,
@@ -39,7 +39,7 @@ class ListOffsetsTopic(Part, frozen=True, gc=False):
     partitions: Sequence[ListOffsetsPartition] = ()
 
 
-class ListOffsetsRequest(Message, frozen=True, gc=False):
+class ListOffsetsRequest(ApiMessage, frozen=True, gc=False):
     """ListOffsets request, API 2. Source: ListOffsetsRequest.json."""
 
     replica_id: Int32 = 0
@@ -61,7 +61,7 @@ class ListOffsetsTopicResponse(Part, frozen=True, gc=False):
     partitions: Sequence[ListOffsetsPartitionResponse] = ()
 
 
-class ListOffsetsResponse(Message, frozen=True, gc=False):
+class ListOffsetsResponse(ApiMessage, frozen=True, gc=False):
     """ListOffsets response. Source: ListOffsetsResponse.json."""
 
     throttle_time_ms: Annotated[Int32, Since(2)] = 0
@@ -81,7 +81,7 @@ class DeleteRecordsTopic(Part, frozen=True, gc=False):
     partitions: Sequence[DeleteRecordsPartition] = ()
 
 
-class DeleteRecordsRequest(Message, frozen=True, gc=False):
+class DeleteRecordsRequest(ApiMessage, frozen=True, gc=False):
     """DeleteRecords request, API 21. Source: DeleteRecordsRequest.json."""
 
     topics: Sequence[DeleteRecordsTopic] = ()
@@ -99,7 +99,7 @@ class DeleteRecordsTopicResult(Part, frozen=True, gc=False):
     partitions: Sequence[DeleteRecordsPartitionResult] = ()
 
 
-class DeleteRecordsResponse(Message, frozen=True, gc=False):
+class DeleteRecordsResponse(ApiMessage, frozen=True, gc=False):
     """DeleteRecords response. Source: DeleteRecordsResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -120,7 +120,7 @@ class OffsetForLeaderTopic(Part, frozen=True, gc=False):
     partitions: Sequence[OffsetForLeaderPartition] = ()
 
 
-class OffsetForLeaderEpochRequest(Message, frozen=True, gc=False):
+class OffsetForLeaderEpochRequest(ApiMessage, frozen=True, gc=False):
     """OffsetForLeaderEpoch request, API 23. Source: OffsetForLeaderEpochRequest.json."""
 
     replica_id: Annotated[Int32, Since(3)] = -2
@@ -139,7 +139,7 @@ class OffsetForLeaderTopicResult(Part, frozen=True, gc=False):
     partitions: Sequence[EpochEndOffset] = ()
 
 
-class OffsetForLeaderEpochResponse(Message, frozen=True, gc=False):
+class OffsetForLeaderEpochResponse(ApiMessage, frozen=True, gc=False):
     """OffsetForLeaderEpoch response. Source: OffsetForLeaderEpochResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -156,7 +156,7 @@ class DescribableLogDirTopic(Part, frozen=True, gc=False):
     partitions: Sequence[Int32] = ()
 
 
-class DescribeLogDirsRequest(Message, frozen=True, gc=False):
+class DescribeLogDirsRequest(ApiMessage, frozen=True, gc=False):
     """DescribeLogDirs request, API 35. Source: DescribeLogDirsRequest.json."""
 
     topics: Sequence[DescribableLogDirTopic] | None = ()
@@ -183,7 +183,7 @@ class DescribeLogDirsResult(Part, frozen=True, gc=False):
     is_cordoned: Annotated[Bool, Since(5)] = False
 
 
-class DescribeLogDirsResponse(Message, frozen=True, gc=False):
+class DescribeLogDirsResponse(ApiMessage, frozen=True, gc=False):
     """DescribeLogDirs response. Source: DescribeLogDirsResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -201,7 +201,7 @@ class TopicRequest(Part, frozen=True, gc=False):
     partition_indexes: Sequence[Int32] = ()
 
 
-class DescribeProducersRequest(Message, frozen=True, gc=False):
+class DescribeProducersRequest(ApiMessage, frozen=True, gc=False):
     """DescribeProducers request, API 61. Source: DescribeProducersRequest.json."""
 
     topics: Sequence[TopicRequest] = ()
@@ -228,7 +228,7 @@ class TopicResponse(Part, frozen=True, gc=False):
     partitions: Sequence[PartitionResponse] = ()
 
 
-class DescribeProducersResponse(Message, frozen=True, gc=False):
+class DescribeProducersResponse(ApiMessage, frozen=True, gc=False):
     """DescribeProducers response. Source: DescribeProducersResponse.json."""
 
     throttle_time_ms: Int32 = 0

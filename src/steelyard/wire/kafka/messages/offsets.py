@@ -8,11 +8,11 @@ from typing import Annotated
 from steelyard.wire.kafka.schema import (
     NO_ID,
     Api,
+    ApiMessage,
     Bool,
     Int16,
     Int32,
     Int64,
-    Message,
     NullableString,
     Part,
     Since,
@@ -35,7 +35,7 @@ class OffsetCommitRequestTopic(Part, frozen=True, gc=False):
     partitions: Sequence[OffsetCommitRequestPartition] = ()
 
 
-class OffsetCommitRequest(Message, frozen=True, gc=False):
+class OffsetCommitRequest(ApiMessage, frozen=True, gc=False):
     """OffsetCommit request, API 8. Source: OffsetCommitRequest.json."""
 
     group_id: String = ""
@@ -59,7 +59,7 @@ class OffsetResponseTopic(Part, frozen=True, gc=False):
     partitions: Sequence[OffsetResponsePartition] = ()
 
 
-class OffsetCommitResponse(Message, frozen=True, gc=False):
+class OffsetCommitResponse(ApiMessage, frozen=True, gc=False):
     """OffsetCommit response. Source: OffsetCommitResponse.json."""
 
     throttle_time_ms: Annotated[Int32, Since(3)] = 0
@@ -82,7 +82,7 @@ class OffsetFetchRequestGroup(Part, frozen=True, gc=False):
     topics: Annotated[Sequence[OffsetFetchRequestTopic] | None, Since(8)] = ()
 
 
-class OffsetFetchRequest(Message, frozen=True, gc=False):
+class OffsetFetchRequest(ApiMessage, frozen=True, gc=False):
     """OffsetFetch request, API 9. Source: OffsetFetchRequest.json."""
 
     group_id: Annotated[String, Versions(1, 7)] = ""
@@ -111,7 +111,7 @@ class OffsetFetchResponseGroup(Part, frozen=True, gc=False):
     error_code: Annotated[Int16, Since(8)] = 0
 
 
-class OffsetFetchResponse(Message, frozen=True, gc=False):
+class OffsetFetchResponse(ApiMessage, frozen=True, gc=False):
     """OffsetFetch response. Source: OffsetFetchResponse.json."""
 
     throttle_time_ms: Annotated[Int32, Since(3)] = 0
@@ -135,7 +135,7 @@ class TxnOffsetCommitRequestTopic(Part, frozen=True, gc=False):
     partitions: Sequence[TxnOffsetCommitRequestPartition] = ()
 
 
-class TxnOffsetCommitRequest(Message, frozen=True, gc=False):
+class TxnOffsetCommitRequest(ApiMessage, frozen=True, gc=False):
     """TxnOffsetCommit request, API 28. Source: TxnOffsetCommitRequest.json."""
 
     transactional_id: String = ""
@@ -148,7 +148,7 @@ class TxnOffsetCommitRequest(Message, frozen=True, gc=False):
     topics: Sequence[TxnOffsetCommitRequestTopic] = ()
 
 
-class TxnOffsetCommitResponse(Message, frozen=True, gc=False):
+class TxnOffsetCommitResponse(ApiMessage, frozen=True, gc=False):
     """TxnOffsetCommit response. Source: TxnOffsetCommitResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -169,14 +169,14 @@ class OffsetDeleteRequestTopic(Part, frozen=True, gc=False):
     partitions: Sequence[OffsetDeleteRequestPartition] = ()
 
 
-class OffsetDeleteRequest(Message, frozen=True, gc=False):
+class OffsetDeleteRequest(ApiMessage, frozen=True, gc=False):
     """OffsetDelete request, API 47. Source: OffsetDeleteRequest.json."""
 
     group_id: String = ""
     topics: Sequence[OffsetDeleteRequestTopic] = ()
 
 
-class OffsetDeleteResponse(Message, frozen=True, gc=False):
+class OffsetDeleteResponse(ApiMessage, frozen=True, gc=False):
     """OffsetDelete response. Source: OffsetDeleteResponse.json."""
 
     error_code: Int16 = 0

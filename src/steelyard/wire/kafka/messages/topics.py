@@ -8,11 +8,11 @@ from typing import Annotated
 from steelyard.wire.kafka.schema import (
     NO_ID,
     Api,
+    ApiMessage,
     Bool,
     Int8,
     Int16,
     Int32,
-    Message,
     NullableString,
     Part,
     Since,
@@ -41,7 +41,7 @@ class CreatableTopic(Part, frozen=True, gc=False):
     configs: Sequence[CreatableTopicConfig] = ()
 
 
-class CreateTopicsRequest(Message, frozen=True, gc=False):
+class CreateTopicsRequest(ApiMessage, frozen=True, gc=False):
     """CreateTopics request, API 19. Source: CreateTopicsRequest.json."""
 
     topics: Sequence[CreatableTopic] = ()
@@ -68,7 +68,7 @@ class CreatableTopicResult(Part, frozen=True, gc=False):
     configs: Annotated[Sequence[CreatableTopicConfigs] | None, Since(5)] = ()
 
 
-class CreateTopicsResponse(Message, frozen=True, gc=False):
+class CreateTopicsResponse(ApiMessage, frozen=True, gc=False):
     """CreateTopics response. Source: CreateTopicsResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -83,7 +83,7 @@ class DeleteTopicState(Part, frozen=True, gc=False):
     topic_id: Annotated[Uuid, Since(6)] = NO_ID
 
 
-class DeleteTopicsRequest(Message, frozen=True, gc=False):
+class DeleteTopicsRequest(ApiMessage, frozen=True, gc=False):
     """DeleteTopics request, API 20. Source: DeleteTopicsRequest.json."""
 
     topics: Annotated[Sequence[DeleteTopicState], Since(6)] = ()
@@ -98,7 +98,7 @@ class DeletableTopicResult(Part, frozen=True, gc=False):
     error_message: Annotated[NullableString, Since(5)] = None
 
 
-class DeleteTopicsResponse(Message, frozen=True, gc=False):
+class DeleteTopicsResponse(ApiMessage, frozen=True, gc=False):
     """DeleteTopics response. Source: DeleteTopicsResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -118,7 +118,7 @@ class CreatePartitionsTopic(Part, frozen=True, gc=False):
     assignments: Sequence[CreatePartitionsAssignment] | None = ()
 
 
-class CreatePartitionsRequest(Message, frozen=True, gc=False):
+class CreatePartitionsRequest(ApiMessage, frozen=True, gc=False):
     """CreatePartitions request, API 37. Source: CreatePartitionsRequest.json."""
 
     topics: Sequence[CreatePartitionsTopic] = ()
@@ -132,7 +132,7 @@ class CreatePartitionsTopicResult(Part, frozen=True, gc=False):
     error_message: NullableString = None
 
 
-class CreatePartitionsResponse(Message, frozen=True, gc=False):
+class CreatePartitionsResponse(ApiMessage, frozen=True, gc=False):
     """CreatePartitions response. Source: CreatePartitionsResponse.json."""
 
     throttle_time_ms: Int32 = 0

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from steelyard.wire.kafka.schema import (
     Api,
+    ApiMessage,
     Bool,
     Int8,
     Int16,
     Int32,
     Int64,
-    Message,
     NullableString,
     Part,
     Since,
@@ -20,7 +20,7 @@ from steelyard.wire.kafka.schema import (
 )
 
 
-class InitProducerIdRequest(Message, frozen=True, gc=False):
+class InitProducerIdRequest(ApiMessage, frozen=True, gc=False):
     """InitProducerId request, API 22. Source: InitProducerIdRequest.json."""
 
     transactional_id: NullableString = ""
@@ -29,7 +29,7 @@ class InitProducerIdRequest(Message, frozen=True, gc=False):
     producer_epoch: Annotated[Int16, Since(3)] = -1
 
 
-class InitProducerIdResponse(Message, frozen=True, gc=False):
+class InitProducerIdResponse(ApiMessage, frozen=True, gc=False):
     """InitProducerId response. Source: InitProducerIdResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -48,7 +48,7 @@ class AddPartitionsToTxnTopic(Part, frozen=True, gc=False):
     partitions: Sequence[Int32] = ()
 
 
-class AddPartitionsToTxnRequest(Message, frozen=True, gc=False):
+class AddPartitionsToTxnRequest(ApiMessage, frozen=True, gc=False):
     """AddPartitionsToTxn request, API 24. Source: AddPartitionsToTxnRequest.json."""
 
     transactional_id: String = ""
@@ -67,7 +67,7 @@ class AddPartitionsToTxnTopicResult(Part, frozen=True, gc=False):
     results_by_partition: Sequence[AddPartitionsToTxnPartitionResult] = ()
 
 
-class AddPartitionsToTxnResponse(Message, frozen=True, gc=False):
+class AddPartitionsToTxnResponse(ApiMessage, frozen=True, gc=False):
     """AddPartitionsToTxn response. Source: AddPartitionsToTxnResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -79,7 +79,7 @@ ADD_PARTITIONS_TO_TXN = Api(
 )
 
 
-class AddOffsetsToTxnRequest(Message, frozen=True, gc=False):
+class AddOffsetsToTxnRequest(ApiMessage, frozen=True, gc=False):
     """AddOffsetsToTxn request, API 25. Source: AddOffsetsToTxnRequest.json."""
 
     transactional_id: String = ""
@@ -88,7 +88,7 @@ class AddOffsetsToTxnRequest(Message, frozen=True, gc=False):
     group_id: String = ""
 
 
-class AddOffsetsToTxnResponse(Message, frozen=True, gc=False):
+class AddOffsetsToTxnResponse(ApiMessage, frozen=True, gc=False):
     """AddOffsetsToTxn response. Source: AddOffsetsToTxnResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -100,7 +100,7 @@ ADD_OFFSETS_TO_TXN = Api(
 )
 
 
-class EndTxnRequest(Message, frozen=True, gc=False):
+class EndTxnRequest(ApiMessage, frozen=True, gc=False):
     """EndTxn request, API 26. Source: EndTxnRequest.json."""
 
     transactional_id: String = ""
@@ -109,7 +109,7 @@ class EndTxnRequest(Message, frozen=True, gc=False):
     committed: Bool = False
 
 
-class EndTxnResponse(Message, frozen=True, gc=False):
+class EndTxnResponse(ApiMessage, frozen=True, gc=False):
     """EndTxn response. Source: EndTxnResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -133,7 +133,7 @@ class WritableTxnMarker(Part, frozen=True, gc=False):
     transaction_version: Annotated[Int8, Since(2)] = 0
 
 
-class WriteTxnMarkersRequest(Message, frozen=True, gc=False):
+class WriteTxnMarkersRequest(ApiMessage, frozen=True, gc=False):
     """WriteTxnMarkers request, API 27. Source: WriteTxnMarkersRequest.json."""
 
     markers: Sequence[WritableTxnMarker] = ()
@@ -154,7 +154,7 @@ class WritableTxnMarkerResult(Part, frozen=True, gc=False):
     topics: Sequence[WritableTxnMarkerTopicResult] = ()
 
 
-class WriteTxnMarkersResponse(Message, frozen=True, gc=False):
+class WriteTxnMarkersResponse(ApiMessage, frozen=True, gc=False):
     """WriteTxnMarkers response. Source: WriteTxnMarkersResponse.json."""
 
     markers: Sequence[WritableTxnMarkerResult] = ()
@@ -165,7 +165,7 @@ WRITE_TXN_MARKERS = Api(
 )
 
 
-class DescribeTransactionsRequest(Message, frozen=True, gc=False):
+class DescribeTransactionsRequest(ApiMessage, frozen=True, gc=False):
     """DescribeTransactions request, API 65. Source: DescribeTransactionsRequest.json."""
 
     transactional_ids: Sequence[String] = ()
@@ -187,7 +187,7 @@ class DescribedTransaction(Part, frozen=True, gc=False):
     topics: Sequence[TopicData] = ()
 
 
-class DescribeTransactionsResponse(Message, frozen=True, gc=False):
+class DescribeTransactionsResponse(ApiMessage, frozen=True, gc=False):
     """DescribeTransactions response. Source: DescribeTransactionsResponse.json."""
 
     throttle_time_ms: Int32 = 0
@@ -199,7 +199,7 @@ DESCRIBE_TRANSACTIONS = Api(
 )
 
 
-class ListTransactionsRequest(Message, frozen=True, gc=False):
+class ListTransactionsRequest(ApiMessage, frozen=True, gc=False):
     """ListTransactions request, API 66. Source: ListTransactionsRequest.json."""
 
     state_filters: Sequence[String] = ()
@@ -214,7 +214,7 @@ class ListedTransaction(Part, frozen=True, gc=False):
     transaction_state: String = ""
 
 
-class ListTransactionsResponse(Message, frozen=True, gc=False):
+class ListTransactionsResponse(ApiMessage, frozen=True, gc=False):
     """ListTransactions response. Source: ListTransactionsResponse.json."""
 
     throttle_time_ms: Int32 = 0

@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from steelyard.errors import DiskFullError, ProtocolError, StorageError
-from steelyard.nodes.broker.kafka.cluster.claims import Claim
+from steelyard.nodes.broker.kafka.cluster.claims import TopicClaim
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.merging import contradiction, merged
 from steelyard.nodes.broker.kafka.cluster.plans import Plans
@@ -42,7 +42,7 @@ from steelyard.nodes.broker.peers.requests import (
     read_id,
 )
 from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import Request
+from steelyard.nodes.broker.requests import RemotingRequest
 from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect, Send
@@ -399,7 +399,7 @@ class Changes:
 
     def _overtaken(self, news: News) -> list[str]:
         """Topics that another broker claimed after the one that brings this."""
-        claim = Claim(news.broker.name, news.claim)
+        claim = TopicClaim(news.broker.name, news.claim)
         return [name for name in news.claimed if not self._surveys.claims.holds(name, claim)]
 
     def tell_nameservers(
@@ -493,7 +493,9 @@ class Changes:
 
         self.put(topics, after, now, effects)
 
-    def queues_wanted(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def queues_wanted(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Command | None:
         """9002: another broker has queues that are not partitions yet. Raises ProtocolError."""
         asked = read_body(request.body, QueuesWanted)
         if not self._cluster.is_controller:
@@ -514,7 +516,9 @@ class Changes:
 
     # -- news of others ------------------------------------------------------------------------------
 
-    def take_news(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def take_news(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Command | None:
         """9003. Refused where a topic was not taken over as it came. Raises ProtocolError, StorageError."""
         news = read_body(request.body, News)
         self._cluster.meet(news.broker)

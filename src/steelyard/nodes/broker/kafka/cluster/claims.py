@@ -18,7 +18,7 @@ PROMISES_MAX = 10_000
 """Most topics with a promise; the oldest ones are forgotten."""
 
 
-class Claim(NamedTuple):
+class TopicClaim(NamedTuple):
     """`number`: tells the claims of one broker apart."""
 
     broker: str
@@ -29,17 +29,17 @@ class Claims:
     """The promises of one broker."""
 
     def __init__(self) -> None:
-        self._promised: dict[str, Claim] = {}
+        self._promised: dict[str, TopicClaim] = {}
         self._number = 0
 
-    def new(self, broker: str, topics: Iterable[str], now: int) -> Claim:
+    def new(self, broker: str, topics: Iterable[str], now: int) -> TopicClaim:
         """A claim of this broker's own, which it promises itself to keep."""
         self._number = max(now, self._number + 1)
-        claim = Claim(broker, self._number)
+        claim = TopicClaim(broker, self._number)
         self.promise(topics, claim)
         return claim
 
-    def promise(self, topics: Iterable[str], claim: Claim) -> None:
+    def promise(self, topics: Iterable[str], claim: TopicClaim) -> None:
         """Whoever claimed these topics before is refused from now on."""
         for name in topics:
             self._promised.pop(name, None)
@@ -47,6 +47,6 @@ class Claims:
         while len(self._promised) > PROMISES_MAX:
             del self._promised[next(iter(self._promised))]
 
-    def holds(self, topic: str, claim: Claim) -> bool:
+    def holds(self, topic: str, claim: TopicClaim) -> bool:
         """Nobody claimed the topic after this claim."""
         return self._promised.get(topic) == claim

@@ -21,7 +21,7 @@ from steelyard.errors import StorageError
 from steelyard.ledger.events import LEDGER_TOPIC
 from steelyard.nodes.broker.identity import cluster_id
 from steelyard.nodes.broker.kafka.cluster.catalogue import Catalogue
-from steelyard.nodes.broker.kafka.cluster.membership import Membership
+from steelyard.nodes.broker.kafka.cluster.membership import ClusterMembership
 from steelyard.nodes.broker.kafka.cluster.merging import merged
 from steelyard.nodes.broker.kafka.cluster.topic import (
     FIXED,
@@ -47,7 +47,7 @@ BROKERS_MAX = 1_000
 """Most brokers of a cluster, those that are down as well; others are not heard."""
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class PartitionPlace(msgspec.Struct, frozen=True, gc=False):
     """Where a partition is. `here`: on this broker, in the queue `queue_id`."""
 
     node_id: int
@@ -106,7 +106,7 @@ class Cluster:
         self.me = Broker(config.name, config.kafka.node_id, config.kafka.address, config.address)
         self.brokers: dict[str, Broker] = {config.name: self.me}
         """By name; those that are down as well."""
-        self.membership = Membership(config.kafka.brokers, lambda: self.brokers)
+        self.membership = ClusterMembership(config.kafka.brokers, lambda: self.brokers)
         if self.is_alone:
             self.membership.settled_at = 0  # there is nobody to look for
         self.brokers_version = 0
@@ -118,7 +118,7 @@ class Cluster:
         self._deleted = deleted
         self._known: dict[str, KafkaTopic] = {}
         self._names: dict[bytes, str] = {}
-        self._places: dict[tuple[str, int], Place] = {}
+        self._places: dict[tuple[str, int], PartitionPlace] = {}
         self._settings: dict[str, TopicSettings] = {}
         self._defaults = self.readers.of({})
         self._seen: dict[str, TopicConfig] = {}
@@ -187,7 +187,7 @@ class Cluster:
 
     # -- places ----------------------------------------------------------------------------------
 
-    def place(self, topic: str, partition: int) -> Place | ErrorCode:
+    def place(self, topic: str, partition: int) -> PartitionPlace | ErrorCode:
         """Where a partition is (its broker may be down), or what to answer: there is none, or nobody knows its broker."""
         place = self._places.get((topic, partition))
         if place is not None:
@@ -202,7 +202,7 @@ class Cluster:
         here = broker == self.me.name
         if here and self._topics.get(topic) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # it was made just now, elsewhere
-        place = Place(self.brokers[broker].node_id, queue_id, here)
+        place = PartitionPlace(self.brokers[broker].node_id, queue_id, here)
         self._places[topic, partition] = place
         return place
 

@@ -13,17 +13,17 @@ from msgspec.structs import replace
 
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.requests.channel import Call, Prompt, Prompts
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, Prompt, Prompts
 from steelyard.nodes.broker.kafka.requests.repeats import without_repeats
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import FORWARD, PeerRequests
 from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import Request
+from steelyard.nodes.broker.requests import RemotingRequest
 from steelyard.nodes.broker.turns import finish
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect, Send
 from steelyard.wire.kafka import frame
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 from steelyard.wire.remoting.codes import ResponseCode
 from steelyard.wire.remoting.command import Command
 
@@ -32,17 +32,17 @@ class _Forwarded(PendingCall, frozen=True):
     serial: int
 
 
-class ForwardedCall(Call):
+class ForwardedCall(OpenRequest):
     """A request that another broker brought; the answer goes back to that broker."""
 
     __slots__ = ("_asked",)
 
-    def __init__(self, asked: Request, request: frame.Request) -> None:
+    def __init__(self, asked: RemotingRequest, request: frame.Request) -> None:
         self._asked = asked
         self.peer = asked.peer
         self.request = request
 
-    def answer(self, message: Message, effects: list[Effect]) -> None:
+    def answer(self, message: ApiMessage, effects: list[Effect]) -> None:
         request = self.request
         answer = frame.Reply(request.api, request.version, request.correlation_id, message)
         body = frame.encode(answer)
@@ -57,7 +57,7 @@ class Forwarding:
         self._peer_requests = peer_requests
         self._handlers: dict[int, Prompt] = {}
         self._serial = 0
-        self._under_way: dict[int, tuple[Call, Prompt]] = {}
+        self._under_way: dict[int, tuple[OpenRequest, Prompt]] = {}
 
     @property
     def remoting_handlers(self) -> RemotingHandlers:
@@ -73,13 +73,15 @@ class Forwarding:
         return {key: partial(self._handle, handler) for key, handler in handlers.items()}
 
     def _handle(
-        self, handler: Prompt, call: Call, now: int, effects: list[Effect]
-    ) -> Message | None:
+        self, handler: Prompt, call: OpenRequest, now: int, effects: list[Effect]
+    ) -> ApiMessage | None:
         if self.forward(call, handler, now, effects):
             return None
         return handler(call, now, effects)
 
-    def forward(self, call: Call, otherwise: Prompt, now: int, effects: list[Effect]) -> bool:
+    def forward(
+        self, call: OpenRequest, otherwise: Prompt, now: int, effects: list[Effect]
+    ) -> bool:
         """Bring a request to the controller; False where that is us, or where it was brought already.
 
         `otherwise` answers it where the controller does not.
@@ -108,7 +110,7 @@ class Forwarding:
             call.answer(answer, effects)
         return True
 
-    def requested(self, asked: Request, now: int, effects: list[Effect]) -> Command | None:
+    def requested(self, asked: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         """9001. Raises ProtocolError."""
         requests = frame.RequestDecoder().feed(asked.body)
         if len(requests) != 1:
@@ -125,7 +127,7 @@ class Forwarding:
         return None
 
 
-def _read(request: frame.Request, outcome: object) -> Message | None:
+def _read(request: frame.Request, outcome: object) -> ApiMessage | None:
     """The controller's answer, None for none."""
     if not isinstance(outcome, Command) or outcome.code != ResponseCode.SUCCESS:
         return None

@@ -20,7 +20,7 @@ SETTLE_MS = 10_000
 """How long a broker without a list looks for others before it takes those that it met for all."""
 
 
-class Membership:
+class ClusterMembership:
     """See the module's text. `met`: the names of the brokers that were ever met, this one too."""
 
     def __init__(self, listed: Collection[str], met: Callable[[], Iterable[str]]) -> None:

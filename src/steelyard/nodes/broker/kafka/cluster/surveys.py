@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from steelyard.errors import ProtocolError
-from steelyard.nodes.broker.kafka.cluster.claims import Claim, Claims
+from steelyard.nodes.broker.kafka.cluster.claims import Claims, TopicClaim
 from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic, attributes_of, topic_of
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
@@ -25,7 +25,7 @@ from steelyard.nodes.broker.peers.requests import (
     read_id,
 )
 from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import Request
+from steelyard.nodes.broker.requests import RemotingRequest
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.schema import NO_ID
@@ -78,7 +78,7 @@ class Surveys:
         now: int,
         effects: list[Effect],
         *,
-        claim: Claim | None = None,
+        claim: TopicClaim | None = None,
     ) -> None:
         """Ask brokers what they know of topics, TOPICS_MAX at most; `then` gets what they answered, at once where nobody is asked.
 
@@ -115,14 +115,14 @@ class Surveys:
             asked.then(asked.answers, now, effects)
         return True
 
-    def requested(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def requested(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """9005: another broker asks. Raises ProtocolError."""
         asked = read_body(request.body, Survey)
         if len(asked.topics) > TOPICS_MAX:
             raise ProtocolError(f"{len(asked.topics)} topics in one request; at most {TOPICS_MAX}")
         self._cluster.meet(asked.broker)
         if asked.claim:
-            self.claims.promise(asked.topics, Claim(asked.broker.name, asked.claim))
+            self.claims.promise(asked.topics, TopicClaim(asked.broker.name, asked.claim))
         known: dict[str, dict[str, str]] = {}
         deleted: dict[str, bool] = {}
         for name, text in asked.topics.items():

@@ -13,7 +13,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.topic import INTERNAL
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.logs import (
@@ -24,7 +24,7 @@ from steelyard.wire.kafka.messages.logs import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 HIGH_WATERMARK = -1
 _UNKNOWN = -1
@@ -42,7 +42,7 @@ class DeleteRecords:
     def handlers(self) -> Handlers:
         return {DELETE_RECORDS.key: self.delete}
 
-    def delete(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def delete(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, DeleteRecordsRequest)
         topics = [

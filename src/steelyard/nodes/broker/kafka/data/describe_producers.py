@@ -8,9 +8,9 @@ from __future__ import annotations
 from steelyard.errors import StorageError
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
-from steelyard.nodes.broker.kafka.data.producer_states import Producer
+from steelyard.nodes.broker.kafka.data.producer_states import ProducerStateEntry
 from steelyard.nodes.broker.kafka.data.producers import Producers
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.logs import (
@@ -21,7 +21,7 @@ from steelyard.wire.kafka.messages.logs import (
     ProducerState,
     TopicResponse,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 
 class DescribeProducers:
@@ -36,7 +36,7 @@ class DescribeProducers:
     def handlers(self) -> Handlers:
         return {DESCRIBE_PRODUCERS.key: self.describe}
 
-    def describe(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, DescribeProducersRequest)
         topics = [
@@ -62,7 +62,7 @@ class DescribeProducers:
         return PartitionResponse(index, 0, None, [_state(producer) for producer in active])
 
 
-def _state(producer: Producer) -> ProducerState:
+def _state(producer: ProducerStateEntry) -> ProducerState:
     return ProducerState(
         producer.producer_id,
         producer.epoch,

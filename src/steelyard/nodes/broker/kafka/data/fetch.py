@@ -29,12 +29,17 @@ from steelyard.errors import StorageError
 from steelyard.ledger.events import Delivered
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch, ParkedFetches
-from steelyard.nodes.broker.kafka.data.fetch_reads import IDS_SINCE, STEP_PARTITIONS, Answer, Reads
+from steelyard.nodes.broker.kafka.data.fetch_reads import (
+    IDS_SINCE,
+    STEP_PARTITIONS,
+    PartitionAnswer,
+    Reads,
+)
 from steelyard.nodes.broker.kafka.data.fetch_sessions import (
     FIRST_EPOCH,
     LAST_EPOCH,
     NO_SESSION,
-    Asked,
+    CachedPartition,
     Key,
     Sessions,
     next_epoch,
@@ -42,7 +47,7 @@ from steelyard.nodes.broker.kafka.data.fetch_sessions import (
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
 from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.groups.notes import Notes
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.broker.parked import Queue
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Steps, finish
@@ -77,13 +82,13 @@ ANSWERS_PER_STEP = 4_000
 T = TypeVar("T")
 
 
-class Found(msgspec.Struct):
+class FetchResult(msgspec.Struct):
     """What a fetch found. `fetch`: the error where there is none; `spent`: there was more to convert than effort."""
 
-    call: Call
+    call: OpenRequest
     fetch: Fetch | ErrorCode
-    parts: list[Asked] = []
-    answers: list[Answer] = []
+    parts: list[CachedPartition] = []
+    answers: list[PartitionAnswer] = []
     size: int = 0
     at_once: bool = False
     spent: bool = False
@@ -124,12 +129,12 @@ class Fetches:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def fetch(self, call: Call, now: int, effects: list[Effect]) -> None:
+    def fetch(self, call: OpenRequest, now: int, effects: list[Effect]) -> None:
         self._run(call, self._found(call, now), self._end, now, effects)
 
     def _run(
         self,
-        call: Call,
+        call: OpenRequest,
         steps: Steps[T],
         then: Callable[[T, int, list[Effect]], None],
         now: int,
@@ -141,23 +146,25 @@ class Fetches:
         if not self._turns.run(link, steps, then, now, effects, at_once=at_once):
             effects.append(Hang(link, "too many fetches wait for their turn"))
 
-    def _found(self, call: Call, now: int) -> Steps[Found]:
+    def _found(self, call: OpenRequest, now: int) -> Steps[FetchResult]:
         """The fetch with all its partitions, and what it finds in them."""
         request = call.message
         assert isinstance(request, FetchRequest)
         fetch = yield from self._opened(call, request, now)
         if isinstance(fetch, ErrorCode):
-            return Found(call, fetch)
+            return FetchResult(call, fetch)
         in_turns = len(fetch.parts) >= STEP_PARTITIONS
         return (yield from self._attempt(fetch, fetch.parts, SLICE if in_turns else AT_ONCE))
 
-    def _attempt(self, fetch: Fetch, parts: list[Asked], effort: int) -> Steps[Found]:
+    def _attempt(
+        self, fetch: Fetch, parts: list[CachedPartition], effort: int
+    ) -> Steps[FetchResult]:
         left = Effort(effort)
         answers, size, at_once = yield from self._reads.attempt(fetch, parts, left)
         spent = left.left <= 0
-        return Found(fetch.call, fetch, parts, answers, size, at_once, spent)
+        return FetchResult(fetch.call, fetch, parts, answers, size, at_once, spent)
 
-    def _end(self, found: Found, now: int, effects: list[Effect]) -> None:
+    def _end(self, found: FetchResult, now: int, effects: list[Effect]) -> None:
         """A fetch has found what there is: it is answered, or waits."""
         fetch = found.fetch
         if isinstance(fetch, ErrorCode):
@@ -184,7 +191,9 @@ class Fetches:
                 return
         self._give(found, now, effects)
 
-    def _opened(self, call: Call, request: FetchRequest, now: int) -> Steps[Fetch | ErrorCode]:
+    def _opened(
+        self, call: OpenRequest, request: FetchRequest, now: int
+    ) -> Steps[Fetch | ErrorCode]:
         """The fetch with all its partitions, also those that the session knows."""
         sessions = self._sessions
         epoch = request.session_epoch
@@ -221,7 +230,7 @@ class Fetches:
             request.isolation_level == 1,
         )
 
-    def _ends(self, parts: Iterable[Asked]) -> dict[Queue, tuple[Asked, int]]:
+    def _ends(self, parts: Iterable[CachedPartition]) -> dict[Queue, tuple[CachedPartition, int]]:
         """The queues to wait at, and where they end."""
         ends = {}
         for asked in parts:
@@ -277,20 +286,20 @@ class Fetches:
             self._run(fetch.call, steps, self._give, now, effects, at_once=False)
             return
         answers, _, _ = finish(self._reads.attempt(fetch, parts, effort))
-        found = Found(fetch.call, fetch, parts, answers)
+        found = FetchResult(fetch.call, fetch, parts, answers)
         if effort.left > 0 or not self._waits_for_turn(found, now, effects):
             self._give(found, now, effects)
 
-    def _waits_for_turn(self, found: Found, now: int, effects: list[Effect]) -> bool:
+    def _waits_for_turn(self, found: FetchResult, now: int, effects: list[Effect]) -> bool:
         """The fetch takes long: answer it in its turn. False where too many wait for theirs."""
         return self._turns.add(found.call.peer.link, partial(self._turn, found), now, effects)
 
-    def _turn(self, found: Found, now: int, effects: list[Effect]) -> bool:
+    def _turn(self, found: FetchResult, now: int, effects: list[Effect]) -> bool:
         assert isinstance(found.fetch, Fetch)
         self._give(finish(self._attempt(found.fetch, found.parts, SLICE)), now, effects)
         return True
 
-    def _give(self, found: Found, now: int, effects: list[Effect]) -> None:
+    def _give(self, found: FetchResult, now: int, effects: list[Effect]) -> None:
         """Answer a fetch with what was found."""
         call, fetch = found.call, found.fetch
         assert isinstance(fetch, Fetch)
@@ -306,7 +315,9 @@ class Fetches:
 
     # -- answering -------------------------------------------------------------------------------
 
-    def _answer(self, fetch: Fetch, answers: list[Answer], now: int) -> Steps[FetchResponse]:
+    def _answer(
+        self, fetch: Fetch, answers: list[PartitionAnswer], now: int
+    ) -> Steps[FetchResponse]:
         session = fetch.session
         request = fetch.call.message
         assert isinstance(request, FetchRequest)
@@ -349,7 +360,7 @@ class Fetches:
         endpoints = [NodeEndpoint(*each) for each in self._partitions.endpoints(leaders)]
         return FetchResponse(0, 0, session_id, responses, endpoints)
 
-    def _given(self, fetch: Fetch, answer: Answer, now: int) -> None:
+    def _given(self, fetch: Fetch, answer: PartitionAnswer, now: int) -> None:
         """Count what goes out, and note it where a member of a group gets it."""
         self._statistics.found += 1
         self._statistics.got_messages += answer.next_offset - answer.asked.offset
@@ -388,13 +399,13 @@ class Fetches:
         self._sessions.check()
 
 
-def _asked(request: FetchRequest) -> Steps[dict[Key, Asked]]:
-    asked: dict[Key, Asked] = {}
+def _asked(request: FetchRequest) -> Steps[dict[Key, CachedPartition]]:
+    asked: dict[Key, CachedPartition] = {}
     count = 0
     for topic in request.topics:
         for part in topic.partitions:
             key = (topic.topic, topic.topic_id, part.partition)
-            asked[key] = Asked(
+            asked[key] = CachedPartition(
                 key, part.fetch_offset, part.partition_max_bytes, part.current_leader_epoch
             )
             count += 1
@@ -403,7 +414,7 @@ def _asked(request: FetchRequest) -> Steps[dict[Key, Asked]]:
     return asked
 
 
-def _has_grown(parts: Iterable[Asked]) -> bool:
+def _has_grown(parts: Iterable[CachedPartition]) -> bool:
     """Whether there is more than when the partitions were looked at."""
     return any(
         asked.place is not None

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from steelyard.nodes.broker.kafka.data.fetch_sessions import Asked, Key, Session
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.data.fetch_sessions import CachedPartition, Key, Session
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest
 from steelyard.nodes.broker.parked import Parked, Queue
 from steelyard.store.log import Log
 
@@ -27,16 +27,16 @@ class Fetch(msgspec.Struct):
     `is_timed`: it waits for its time only.
     """
 
-    call: Call
-    parts: list[Asked]
+    call: OpenRequest
+    parts: list[CachedPartition]
     session: Session | None
     makes_session: bool
     min_bytes: int
     max_bytes: int
     committed: bool
     found: int = 0
-    ends: dict[Queue, tuple[Asked, int]] = {}
-    news: dict[Key, Asked] = {}
+    ends: dict[Queue, tuple[CachedPartition, int]] = {}
+    news: dict[Key, CachedPartition] = {}
     is_timed: bool = False
 
 

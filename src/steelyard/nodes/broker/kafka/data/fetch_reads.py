@@ -11,7 +11,7 @@ from steelyard.nodes.broker.conversion import to_batch
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.fetch_parked import Fetch
-from steelyard.nodes.broker.kafka.data.fetch_sessions import Asked
+from steelyard.nodes.broker.kafka.data.fetch_sessions import CachedPartition
 from steelyard.nodes.broker.kafka.data.partitions import (
     LEADER_EPOCH,
     Partition,
@@ -53,10 +53,10 @@ _NO_SNAPSHOT = SnapshotId()
 _UNKNOWN = -1
 
 
-class Answer(msgspec.Struct, gc=False):
+class PartitionAnswer(msgspec.Struct, gc=False):
     """What there is to say of one partition. `next_offset`: where the records end, -1 without any."""
 
-    asked: Asked
+    asked: CachedPartition
     data: PartitionData
     next_offset: int = _UNKNOWN
 
@@ -86,8 +86,8 @@ class Reads:
         self._faults = faults
 
     def attempt(
-        self, fetch: Fetch, parts: Iterable[Asked], effort: Effort
-    ) -> Steps[tuple[list[Answer], int, bool]]:
+        self, fetch: Fetch, parts: Iterable[CachedPartition], effort: Effort
+    ) -> Steps[tuple[list[PartitionAnswer], int, bool]]:
         """What there is to say, how many bytes of records, and whether it must be said at once (see LASTING).
 
         Converting RocketMQ's messages takes effort. When there is none left the other partitions have none of them; clients
@@ -96,7 +96,7 @@ class Reads:
         version = self._partitions.version
         readable_end = self._durability.readable_end
         is_incremental = fetch.session is not None
-        answers: list[Answer] = []
+        answers: list[PartitionAnswer] = []
         found = 0
         at_once = False
         for number, asked in enumerate(parts, 1):
@@ -134,7 +134,9 @@ class Reads:
             answers.append(answer)
         return answers, found, at_once
 
-    def _find(self, asked: Asked, version: tuple[int, int], api_version: int) -> Partition:
+    def _find(
+        self, asked: CachedPartition, version: tuple[int, int], api_version: int
+    ) -> Partition:
         name, topic_id, index = asked.key
         topic = self._partitions.topic_of(name, topic_id)
         if api_version >= IDS_SINCE and not topic:
@@ -146,8 +148,8 @@ class Reads:
         return place
 
     def _read(
-        self, fetch: Fetch, asked: Asked, place: Partition, found: int, effort: Effort
-    ) -> Answer:
+        self, fetch: Fetch, asked: CachedPartition, place: Partition, found: int, effort: Effort
+    ) -> PartitionAnswer:
         """What one partition has. `found`: bytes that the answer has of other partitions."""
         fault = place.read_fault or epoch_fault(asked.epoch)
         if fault:
@@ -186,7 +188,7 @@ class Reads:
             -1,
             records,
         )
-        return Answer(asked, data, next_offset)
+        return PartitionAnswer(asked, data, next_offset)
 
     def _aborted(self, log: Log, first: int, next_offset: int) -> list[AbortedTransaction]:
         return [
@@ -219,6 +221,8 @@ def _read(log: Log, offset: int, bytes_max: int, end: int, effort: Effort) -> tu
     return b"", offset
 
 
-def _fault(asked: Asked, code: ErrorCode, leader: LeaderIdAndEpoch = _NO_LEADER) -> Answer:
+def _fault(
+    asked: CachedPartition, code: ErrorCode, leader: LeaderIdAndEpoch = _NO_LEADER
+) -> PartitionAnswer:
     data = PartitionData(asked.key[2], code, _UNKNOWN, _UNKNOWN, _UNKNOWN, current_leader=leader)
-    return Answer(asked, data)
+    return PartitionAnswer(asked, data)

@@ -30,7 +30,7 @@ Key = tuple[str, bytes, int]
 """Topic name and topic id as the client named them, and partition."""
 
 
-class Asked(msgspec.Struct, gc=False):
+class CachedPartition(msgspec.Struct, gc=False):
     """A partition that a client asks for. `high`, `low`: what it was told last, -1 for nothing.
 
     `place`: the partition as it was found under `version`. `end`: the address where its log ended when it was read.
@@ -54,7 +54,7 @@ class Session(msgspec.Struct):
     uses_ids: bool
     created_at: int
     used_at: int
-    parts: dict[Key, Asked]
+    parts: dict[Key, CachedPartition]
     epoch: int = 1
 
 
@@ -74,7 +74,9 @@ class Sessions:
     def get(self, session_id: int) -> Session | None:
         return self._sessions.get(session_id)
 
-    def create(self, parts: dict[Key, Asked], now: int, *, uses_ids: bool) -> Session | None:
+    def create(
+        self, parts: dict[Key, CachedPartition], now: int, *, uses_ids: bool
+    ) -> Session | None:
         """A new session, None where there is no room for it."""
         if not parts or self._partitions + len(parts) > PARTITIONS_MAX:
             return None
@@ -107,7 +109,7 @@ class Sessions:
             self._partitions -= len(session.parts)
 
     def update(
-        self, session: Session, changed: Iterable[Asked], forgotten: list[Key], now: int
+        self, session: Session, changed: Iterable[CachedPartition], forgotten: list[Key], now: int
     ) -> bool:
         """The next fetch of a session: its partitions as they are now. False where there is no room for them."""
         parts = session.parts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partitions, epoch_fault
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.messages.logs import (
     OFFSET_FOR_LEADER_EPOCH,
@@ -18,7 +18,7 @@ from steelyard.wire.kafka.messages.logs import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 
 class LeaderEpochs:
@@ -32,7 +32,7 @@ class LeaderEpochs:
     def handlers(self) -> Handlers:
         return {OFFSET_FOR_LEADER_EPOCH.key: self.end_offsets}
 
-    def end_offsets(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def end_offsets(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, OffsetForLeaderEpochRequest)
         topics = [

@@ -23,7 +23,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partitions, epoch_fault
 from steelyard.nodes.broker.kafka.data.producers import Producers
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Steps
 from steelyard.nodes.seam import Effect
 from steelyard.store.entry import BATCHES
@@ -44,7 +44,7 @@ from steelyard.wire.kafka.messages.logs import (
     ListOffsetsTopicResponse,
 )
 from steelyard.wire.kafka.records import read_header
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 from steelyard.wire.kafka.unpacking import Unpacking
 
 _SINCE = {
@@ -85,7 +85,7 @@ class ListOffsets:
     def handlers(self) -> Handlers:
         return {LIST_OFFSETS.key: self.list_offsets}
 
-    def list_offsets(self, call: Call, now: int, effects: list[Effect]) -> Steps[Message]:
+    def list_offsets(self, call: OpenRequest, now: int, effects: list[Effect]) -> Steps[ApiMessage]:
         request = call.message
         assert isinstance(request, ListOffsetsRequest)
         named = Counter(

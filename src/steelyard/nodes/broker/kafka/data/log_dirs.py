@@ -7,7 +7,7 @@ Source: core/kafka/server/ReplicaManager.scala describeLogDirs.
 from __future__ import annotations
 
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.seam import Effect
 from steelyard.store.store import Store
 from steelyard.wire.kafka.messages.cluster import (
@@ -22,7 +22,7 @@ from steelyard.wire.kafka.messages.logs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 FOLDER = "logs"
 """Below the broker's data directory, which no client needs to know."""
@@ -42,7 +42,7 @@ class LogDirs:
             LIST_PARTITION_REASSIGNMENTS.key: self.list_partition_reassignments,
         }
 
-    def describe_log_dirs(self, call: Call, now: int, effects: list[Effect]) -> Message:
+    def describe_log_dirs(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         message = call.message
         assert isinstance(message, DescribeLogDirsRequest)
         wanted: dict[str, set[int]] | None = None
@@ -65,5 +65,7 @@ class LogDirs:
         log = self._store.log(topic, queue_id)
         return 0 if log is None else log.size()
 
-    def list_partition_reassignments(self, call: Call, now: int, effects: list[Effect]) -> Message:
+    def list_partition_reassignments(
+        self, call: OpenRequest, now: int, effects: list[Effect]
+    ) -> ApiMessage:
         return ListPartitionReassignmentsResponse(error_message=None)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, Place
-from steelyard.nodes.broker.topics import Topics
+from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, PartitionPlace
+from steelyard.nodes.broker.topics import TopicConfigs
 from steelyard.store.log import Log
 from steelyard.store.store import Store
 from steelyard.wire.kafka.errors import ErrorCode
@@ -43,7 +43,7 @@ class Partition(msgspec.Struct, gc=False):
 class Partitions:
     """What is known of a partition is kept until the cluster changes."""
 
-    def __init__(self, cluster: Cluster, topics: Topics, store: Store) -> None:
+    def __init__(self, cluster: Cluster, topics: TopicConfigs, store: Store) -> None:
         self.cluster = cluster
         self._topics = topics
         self._store = store
@@ -75,7 +75,7 @@ class Partitions:
 
     def _find(self, topic: str, index: int) -> Partition:
         place = self.cluster.place(topic, index)
-        if not isinstance(place, Place):
+        if not isinstance(place, PartitionPlace):
             return Partition(topic, index, -1, -1, place, False, False, None)
         if not place.here:
             fault = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -23,8 +23,8 @@ from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.topic import INTERNAL
 from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partition, Partitions
 from steelyard.nodes.broker.kafka.data.producers import Producers
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
-from steelyard.nodes.broker.kafka.requests.refusals import Refused
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.seam import Effect
 from steelyard.store.batch import COUNT_MAX
@@ -43,7 +43,7 @@ from steelyard.wire.kafka.messages.data import (
     TopicProduceResponse,
 )
 from steelyard.wire.kafka.records import MAGIC, SIZE_BEFORE, BatchHeader, crc_ok, read_header
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 ACKS = (-1, 0, 1)
 ZSTD_SINCE = 7
@@ -68,7 +68,7 @@ class Produce:
     def handlers(self) -> Handlers:
         return {PRODUCE.key: self.produce}
 
-    def produce(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def produce(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, ProduceRequest)
         leaders: list[int] = []
@@ -136,7 +136,7 @@ class Produce:
             return PartitionProduceResponse(index, partition.fault, -1, current_leader=leader)
         try:
             return self._stored(partition, joined([part.records or b""]), version, now, effects)
-        except Refused as refused:
+        except RequestRefused as refused:
             return PartitionProduceResponse(index, refused.code, -1, error_message=refused.text)
         except StorageError as error:
             self._faults.tell(f"{topic}-{index} was not written: {error}", now, effects)
@@ -148,11 +148,13 @@ class Produce:
     ) -> PartitionProduceResponse:
         topic = partition.topic
         if topic in INTERNAL:
-            raise Refused(
+            raise RequestRefused(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}"
             )
         if not partition.writable:
-            raise Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{topic} is closed to writers")
+            raise RequestRefused(
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{topic} is closed to writers"
+            )
         settings = self._partitions.cluster.settings_of(topic)
         header = _checked(batch, version, settings.max_message_bytes)
         self._writer.admit()
@@ -174,7 +176,7 @@ class Produce:
                 )
             fault = producers.fault(log, header, now)
             if fault:
-                raise Refused(fault, _order_text(partition, header, fault))
+                raise RequestRefused(fault, _order_text(partition, header, fault))
             producers.prepare(log)
             offset = self._writer.write_batch(log, batch, header.count, now, append_time)
             # Before readers wake: where an open transaction begins they must not go on.
@@ -185,46 +187,46 @@ class Produce:
 
 
 def _checked(batch: bytes, version: int, bytes_max: int) -> BatchHeader:
-    """The header of the one batch that a producer sent. Raises Refused."""
+    """The header of the one batch that a producer sent. Raises RequestRefused."""
     invalid = ErrorCode.INVALID_RECORD
     size = len(batch)
     if not size:
-        raise Refused(invalid, "there must be one record batch per partition")
+        raise RequestRefused(invalid, "there must be one record batch per partition")
     if size > 16 and batch[16] != MAGIC:
-        raise Refused(invalid, f"record batches must have magic version 2, not {batch[16]}")
+        raise RequestRefused(invalid, f"record batches must have magic version 2, not {batch[16]}")
     try:
         header = read_header(batch)
     except ProtocolError as error:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+        raise RequestRefused(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
     whole = header.batch_length + SIZE_BEFORE
     if whole > size:
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes of a batch of {whole} bytes")
+        raise RequestRefused(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes of a batch of {whole} bytes")
     if whole < size:
-        raise Refused(invalid, "there must be exactly one record batch per partition")
+        raise RequestRefused(invalid, "there must be exactly one record batch per partition")
     compression = header.attributes & 7
     if compression and (
         compression not in _COMPRESSIONS
         or (compression == Compression.ZSTD and version < ZSTD_SINCE)
     ):
-        raise Refused(
+        raise RequestRefused(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"compression type {compression} in Produce version {version}",
         )
     if size > bytes_max:
         text = f"the record batch of {size} bytes is larger than max.message.bytes, {bytes_max}"
-        raise Refused(ErrorCode.MESSAGE_TOO_LARGE, text)
+        raise RequestRefused(ErrorCode.MESSAGE_TOO_LARGE, text)
     if not crc_ok(batch):
-        raise Refused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
+        raise RequestRefused(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
     if header.base_offset:
-        raise Refused(invalid, f"the base offset is {header.base_offset}, not 0")
+        raise RequestRefused(invalid, f"the base offset is {header.base_offset}, not 0")
     if not header.count_fits or header.count > COUNT_MAX:
         text = f"{header.count} records with offsets up to {header.last_offset_delta}"
-        raise Refused(invalid, f"the count is wrong: {text}")
+        raise RequestRefused(invalid, f"the count is wrong: {text}")
     if header.is_control:
-        raise Refused(invalid, "clients must not write control records")
+        raise RequestRefused(invalid, "clients must not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
         text = f"invalid sequence number {header.base_sequence}"
-        raise Refused(invalid, f"{text} of producer {header.producer_id}")
+        raise RequestRefused(invalid, f"{text} of producer {header.producer_id}")
     return header
 
 

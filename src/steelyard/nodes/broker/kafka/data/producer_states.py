@@ -16,7 +16,7 @@ SEQUENCE_MAX = 0x7FFFFFFF
 NO_SEQUENCE = -1
 
 
-class Written(msgspec.Struct, array_like=True, gc=False):
+class BatchMetadata(msgspec.Struct, array_like=True, gc=False):
     """A batch that a producer wrote. `timestamp`: the largest of its records."""
 
     first_sequence: int
@@ -26,7 +26,7 @@ class Written(msgspec.Struct, array_like=True, gc=False):
     timestamp: int
 
 
-class Producer(msgspec.Struct, array_like=True):
+class ProducerStateEntry(msgspec.Struct, array_like=True):
     """What a log knows of a producer. `seen_at`: when it wrote last, ms; `open_from`: where its transaction began."""
 
     producer_id: int
@@ -35,7 +35,7 @@ class Producer(msgspec.Struct, array_like=True):
     coordinator_epoch: int = -1
     open_from: int | None = None
     timestamp: int = -1
-    batches: list[Written] = []
+    batches: list[BatchMetadata] = []
 
     @property
     def last_sequence(self) -> int:
@@ -48,7 +48,7 @@ class Producer(msgspec.Struct, array_like=True):
             self.batches = []
         first = header.base_sequence
         last = sequence_after(first, header.count - 1)
-        written = Written(first, last, offset, offset + header.count - 1, timestamp)
+        written = BatchMetadata(first, last, offset, offset + header.count - 1, timestamp)
         if len(self.batches) == BATCHES_KEPT:
             del self.batches[0]
         self.batches.append(written)
@@ -75,7 +75,7 @@ class LogProducers:
 
     def __init__(self, log: Log) -> None:
         self.log = log
-        self.known: dict[int, Producer] = {}
+        self.known: dict[int, ProducerStateEntry] = {}
         self.open: dict[int, int] = {}
         """First offsets of open transactions by producer, in ascending order."""
         self.aborted: list[Aborted] = []
@@ -90,7 +90,7 @@ class LogProducers:
         producer_id = header.producer_id
         producer = self.known.pop(producer_id, None)
         if producer is None:
-            producer = Producer(producer_id, header.producer_epoch, now)
+            producer = ProducerStateEntry(producer_id, header.producer_epoch, now)
         self.known[producer_id] = producer
         was_open = producer.open_from is not None
         producer.wrote(header, offset, timestamp, now)
@@ -105,7 +105,7 @@ class LogProducers:
         producer_id = header.producer_id
         producer = self.known.pop(producer_id, None)
         if producer is None:
-            producer = Producer(producer_id, header.producer_epoch, now)
+            producer = ProducerStateEntry(producer_id, header.producer_epoch, now)
         self.known[producer_id] = producer
         if producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch

@@ -26,9 +26,9 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.data.producer_states import (
     BATCHES_KEPT,
     Aborted,
+    BatchMetadata,
     LogProducers,
-    Producer,
-    Written,
+    ProducerStateEntry,
     sequence_after,
 )
 from steelyard.nodes.seam import Effect
@@ -53,7 +53,7 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     topic: str
     queue_id: int
     upto: int
-    producers: list[Producer]
+    producers: list[ProducerStateEntry]
 
 
 class Producers:
@@ -100,7 +100,7 @@ class Producers:
 
     # -- asked by those who write ----------------------------------------------------------------
 
-    def duplicate(self, log: Log, header: BatchHeader, now: int) -> Written | None:
+    def duplicate(self, log: Log, header: BatchHeader, now: int) -> BatchMetadata | None:
         """The batch, where it was stored before."""
         producer = self._producer(log, header.producer_id, now)
         if producer is None or producer.epoch != header.producer_epoch:
@@ -215,19 +215,19 @@ class Producers:
             self._count += len(known.known)
         return known
 
-    def active(self, log: Log, now: int) -> list[Producer]:
+    def active(self, log: Log, now: int) -> list[ProducerStateEntry]:
         """The producers of a log that have not expired, by id."""
         known = self.of(log)
         self._expire(known, now)
         return [producer for _, producer in sorted(known.known.items())]
 
-    def _producer(self, log: Log, producer_id: int, now: int) -> Producer | None:
+    def _producer(self, log: Log, producer_id: int, now: int) -> ProducerStateEntry | None:
         producer = self.of(log).known.get(producer_id)
         return None if producer is None or self._is_expired(producer, now) else producer
 
     # -- forgetting ------------------------------------------------------------------------------
 
-    def _is_expired(self, producer: Producer, now: int) -> bool:
+    def _is_expired(self, producer: ProducerStateEntry, now: int) -> bool:
         return producer.open_from is None and now - producer.seen_at >= self._expiration_ms
 
     def _expire(self, known: LogProducers, now: int) -> None:

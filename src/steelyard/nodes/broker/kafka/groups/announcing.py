@@ -12,7 +12,7 @@ from collections import defaultdict
 
 import msgspec
 
-from steelyard.groups.kafka.groups import Groups, Reader
+from steelyard.groups.kafka.groups import CoordinatedGroups, Reader
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import (
@@ -67,7 +67,9 @@ class _Listener(msgspec.Struct):
 class Announcing:
     """See the module's text."""
 
-    def __init__(self, cluster: Cluster, groups: Groups, peer_requests: PeerRequests) -> None:
+    def __init__(
+        self, cluster: Cluster, groups: CoordinatedGroups, peer_requests: PeerRequests
+    ) -> None:
         self._cluster = cluster
         self._groups = groups
         self._peer_requests = peer_requests

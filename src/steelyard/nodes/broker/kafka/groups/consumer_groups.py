@@ -17,7 +17,7 @@ from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import (
@@ -29,7 +29,7 @@ from steelyard.wire.kafka.messages.consumer_groups import (
     ConsumerGroupHeartbeatResponse,
     DescribedGroup,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 ALLOWED_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 """Read, delete, describe, describe and alter configs: all there are for a group, since nobody is forbidden anything.
@@ -65,7 +65,7 @@ class ConsumerGroupCalls:
             CONSUMER_GROUP_DESCRIBE.key: self.describe,
         }
 
-    def heartbeat(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def heartbeat(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, ConsumerGroupHeartbeatRequest)
         refused = self._refuse(request.group_id)
@@ -82,7 +82,7 @@ class ConsumerGroupCalls:
         self._report(happened, now, effects)
         return self._durability.acknowledge_call(call, response, effects)
 
-    def describe(self, call: Call, now: int, effects: list[Effect]) -> Message:
+    def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         request = call.message
         assert isinstance(request, ConsumerGroupDescribeRequest)
         groups = [self._describe(group_id) for group_id in request.group_ids]

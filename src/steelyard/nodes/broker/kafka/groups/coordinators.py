@@ -13,7 +13,7 @@ from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
 from steelyard.nodes.broker.kafka.cluster.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
@@ -23,7 +23,7 @@ from steelyard.wire.kafka.messages.cluster import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 BATCH_VERSION = 4
 """From here on a request names several."""
@@ -55,7 +55,7 @@ class Coordinators:
     def handlers(self) -> Handlers:
         return {FIND_COORDINATOR.key: self.find}
 
-    def find(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def find(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.message
         assert isinstance(message, FindCoordinatorRequest)
         topic = _TOPICS.get(message.key_type)
@@ -85,7 +85,7 @@ class Coordinators:
         )
         effects.append(LogLine("WARNING", text))
 
-    def _as_known(self, call: Call, now: int, effects: list[Effect]) -> Message:
+    def _as_known(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         """The answer with what this broker knows."""
         message = call.message
         assert isinstance(message, FindCoordinatorRequest)

@@ -16,7 +16,7 @@ from steelyard.groups.kafka.effects import Effects, Replied
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.groups.notes import Notes
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
@@ -45,7 +45,7 @@ from steelyard.wire.kafka.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 
 class GroupRequests:
@@ -75,14 +75,14 @@ class GroupRequests:
         """Apply what the coordinator has decided."""
         for event in happened:
             if isinstance(event, Replied):
-                assert isinstance(event.handle, Call)
+                assert isinstance(event.handle, OpenRequest)
                 self._answer(event.handle, event.message, effects)
             elif isinstance(event, LogLine):
                 effects.append(event)
             else:
                 self._notes.happened(event, now)
 
-    def _answer(self, call: Call, message: Message, effects: list[Effect]) -> None:
+    def _answer(self, call: OpenRequest, message: ApiMessage, effects: list[Effect]) -> None:
         assert isinstance(message, JoinGroupResponse | SyncGroupResponse)
         if message.error_code != ErrorCode.NONE:
             call.answer(message, effects)
@@ -95,7 +95,7 @@ class GroupRequests:
 
     # -- members ---------------------------------------------------------------------------------
 
-    def join(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def join(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, JoinGroupRequest)
         error = self.refusal(request.group_id)
@@ -106,7 +106,7 @@ class GroupRequests:
         self.settle(happened, now, effects)
         return None
 
-    def sync(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def sync(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, SyncGroupRequest)
         error = self.refusal(request.group_id)
@@ -117,13 +117,13 @@ class GroupRequests:
         self.settle(happened, now, effects)
         return None
 
-    def heartbeat(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def heartbeat(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, HeartbeatRequest)
         error = self.refusal(request.group_id) or self._coordinator.heartbeat(request, now)
         return HeartbeatResponse(error_code=error)
 
-    def leave(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def leave(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, LeaveGroupRequest)
         error = self.refusal(request.group_id)
@@ -136,7 +136,7 @@ class GroupRequests:
 
     # -- groups ----------------------------------------------------------------------------------
 
-    def describe(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, DescribeGroupsRequest)
         described = [self._describe(group_id, call.version) for group_id in request.groups]
@@ -148,12 +148,12 @@ class GroupRequests:
             return DescribedGroup(error, group_id=group_id)
         return self._coordinator.listing.describe(group_id, version)
 
-    def list_groups(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def list_groups(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, ListGroupsRequest)
         return ListGroupsResponse(groups=self._coordinator.listing.all(request))
 
-    def delete(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def delete(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, DeleteGroupsRequest)
         results = []

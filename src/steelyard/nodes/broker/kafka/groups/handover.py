@@ -19,14 +19,14 @@ import msgspec
 
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.moving import MovedOffset, Moving
-from steelyard.groups.kafka.transactions import Transaction, Transactions
+from steelyard.groups.kafka.transactions import Transaction, TransactionCoordinator
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import FIXED, OFFSETS_TOPIC
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import HANDOVER, PeerRequests, read_body
 from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import Request
+from steelyard.nodes.broker.requests import RemotingRequest
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect
 from steelyard.routes.layout import write
@@ -67,14 +67,14 @@ class _Asked(PendingCall, frozen=True):
     broker: str
 
 
-class Handover:
+class CoordinatorHandover:
     """See the module's text."""
 
     def __init__(
         self,
         cluster: Cluster,
         moving: Moving,
-        transactions: Transactions,
+        transactions: TransactionCoordinator,
         peer_requests: PeerRequests,
         faults: Faults,
     ) -> None:
@@ -186,7 +186,7 @@ class Handover:
 
     # -- being asked -----------------------------------------------------------------------------
 
-    def requested(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def requested(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """9006. Raises ProtocolError, StorageError."""
         asked = read_body(request.body, HandoverRequest)
         topic = self._cluster.topic(asked.topic) if asked.topic in FIXED else None

@@ -12,7 +12,7 @@ the coordinator, wherever the partition is.
 from __future__ import annotations
 
 from steelyard.groups.kafka import effects as news
-from steelyard.groups.kafka.groups import Asker, Groups
+from steelyard.groups.kafka.groups import Asker, CoordinatedGroups
 from steelyard.groups.kafka.offsets import Offsets
 from steelyard.ledger.events import (
     Delivered,
@@ -41,7 +41,7 @@ class Notes:
         self,
         ledger: Ledger,
         cluster: Cluster,
-        groups: Groups,
+        groups: CoordinatedGroups,
         offsets: Offsets,
         others: Readers,
     ) -> None:

@@ -16,7 +16,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
 from steelyard.nodes.broker.kafka.groups.groups import GroupRequests
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
@@ -33,7 +33,7 @@ from steelyard.wire.kafka.messages.offsets import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 
 class GroupOffsets:
@@ -59,7 +59,7 @@ class GroupOffsets:
             OFFSET_DELETE.key: self.delete,
         }
 
-    def commit(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def commit(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, OffsetCommitRequest)
         error = self._requests.refusal(request.group_id)
@@ -79,14 +79,14 @@ class GroupOffsets:
             return answer  # nothing was stored
         return self._durability.acknowledge_call(call, answer, effects)
 
-    def fetch(self, call: Call, now: int, effects: list[Effect]) -> Steps[Message]:
+    def fetch(self, call: OpenRequest, now: int, effects: list[Effect]) -> Steps[ApiMessage]:
         request = call.message
         assert isinstance(request, OffsetFetchRequest)
         named = {request.group_id} if call.version < 8 else {g.group_id for g in request.groups}
         refused = {group_id: self._requests.refusal(group_id) for group_id in sorted(named)}
         return self._coordinator.fetches.fetch(request, call.version, refused)
 
-    def delete(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def delete(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.message
         assert isinstance(request, OffsetDeleteRequest)
         error = self._requests.refusal(request.group_id)

@@ -15,7 +15,7 @@ from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.peers.requests import READERS, GroupReaders, ReaderNews, read_body
 from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import Request
+from steelyard.nodes.broker.requests import RemotingRequest
 from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition
 from steelyard.wire.remoting.codes import ResponseCode
@@ -25,7 +25,7 @@ KEPT_MAX = 200_000
 """Partitions that are kept, counted once for each group that reads them; readers beyond are unknown."""
 
 
-class Reading(msgspec.Struct):
+class PartitionReader(msgspec.Struct):
     """A partition in one group: the member that reads it, and the offset up to which it was delivered from here."""
 
     member_id: str
@@ -47,7 +47,7 @@ class Readers:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._groups: dict[str, _Group] = {}
-        self._readings: dict[TopicPartition, dict[str, Reading]] = {}
+        self._readings: dict[TopicPartition, dict[str, PartitionReader]] = {}
         """By group id, of each partition."""
         self._told: set[str] = set()
         """Brokers that have told us everything."""
@@ -61,7 +61,7 @@ class Readers:
 
     # -- asked by `notes` ------------------------------------------------------------------------
 
-    def of(self, partition: TopicPartition) -> Iterable[tuple[str, Reading]]:
+    def of(self, partition: TopicPartition) -> Iterable[tuple[str, PartitionReader]]:
         """The groups that read a partition."""
         return self._readings.get(partition, {}).items()
 
@@ -73,7 +73,7 @@ class Readers:
 
     # -- told by others --------------------------------------------------------------------------
 
-    def take(self, request: Request, now: int, effects: list[Effect]) -> Command:
+    def take(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """9004. Raises ProtocolError."""
         news = read_body(request.body, ReaderNews)
         if news.broker == self._cluster.me.name:
@@ -92,13 +92,15 @@ class Readers:
 
     def _put(self, broker: str, told: GroupReaders) -> None:
         positions = self._remove(told.group)
-        readings: dict[TopicPartition, Reading] = {}
+        readings: dict[TopicPartition, PartitionReader] = {}
         for one in told.readers:
             for topic, numbers in one.partitions.items():
                 for number in numbers[: KEPT_MAX - self._count - len(readings)]:
                     partition = TopicPartition(topic, number)
                     position = positions.get(partition, 0)
-                    readings[partition] = Reading(one.member, one.client, one.host, position)
+                    readings[partition] = PartitionReader(
+                        one.member, one.client, one.host, position
+                    )
         if readings:
             self._groups[told.group] = _Group(broker, tuple(readings))
             self._count += len(readings)

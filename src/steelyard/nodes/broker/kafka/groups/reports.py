@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from steelyard.groups.kafka.classic.group import ClassicGroup
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.coordinator import Coordinator
-from steelyard.groups.kafka.groups import Group, Groups
+from steelyard.groups.kafka.groups import CoordinatedGroups, Group
 from steelyard.groups.kafka.report import (
     KafkaGroup,
     KafkaGroupReport,
@@ -28,7 +28,7 @@ from steelyard.groups.kafka.report import (
 )
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import Request
+from steelyard.nodes.broker.requests import RemotingRequest
 from steelyard.nodes.seam import Effect
 from steelyard.wire.remoting.codes import ResponseCode, SteelyardCode
 from steelyard.wire.remoting.command import Command
@@ -41,7 +41,9 @@ OFFSETS_MAX = 50_000
 class Reports:
     """The handler of the code above."""
 
-    def __init__(self, cluster: Cluster, groups: Groups, coordinator: Coordinator) -> None:
+    def __init__(
+        self, cluster: Cluster, groups: CoordinatedGroups, coordinator: Coordinator
+    ) -> None:
         self._cluster = cluster
         self._groups = groups
         self._coordinator = coordinator
@@ -50,7 +52,9 @@ class Reports:
     def remoting_handlers(self) -> RemotingHandlers:
         return {SteelyardCode.KAFKA_GROUPS: self.requested}
 
-    def requested(self, request: Request, now: int, effects: list[Effect]) -> Command | None:
+    def requested(
+        self, request: RemotingRequest, now: int, effects: list[Effect]
+    ) -> Command | None:
         name = request.ext.get("group")
         if name is None:
             return request.reply(body=msgspec.json.encode(self._lines()))

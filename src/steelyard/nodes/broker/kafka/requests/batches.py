@@ -33,7 +33,7 @@ from steelyard.wire.kafka.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from steelyard.wire.kafka.schema import NO_ID, Message
+from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 
 RECORDS_MAX = 10_000
 """Topics, and settings and assignments of them, that one request may name."""
@@ -42,7 +42,7 @@ TEXT = f"Unable to perform excessively large batch operation: at most {RECORDS_M
 Alter = AlterConfigsRequest | IncrementalAlterConfigsRequest
 
 
-def _array(message: Message) -> str | None:
+def _array(message: ApiMessage) -> str | None:
     """The field that names what is to be changed, None in a request that changes no topics."""
     if isinstance(message, CreateTopicsRequest | CreatePartitionsRequest):
         return "topics"
@@ -60,7 +60,7 @@ def _name(item: Any) -> Hashable:
     return name
 
 
-def is_excessive(message: Message) -> bool:
+def is_excessive(message: ApiMessage) -> bool:
     """Whether it changes more than one request may."""
     array = _array(message)
     count = 0
@@ -71,7 +71,7 @@ def is_excessive(message: Message) -> bool:
     return False
 
 
-def with_duplicates_first(message: Message) -> Message:
+def with_duplicates_first(message: ApiMessage) -> ApiMessage:
     """The request with what it names more than once at the beginning, as pairs: both are in one part, which refuses them."""
     array = _array(message)
     if array is None:
@@ -85,7 +85,7 @@ def with_duplicates_first(message: Message) -> Message:
     return replace(message, **{array: list(chain.from_iterable(pairs_first))})
 
 
-def refused(message: Message) -> Message:
+def refused(message: ApiMessage) -> ApiMessage:
     """The answer to a request that is excessive, or to a part of it."""
     code = ErrorCode.POLICY_VIOLATION
     if isinstance(message, CreateTopicsRequest):

@@ -29,7 +29,7 @@ from steelyard.nodes.broker.kafka.requests.batches import (
 )
 from steelyard.nodes.broker.kafka.requests.repeats import NAMING, without_repeats
 from steelyard.nodes.broker.kafka.requests.versions import versions_reply
-from steelyard.nodes.broker.kafka.requests.wide import Cut, Joined, cut_of, is_wide, parts_of
+from steelyard.nodes.broker.kafka.requests.wide import Cut, JoinedAnswer, cut_of, is_wide, parts_of
 from steelyard.nodes.broker.requests import Peer
 from steelyard.nodes.broker.turns import Steps, Turn, Turns, finish
 from steelyard.nodes.seam import Effect, Hang, Link, Send
@@ -37,7 +37,7 @@ from steelyard.types import LogLine
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import AT_ONCE_BYTES, Reply, Request
-from steelyard.wire.kafka.schema import Message, Unread, has_field, read_in_steps, written
+from steelyard.wire.kafka.schema import ApiMessage, Unread, has_field, read_in_steps, written
 
 UNANSWERED_MAX = 10_000
 """Most requests of one link that wait for their answers; a link with more is closed."""
@@ -54,7 +54,7 @@ class _Slot(msgspec.Struct):
     done: bool = False
 
 
-class Call:
+class OpenRequest:
     """One request under way, and how it is answered: once."""
 
     __slots__ = ("_channel", "_slot", "peer", "request")
@@ -66,7 +66,7 @@ class Call:
         self.request = request
 
     @property
-    def message(self) -> Message:
+    def message(self) -> ApiMessage:
         assert self.request.message is not None
         return self.request.message
 
@@ -84,14 +84,14 @@ class Call:
         """Its link is closed: nobody waits for the answer."""
         return not self._channel.serves(self.peer.link)
 
-    def answer(self, message: Message, effects: list[Effect]) -> None:
+    def answer(self, message: ApiMessage, effects: list[Effect]) -> None:
         """The answer that a handler left open. Nothing happens where the link is gone."""
         request = self.request
         version = request.version
         self._slot.reply = Reply(request.api, version, request.correlation_id, message)
         self._settle(effects)
 
-    def answer_in_turns(self, message: Message, now: int, effects: list[Effect]) -> None:
+    def answer_in_turns(self, message: ApiMessage, now: int, effects: list[Effect]) -> None:
         """As `answer`, with an answer that may take long to write. A `now` that is past does no harm."""
         self._channel.write(self, message, now, effects)
 
@@ -105,10 +105,10 @@ class Call:
         self._channel.settled(self.peer.link, effects)
 
 
-Prompt = Callable[[Call, int, list[Effect]], Message | None]
+Prompt = Callable[[OpenRequest, int, list[Effect]], ApiMessage | None]
 """A `Handler` that takes no steps."""
 
-Handler = Callable[[Call, int, list[Effect]], Message | Steps[Message] | None]
+Handler = Callable[[OpenRequest, int, list[Effect]], ApiMessage | Steps[ApiMessage] | None]
 """(call, now, effects to add to) -> the answer, the work that ends with it, or None where it comes later through the call."""
 
 Prompts = Mapping[int, Prompt]
@@ -116,23 +116,23 @@ Handlers = Mapping[int, Handler]
 """By API key."""
 
 
-class _PartCall(Call):
+class _PartCall(OpenRequest):
     """One of the parts in which a wide request is handled."""
 
     __slots__ = ("_wide", "found", "is_answered")
 
-    def __init__(self, wide: _Wide, whole: Call, message: Message) -> None:
+    def __init__(self, wide: _Wide, whole: OpenRequest, message: ApiMessage) -> None:
         request = msgspec.structs.replace(whole.request, message=message)
         super().__init__(whole._channel, whole._slot, whole.peer, request)
         self._wide = wide
-        self.found: Message | None = None
+        self.found: ApiMessage | None = None
         self.is_answered = False
 
-    def answer(self, message: Message, effects: list[Effect]) -> None:
+    def answer(self, message: ApiMessage, effects: list[Effect]) -> None:
         self.found = message
         self._settle(effects)
 
-    def answer_in_turns(self, message: Message, now: int, effects: list[Effect]) -> None:
+    def answer_in_turns(self, message: ApiMessage, now: int, effects: list[Effect]) -> None:
         self.answer(message, effects)
 
     def _settle(self, effects: list[Effect]) -> None:
@@ -144,7 +144,7 @@ class _PartCall(Call):
 class _Wide:
     """A request that is handled in parts, one a turn. Its answer is there when all parts have theirs."""
 
-    def __init__(self, call: Call, cut: Cut, handler: Handler) -> None:
+    def __init__(self, call: OpenRequest, cut: Cut, handler: Handler) -> None:
         self._call = call
         message = call.message
         if is_excessive(message):
@@ -154,18 +154,18 @@ class _Wide:
         self._handler = handler
         self._parts = parts_of(message, cut)
         self._next = next(self._parts, None)
-        self._steps: Steps[Message] | None = None
+        self._steps: Steps[ApiMessage] | None = None
         """Of the last part in `_waiting`."""
         self._waiting: deque[_PartCall] = deque()
         """Parts without an answer, and those after them."""
-        self._joined = Joined(cut)
+        self._joined = JoinedAnswer(cut)
         self._is_handled = False
         self._now = 0
 
     def turn(self, now: int, effects: list[Effect]) -> bool:
         """Handle another part, or go on with one that takes steps; whether that was the last. Raises ProtocolError."""
         self._now = now
-        answer: Message | Steps[Message] | None
+        answer: ApiMessage | Steps[ApiMessage] | None
         if self._steps is None:
             assert self._next is not None
             part = _PartCall(self, self._call, self._next)
@@ -206,14 +206,14 @@ class _Wide:
                 self._call.answer_in_turns(whole, self._now, effects)
 
 
-def _in_steps(call: Call, steps: Steps[Message]) -> Steps[Message]:
+def _in_steps(call: OpenRequest, steps: Steps[ApiMessage]) -> Steps[ApiMessage]:
     """An answer that was found in several steps is written in several, too."""
     took_turns = False
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            answer: Message = end.value
+            answer: ApiMessage = end.value
             break
         took_turns = True
         yield
@@ -246,11 +246,11 @@ def _read(request: Request) -> Steps[Request]:
     return msgspec.structs.replace(request, message=message)
 
 
-def _refused(call: Call, now: int, effects: list[Effect]) -> Message:
+def _refused(call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
     return refused(call.message)
 
 
-def _answer(call: Call, answer: Message, now: int, effects: list[Effect]) -> None:
+def _answer(call: OpenRequest, answer: ApiMessage, now: int, effects: list[Effect]) -> None:
     call.answer(answer, effects)
 
 
@@ -296,7 +296,7 @@ class RequestChannel:
         """The next request of a link; whether it is a large one, which takes a turn."""
         slot = _Slot(request)
         self._slots[peer.link].append(slot)
-        call = Call(self, slot, peer, request)
+        call = OpenRequest(self, slot, peer, request)
         if request.api.key == API_VERSIONS_KEY:
             served = (*self._handlers, API_VERSIONS_KEY)
             version, message = versions_reply(request, served)
@@ -325,7 +325,7 @@ class RequestChannel:
         if not self._turns.add(peer.link, turn, now, effects, request_bytes):
             self._break(peer, TOO_MANY, effects)
 
-    def _handle(self, call: Call, now: int, effects: list[Effect]) -> None:
+    def _handle(self, call: OpenRequest, now: int, effects: list[Effect]) -> None:
         """Raises ProtocolError."""
         answer = self._handlers[call.request.api.key](call, now, effects)
         if isinstance(answer, Generator):
@@ -337,7 +337,7 @@ class RequestChannel:
 
     # -- large requests --------------------------------------------------------------------------
 
-    def _large(self, call: Call) -> Turn:
+    def _large(self, call: OpenRequest) -> Turn:
         """The turns of a large request: it is read, then handled."""
         reading = _read(call.request)
         handle: Turn | None = None
@@ -356,7 +356,7 @@ class RequestChannel:
 
         return turn
 
-    def _handling(self, call: Call) -> Turn:
+    def _handling(self, call: OpenRequest) -> Turn:
         """The turns that handle a large request once it is read."""
         cut = cut_of(call.request.api.key, call.version)
         if cut is not None:
@@ -368,7 +368,7 @@ class RequestChannel:
 
         return at_once
 
-    def _guarded(self, call: Call, turn: Turn, now: int, effects: list[Effect]) -> bool:
+    def _guarded(self, call: OpenRequest, turn: Turn, now: int, effects: list[Effect]) -> bool:
         """A turn of a large request, which may break the protocol."""
         try:
             return turn(now, effects)
@@ -395,7 +395,7 @@ class RequestChannel:
             self._wait(peer, partial(self._go_on, peer), now, effects)
         return True
 
-    def write(self, call: Call, answer: Message, now: int, effects: list[Effect]) -> None:
+    def write(self, call: OpenRequest, answer: ApiMessage, now: int, effects: list[Effect]) -> None:
         """Give an answer when it is written, which takes turns."""
         if call.peer.link not in self._peers:
             return
@@ -419,7 +419,7 @@ class RequestChannel:
             return
         code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
         answer = msgspec.structs.replace(api.response(), error_code=code)
-        Call(self, slots[-1], self._peers[link], request).answer(answer, effects)
+        OpenRequest(self, slots[-1], self._peers[link], request).answer(answer, effects)
 
     def settled(self, link: Link, effects: list[Effect]) -> None:
         """An answer is there: send all whose turn it is."""

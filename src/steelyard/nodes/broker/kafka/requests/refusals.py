@@ -5,7 +5,7 @@ from __future__ import annotations
 from steelyard.wire.kafka.errors import ErrorCode
 
 
-class Refused(Exception):  # noqa: N818  # an outcome of one topic, not an error of the program
+class RequestRefused(Exception):  # noqa: N818  # an outcome of one topic, not an error of the program
     """Raised and caught within one handler, where a topic of its request cannot have what is asked."""
 
     def __init__(self, code: ErrorCode, text: str) -> None:

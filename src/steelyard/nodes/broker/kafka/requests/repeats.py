@@ -20,7 +20,7 @@ from steelyard.wire.kafka.messages.groups import DELETE_GROUPS, DESCRIBE_GROUPS
 from steelyard.wire.kafka.messages.logs import DESCRIBE_PRODUCERS
 from steelyard.wire.kafka.messages.offsets import OFFSET_FETCH, OffsetFetchRequestTopic
 from steelyard.wire.kafka.messages.transactions import DESCRIBE_TRANSACTIONS
-from steelyard.wire.kafka.schema import NO_ID, Message, Part
+from steelyard.wire.kafka.schema import NO_ID, ApiMessage, Part
 
 STEP_ITEMS = 10_000
 """Items that are looked at in one step, of some 4 ms."""
@@ -71,7 +71,7 @@ def _levels(key: int, version: int) -> Sequence[_Level]:
     return _LEVELS.get(key, ())
 
 
-def without_repeats(message: Message, key: int, version: int) -> Steps[Message]:
+def without_repeats(message: ApiMessage, key: int, version: int) -> Steps[ApiMessage]:
     """The request without what it names again; itself where its API is none of `NAMING`."""
     levels = _levels(key, version)
     if not levels:

@@ -30,7 +30,7 @@ from steelyard.wire.kafka.messages.offsets import (
 )
 from steelyard.wire.kafka.messages.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from steelyard.wire.kafka.messages.transactions import DESCRIBE_TRANSACTIONS, WRITE_TXN_MARKERS
-from steelyard.wire.kafka.schema import Message, Part
+from steelyard.wire.kafka.schema import ApiMessage, Part
 
 PART_ITEMS = 200
 """Partitions, groups, or topics without partitions that one part names; they take some 4 ms."""
@@ -91,12 +91,12 @@ CUTS = {
 }
 
 
-def is_wide(message: Message, cut: Cut) -> bool:
+def is_wide(message: ApiMessage, cut: Cut) -> bool:
     """Whether a request that is small in bytes names more than a part does. Lists of names may; what has more to say of each has few."""
     return len(cut.request) == 1 and len(getattr(message, cut.request[0]) or ()) > cut.items
 
 
-def parts_of(message: Message, cut: Cut) -> Iterator[Message]:
+def parts_of(message: ApiMessage, cut: Cut) -> Iterator[ApiMessage]:
     """The request as several, in its order; at least one."""
     for part, _ in _cut(message, cut.request, _Room(cut.items)):
         yield part
@@ -142,20 +142,20 @@ def _cut(whole: Any, path: Sequence[str], room: _Room) -> Iterator[tuple[Any, bo
         yield msgspec.structs.replace(whole, **{name: chosen}), False
 
 
-class Joined:
+class JoinedAnswer:
     """The answers to the parts, as one. What two of them say of one topic, at the end and at the beginning, is put together."""
 
     def __init__(self, cut: Cut) -> None:
         self._path = cut.response
-        self._first: Message | None = None
+        self._first: ApiMessage | None = None
         self._items: list[Any] = []
 
-    def add(self, answer: Message) -> None:
+    def add(self, answer: ApiMessage) -> None:
         if self._first is None:
             self._first = answer
         _join(self._items, getattr(answer, self._path[0]), self._path[1:])
 
-    def answer(self) -> Message | None:
+    def answer(self) -> ApiMessage | None:
         """None where no part had one."""
         if self._first is None:
             return None

@@ -18,8 +18,8 @@ from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
 from steelyard.nodes.broker.kafka.cluster.topic_settings import LIST
-from steelyard.nodes.broker.kafka.requests.channel import Call, Prompts
-from steelyard.nodes.broker.kafka.requests.refusals import Refused
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, Prompts
+from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.broker.kafka.topics.configs import BROKER, TOPIC
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
@@ -54,7 +54,7 @@ class Altering:
             INCREMENTAL_ALTER_CONFIGS.key: self.incremental_alter_configs,
         }
 
-    def alter_configs(self, call: Call, now: int, effects: list[Effect]) -> None:
+    def alter_configs(self, call: OpenRequest, now: int, effects: list[Effect]) -> None:
         message = call.message
         assert isinstance(message, AlterConfigsRequest)
         asked = [
@@ -67,7 +67,7 @@ class Altering:
         ]
         self._alter(call, AlterConfigsResponse, asked, now, effects, keeps=False)
 
-    def incremental_alter_configs(self, call: Call, now: int, effects: list[Effect]) -> None:
+    def incremental_alter_configs(self, call: OpenRequest, now: int, effects: list[Effect]) -> None:
         message = call.message
         assert isinstance(message, IncrementalAlterConfigsRequest)
         answer = IncrementalAlterConfigsResponse
@@ -75,7 +75,7 @@ class Altering:
 
     def _alter(
         self,
-        call: Call,
+        call: OpenRequest,
         answer: type[AlterConfigsResponse | IncrementalAlterConfigsResponse],
         asked: Sequence[IncrementalAlterConfigsResource],
         now: int,
@@ -93,9 +93,9 @@ class Altering:
             try:
                 if times[kind, name] > 1:
                     text = "Each resource must appear at most once."
-                    raise Refused(ErrorCode.INVALID_REQUEST, text)
+                    raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
                 planned[name] = self._altered(item, keeps=keeps)
-            except Refused as error:
+            except RequestRefused as error:
                 results.append(AlterConfigsResourceResponse(error.code, error.text, kind, name))
 
         def then(faults: Faults, now: int, effects: list[Effect]) -> None:
@@ -110,21 +110,21 @@ class Altering:
             self._changes.put(list(planned.values()), then, now, effects)
 
     def _altered(self, asked: IncrementalAlterConfigsResource, *, keeps: bool) -> KafkaTopic:
-        """The topic with its new settings. Raises Refused."""
+        """The topic with its new settings. Raises RequestRefused."""
         if asked.resource_type == BROKER:
             names = ", ".join(operation.name[:100] for operation in asked.configs)
-            raise Refused(
+            raise RequestRefused(
                 ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {names}"
             )
         if asked.resource_type != TOPIC:
             text = f"Unexpected resource type {asked.resource_type}."
-            raise Refused(ErrorCode.INVALID_REQUEST, text)
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
         topic = self._cluster.topic(asked.resource_name)
         if topic is None:
             text = f"The topic '{asked.resource_name}' does not exist."
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         if len({operation.name for operation in asked.configs}) < len(asked.configs):
-            raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
         settings = dict(topic.settings) if keeps else {}
         for operation in asked.configs:
             self._apply(operation, settings)
@@ -138,12 +138,12 @@ class Altering:
             return
         if value is None:
             text = f"Null value not supported for : {name}"
-            raise Refused(ErrorCode.INVALID_REQUEST, text)
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
         if operation.config_operation in (APPEND, SUBTRACT):
             if name not in known or known[name].kind != LIST:
                 what = "APPEND" if operation.config_operation == APPEND else "SUBTRACT"
                 text = f"Can't {what} to key {name} because its type is not LIST."
-                raise Refused(ErrorCode.INVALID_CONFIG, text)
+                raise RequestRefused(ErrorCode.INVALID_CONFIG, text)
             old = [each for each in settings.get(name, known[name].value).split(",") if each]
             given = value.split(",")
             if operation.config_operation == APPEND:
@@ -153,9 +153,9 @@ class Altering:
             value = ",".join(new)
         elif operation.config_operation != SET:
             text = f"Unknown operations type {operation.config_operation}"
-            raise Refused(ErrorCode.INVALID_REQUEST, text)
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
         try:
             self._cluster.readers.check(name, value)
         except ConfigError as error:
-            raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+            raise RequestRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
         settings[name] = value

@@ -21,8 +21,8 @@ from steelyard.nodes.broker.kafka.cluster.topic_settings import (
     broker_settings,
     named,
 )
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
-from steelyard.nodes.broker.kafka.requests.refusals import Refused
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
@@ -37,7 +37,7 @@ from steelyard.wire.kafka.messages.configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 TOPIC = 2
 BROKER = 4
@@ -60,7 +60,9 @@ class Configs:
     def handlers(self) -> Handlers:
         return {DESCRIBE_CONFIGS.key: self.describe_configs}
 
-    def describe_configs(self, call: Call, now: int, effects: list[Effect]) -> Steps[Message]:
+    def describe_configs(
+        self, call: OpenRequest, now: int, effects: list[Effect]
+    ) -> Steps[ApiMessage]:
         message = call.message
         assert isinstance(message, DescribeConfigsRequest)
         results = []
@@ -81,8 +83,8 @@ class Configs:
                 found = self._of_broker(name, message)
             else:
                 text = f"Unsupported resource type: {kind}"
-                raise Refused(ErrorCode.INVALID_REQUEST, text)
-        except Refused as error:
+                raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
+        except RequestRefused as error:
             return DescribeConfigsResult(error.code, error.text, kind, name)
         wanted = frozenset(resource.configuration_keys or ())
         return DescribeConfigsResult(
@@ -95,7 +97,7 @@ class Configs:
         topic = self._cluster.topic(name)
         if topic is None:
             text = "This server does not host this topic-partition."
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         known = self._cluster.readers.known
         return [self._topic_setting(topic, setting, message) for setting in sorted(known)]
 
@@ -138,13 +140,13 @@ def _result(
 
 
 def check_broker_name(name: str, node_id: int) -> None:
-    """Raise Refused where the resource named is not this broker."""
+    """Raise RequestRefused where the resource named is not this broker."""
     if not name.removeprefix("-").isdecimal():
         text = f"Node id must be an integer, but it is: {name[:100]}"
-        raise Refused(ErrorCode.INVALID_REQUEST, text)
+        raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
     if name != str(node_id):
         text = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
-        raise Refused(ErrorCode.INVALID_REQUEST, text)
+        raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
 
 
 def _only(

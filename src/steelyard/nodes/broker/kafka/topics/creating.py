@@ -23,8 +23,8 @@ from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
 from steelyard.nodes.broker.kafka.cluster.topic_names import name_fault
-from steelyard.nodes.broker.kafka.requests.channel import Call, Prompts
-from steelyard.nodes.broker.kafka.requests.refusals import Refused
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, Prompts
+from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.nodes.seam import Effect
 from steelyard.routes import layout as layouts
@@ -43,11 +43,11 @@ from steelyard.wire.kafka.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from steelyard.wire.kafka.schema import NO_ID, Message
+from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 
 Asked = TypeVar("Asked", CreatableTopic, CreatePartitionsTopic)
 
-Outcomes = dict[str, KafkaTopic | Refused]
+Outcomes = dict[str, KafkaTopic | RequestRefused]
 """By name: the topic as it is to be, or why it cannot be so."""
 
 
@@ -68,7 +68,9 @@ class Creating:
 
     # -- topics ----------------------------------------------------------------------------------
 
-    def create_topics(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def create_topics(
+        self, call: OpenRequest, now: int, effects: list[Effect]
+    ) -> ApiMessage | None:
         message = call.message
         assert isinstance(message, CreateTopicsRequest)
 
@@ -76,7 +78,7 @@ class Creating:
             is_made = not message.validate_only
             results = [
                 _topic_refused(name, outcome)
-                if isinstance(outcome, Refused)
+                if isinstance(outcome, RequestRefused)
                 else self._created(outcome, is_made=is_made)
                 for name, outcome in outcomes.items()
             ]
@@ -87,32 +89,32 @@ class Creating:
         return None
 
     def _planned(self, asked: CreatableTopic) -> KafkaTopic:
-        """The topic to be made. Raises Refused."""
+        """The topic to be made. Raises RequestRefused."""
         name = asked.name
         if self._cluster.topic(name) is not None:
-            raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+            raise RequestRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         fault = name_fault(self._cluster, name)
         if fault is not None:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+            raise RequestRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
         settings: dict[str, str] = {}
         for config in asked.configs:
             try:
                 self._cluster.readers.check(config.name, config.value)
             except ConfigError as error:
-                raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+                raise RequestRefused(ErrorCode.INVALID_CONFIG, str(error)) from None
             settings[config.name] = config.value or ""
         if asked.assignments:
             return self._assigned(asked, settings)
         factor = asked.replication_factor
         if factor < -1 or factor == 0:
             text = "Replication factor must be larger than 0, or -1 to use the default value."
-            raise Refused(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+            raise RequestRefused(ErrorCode.INVALID_REPLICATION_FACTOR, text)
         if asked.num_partitions < -1 or asked.num_partitions == 0:
             text = "Number of partitions was set to an invalid non-positive value."
-            raise Refused(ErrorCode.INVALID_PARTITIONS, text)
+            raise RequestRefused(ErrorCode.INVALID_PARTITIONS, text)
         live = len(self._cluster.live_brokers())
         if factor > live:
-            raise Refused(
+            raise RequestRefused(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"Unable to replicate the partition {factor} time(s): The target replication factor"
                 f" of {factor} cannot be reached because only {live} broker(s) are registered.",
@@ -121,40 +123,42 @@ class Creating:
         return self._changes.plans.new_topic(name, asked.num_partitions, settings)
 
     def _assigned(self, asked: CreatableTopic, settings: dict[str, str]) -> KafkaTopic:
-        """A topic whose partitions' brokers are named. Raises Refused."""
+        """A topic whose partitions' brokers are named. Raises RequestRefused."""
         for value, what in (
             (asked.replication_factor, "replication factor"),
             (asked.num_partitions, "numPartitions"),
         ):
             if value != -1:
-                raise Refused(
+                raise RequestRefused(
                     ErrorCode.INVALID_REQUEST,
                     f"A manual partition assignment was specified, but {what} was not set to -1.",
                 )
         brokers = {item.partition_index: item.broker_ids for item in asked.assignments}
         if len(brokers) < len(asked.assignments):
             text = "Found multiple manual partition assignments for one partition"
-            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+            raise RequestRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         if sorted(brokers) != list(range(len(brokers))):
             text = "partitions should be a consecutive 0-based integer sequence"
-            raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+            raise RequestRefused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
         leaders = [self._leader(brokers[partition]) for partition in sorted(brokers)]
         _check_partitions(max(Counter(leaders).values()), 1)
         topic = self._changes.plans.new_topic(asked.name, len(leaders), settings)
         return replace(topic, layout=layouts.of_brokers(leaders))
 
     def _leader(self, broker_ids: Sequence[int]) -> str:
-        """The name of the broker that is to lead a partition. Raises Refused."""
+        """The name of the broker that is to lead a partition. Raises RequestRefused."""
         code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
         if not broker_ids:
-            raise Refused(code, "The manual partition assignment includes an empty replica list.")
+            raise RequestRefused(
+                code, "The manual partition assignment includes an empty replica list."
+            )
         if len(set(broker_ids)) < len(broker_ids):
-            raise Refused(code, "The manual partition assignment includes a broker twice.")
+            raise RequestRefused(code, "The manual partition assignment includes a broker twice.")
         brokers = [self._cluster.live(node_id) for node_id in broker_ids]
         for node_id, broker in zip(broker_ids, brokers, strict=True):
             if broker is None:
                 text = f"The manual partition assignment includes broker {node_id}, but no such broker is registered."
-                raise Refused(code, text)
+                raise RequestRefused(code, text)
         assert brokers[0] is not None
         return brokers[0].name
 
@@ -175,14 +179,16 @@ class Creating:
 
     # -- partitions ------------------------------------------------------------------------------
 
-    def create_partitions(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def create_partitions(
+        self, call: OpenRequest, now: int, effects: list[Effect]
+    ) -> ApiMessage | None:
         message = call.message
         assert isinstance(message, CreatePartitionsRequest)
 
         def answer(outcomes: Outcomes, effects: list[Effect]) -> None:
             results = [
                 CreatePartitionsTopicResult(name, outcome.code, outcome.text)
-                if isinstance(outcome, Refused)
+                if isinstance(outcome, RequestRefused)
                 else CreatePartitionsTopicResult(name)
                 for name, outcome in outcomes.items()
             ]
@@ -193,19 +199,21 @@ class Creating:
         return None
 
     def _grown(self, asked: CreatePartitionsTopic) -> KafkaTopic:
-        """The topic with its new partitions. Raises Refused."""
+        """The topic with its new partitions. Raises RequestRefused."""
         topic = self._cluster.topic(asked.name)
         if topic is None:
             text = "This server does not host this topic-partition."
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         if topic.is_fixed:
             text = f"Partitions of {asked.name} say who coordinates what; they stay as they are."
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+            raise RequestRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
         have = topic.layout.partitions
         if asked.count == have:
-            raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
+            raise RequestRefused(
+                ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s)."
+            )
         if asked.count < have:
-            raise Refused(
+            raise RequestRefused(
                 ErrorCode.INVALID_PARTITIONS,
                 f"The topic {asked.name} currently has {have} partition(s);"
                 f" {asked.count} would not be an increase.",
@@ -216,7 +224,7 @@ class Creating:
             extents = self._changes.plans.more_partitions(topic, asked.count)
         else:
             if len(asked.assignments) != more:
-                raise Refused(
+                raise RequestRefused(
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"Attempted to add {more} additional partition(s), but only"
                     f" {len(asked.assignments)} assignment(s) were specified.",
@@ -238,10 +246,10 @@ class Creating:
         is_trial: bool,
     ) -> None:
         """Have the planned topics made, where this is not a trial; answer with what became of each."""
-        planned = [topic for topic in outcomes.values() if not isinstance(topic, Refused)]
+        planned = [topic for topic in outcomes.values() if not isinstance(topic, RequestRefused)]
 
         def then(faults: Faults, now: int, effects: list[Effect]) -> None:
-            outcomes.update((name, Refused(*fault)) for name, fault in faults.items())
+            outcomes.update((name, RequestRefused(*fault)) for name, fault in faults.items())
             answer(outcomes, effects)
 
         if is_trial or not planned:
@@ -251,24 +259,24 @@ class Creating:
 
 
 def _outcomes(asked: Sequence[Asked], plan: Callable[[Asked], KafkaTopic]) -> Outcomes:
-    """What each topic is to become, in the order asked. `plan` raises Refused."""
+    """What each topic is to become, in the order asked. `plan` raises RequestRefused."""
     times = Counter(each.name for each in asked)
     outcomes: Outcomes = {}
     for each in asked:
         try:
             if times[each.name] > 1:
-                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                raise RequestRefused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             outcomes[each.name] = plan(each)
-        except Refused as error:
+        except RequestRefused as error:
             outcomes[each.name] = error
     return outcomes
 
 
-def _topic_refused(name: str, refused: Refused) -> CreatableTopicResult:
+def _topic_refused(name: str, refused: RequestRefused) -> CreatableTopicResult:
     return CreatableTopicResult(name, NO_ID, refused.code, refused.text, configs=())
 
 
 def _check_partitions(partitions: int, brokers: int) -> None:
     if partitions > QUEUES_MAX * brokers:
         text = f"{partitions} partitions; a broker takes {QUEUES_MAX} of a topic at most"
-        raise Refused(ErrorCode.INVALID_PARTITIONS, text)
+        raise RequestRefused(ErrorCode.INVALID_PARTITIONS, text)

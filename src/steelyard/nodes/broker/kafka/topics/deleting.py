@@ -12,8 +12,8 @@ from collections import Counter
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.requests.channel import Call, Prompts
-from steelyard.nodes.broker.kafka.requests.refusals import Refused
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, Prompts
+from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.topics import (
@@ -23,7 +23,7 @@ from steelyard.wire.kafka.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from steelyard.wire.kafka.schema import NO_ID, Message
+from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 
 
 class Deleting:
@@ -38,7 +38,9 @@ class Deleting:
     def handlers(self) -> Prompts:
         return {DELETE_TOPICS.key: self.delete_topics}
 
-    def delete_topics(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def delete_topics(
+        self, call: OpenRequest, now: int, effects: list[Effect]
+    ) -> ApiMessage | None:
         message = call.message
         assert isinstance(message, DeleteTopicsRequest)
         states = message.topics or [DeleteTopicState(name) for name in message.topic_names]
@@ -50,9 +52,9 @@ class Deleting:
             try:
                 if times[state.name, state.topic_id] > 1 or named[self._name(state)] > 1:
                     what = "name" if state.topic_id == NO_ID else "id"
-                    raise Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+                    raise RequestRefused(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
                 planned.append(self._planned(state))
-            except Refused as error:
+            except RequestRefused as error:
                 results.append(
                     DeletableTopicResult(state.name, state.topic_id, error.code, error.text)
                 )
@@ -74,23 +76,23 @@ class Deleting:
         return self._cluster.name_of(state.topic_id) or state.topic_id
 
     def _planned(self, state: DeleteTopicState) -> str:
-        """The name of the topic to delete. Raises Refused."""
+        """The name of the topic to delete. Raises RequestRefused."""
         name = state.name
         if name is None:
             if state.topic_id == NO_ID:
                 text = "Neither topic name nor id were specified."
-                raise Refused(ErrorCode.INVALID_REQUEST, text)
+                raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
             name = self._cluster.name_of(state.topic_id)
             if name is None:
                 text = "This server does not host this topic ID."
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, text)
+                raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_ID, text)
         elif state.topic_id != NO_ID:
             text = "You may not specify both topic name and topic id."
-            raise Refused(ErrorCode.INVALID_REQUEST, text)
+            raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
         topic = self._cluster.topic(name)
         if topic is None:
             text = "This server does not host this topic-partition."
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+            raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         if topic.is_internal:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' is internal.")
+            raise RequestRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' is internal.")
         return name

@@ -19,7 +19,7 @@ from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
 from steelyard.nodes.broker.kafka.cluster.topic_names import name_fault
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.broker.turns import Steps, finish
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
@@ -36,7 +36,7 @@ from steelyard.wire.kafka.messages.cluster import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from steelyard.wire.kafka.schema import NO_ID, Message
+from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 
 NOT_ASKED = -(2**31)
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
@@ -52,7 +52,7 @@ STEP_PARTITIONS = 4_000
 """Topics and partitions that are told in one step of some 4 ms."""
 
 
-class Metadata:
+class MetadataHandlers:
     """The handlers of the keys above."""
 
     def __init__(
@@ -78,8 +78,8 @@ class Metadata:
         }
 
     def metadata_in_steps(
-        self, call: Call, now: int, effects: list[Effect]
-    ) -> Message | Steps[Message] | None:
+        self, call: OpenRequest, now: int, effects: list[Effect]
+    ) -> ApiMessage | Steps[ApiMessage] | None:
         """As `metadata`; an answer that needs nobody else may take steps."""
         message = call.message
         assert isinstance(message, MetadataRequest)
@@ -96,7 +96,7 @@ class Metadata:
             return self.metadata(call, now, effects)
         return self._steps(message, wanted, {})
 
-    def metadata(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def metadata(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.message
         assert isinstance(message, MetadataRequest)
         wanted = message.topics
@@ -120,7 +120,7 @@ class Metadata:
         self._changes.put(topics, then, now, effects)
         return None
 
-    def _as_known(self, call: Call, now: int, effects: list[Effect]) -> Message:
+    def _as_known(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         """The answer with what this broker knows."""
         message = call.message
         assert isinstance(message, MetadataRequest)
@@ -217,7 +217,7 @@ class Metadata:
             told.append(part)
         return told
 
-    def describe_cluster(self, call: Call, now: int, effects: list[Effect]) -> Message:
+    def describe_cluster(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         message = call.message
         assert isinstance(message, DescribeClusterRequest)
         if message.endpoint_type != BROKERS:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from steelyard.errors import StorageError
-from steelyard.groups.kafka.transactions import PREPARED, Marking, Transactions
+from steelyard.groups.kafka.transactions import PREPARED, Marking, TransactionCoordinator
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
 from steelyard.nodes.seam import Closed, Effect, Link, Opened, Refused
 from steelyard.types import TopicPartition
@@ -35,7 +35,7 @@ from steelyard.wire.kafka.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 RETRY_MS = 200
 TIMEOUT_MS = 5_000
@@ -75,7 +75,7 @@ class Markings:
 
     def __init__(
         self,
-        transactions: Transactions,
+        transactions: TransactionCoordinator,
         cluster: Cluster,
         write_marker: WriteMarker,
         end_offsets: EndOffsets,
@@ -247,7 +247,7 @@ class Markings:
 
     # -- what the coordinators of other brokers have decided -------------------------------------------
 
-    def write(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def write(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         """27 WriteTxnMarkers."""
         message = call.message
         assert isinstance(message, WriteTxnMarkersRequest)

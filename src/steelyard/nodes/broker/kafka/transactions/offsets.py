@@ -12,7 +12,7 @@ from steelyard.groups.kafka.committing import answered
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.offsets import (
@@ -20,7 +20,7 @@ from steelyard.wire.kafka.messages.offsets import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 PRODUCERS_MAX = 100_000
 """Most producers whose epochs are remembered; the one not heard of for longest goes first."""
@@ -39,7 +39,7 @@ class TxnOffsets:
     def handlers(self) -> Handlers:
         return {TXN_OFFSET_COMMIT.key: self.commit}
 
-    def commit(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def commit(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.message
         assert isinstance(message, TxnOffsetCommitRequest)
         if not self._is_current(message.producer_id, message.producer_epoch):

@@ -11,12 +11,12 @@ from __future__ import annotations
 from steelyard.errors import StorageError
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
-from steelyard.nodes.broker.kafka.requests.channel import Call
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest
 from steelyard.nodes.seam import Effect
 from steelyard.store.tables import Table
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.transactions import InitProducerIdResponse
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 BLOCK = 1_000
 NODE_SHIFT = 32
@@ -44,7 +44,9 @@ class ProducerIds:
         self._next += 1
         return self._first + self._next - 1
 
-    def init_producer_id(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def init_producer_id(
+        self, call: OpenRequest, now: int, effects: list[Effect]
+    ) -> ApiMessage | None:
         """InitProducerId without a transactional id."""
         try:
             answer = InitProducerIdResponse(0, 0, self.next_producer_id(), 0)

@@ -11,12 +11,17 @@ from __future__ import annotations
 
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.patterns import Pattern, PatternError
-from steelyard.groups.kafka.transactions import Producer, State, Transaction, Transactions
+from steelyard.groups.kafka.transactions import (
+    ProducerIdAndEpoch,
+    Transaction,
+    TransactionalIdState,
+    TransactionCoordinator,
+)
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from steelyard.nodes.broker.kafka.requests.channel import Call, Handlers
+from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
 from steelyard.nodes.broker.kafka.transactions.producer_ids import ProducerIds
 from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition
@@ -46,7 +51,7 @@ from steelyard.wire.kafka.messages.transactions import (
 )
 from steelyard.wire.kafka.messages.transactions import DescribedTransaction as Described
 from steelyard.wire.kafka.messages.transactions import ListedTransaction as Listed
-from steelyard.wire.kafka.schema import Message
+from steelyard.wire.kafka.schema import ApiMessage
 
 FENCED_SINCE_INIT = 4
 FENCED_SINCE = 2
@@ -58,7 +63,7 @@ class TransactionRequests:
 
     def __init__(
         self,
-        transactions: Transactions,
+        transactions: TransactionCoordinator,
         producer_ids: ProducerIds,
         cluster: Cluster,
         offsets_partitions: int,
@@ -83,7 +88,9 @@ class TransactionRequests:
             LIST_TRANSACTIONS.key: self.list_all,
         }
 
-    def init_producer_id(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def init_producer_id(
+        self, call: OpenRequest, now: int, effects: list[Effect]
+    ) -> ApiMessage | None:
         message = call.message
         assert isinstance(message, InitProducerIdRequest)
         transactional_id = message.transactional_id
@@ -92,7 +99,7 @@ class TransactionRequests:
         if not transactional_id:
             return InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST)
         fault = self._fault(transactional_id)
-        producer = Producer(fault)
+        producer = ProducerIdAndEpoch(fault)
         if fault is ErrorCode.NONE:
             try:
                 producer = self._transactions.init_producer_id(
@@ -103,12 +110,14 @@ class TransactionRequests:
                     now,
                 )
             except StorageError as error:
-                producer = Producer(self._refused(error, now, effects))
+                producer = ProducerIdAndEpoch(self._refused(error, now, effects))
         code = _known_code(producer.error, call.version, FENCED_SINCE_INIT)
         answer = InitProducerIdResponse(0, code, producer.producer_id, producer.epoch)
         return self._durability.acknowledge_call(call, answer, effects)
 
-    def add_partitions(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def add_partitions(
+        self, call: OpenRequest, now: int, effects: list[Effect]
+    ) -> ApiMessage | None:
         message = call.message
         assert isinstance(message, AddPartitionsToTxnRequest)
         asked = [TopicPartition(t.name, index) for t in message.topics for index in t.partitions]
@@ -139,7 +148,7 @@ class TransactionRequests:
         answer = AddPartitionsToTxnResponse(0, results)
         return self._durability.acknowledge_call(call, answer, effects)
 
-    def add_offsets(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def add_offsets(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.message
         assert isinstance(message, AddOffsetsToTxnRequest)
         count = self._cluster.partitions(OFFSETS_TOPIC) or self._offsets_partitions
@@ -177,7 +186,7 @@ class TransactionRequests:
         except StorageError as error:
             return self._refused(error, now, effects)
 
-    def end(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def end(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.message
         assert isinstance(message, EndTxnRequest)
         error = self._fault(message.transactional_id)
@@ -197,7 +206,7 @@ class TransactionRequests:
 
     # -- operators ---------------------------------------------------------------------------------
 
-    def describe(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.message
         assert isinstance(message, DescribeTransactionsRequest)
         return DescribeTransactionsResponse(
@@ -225,7 +234,7 @@ class TransactionRequests:
             [TopicData(*each) for each in topics.items()],
         )
 
-    def list_all(self, call: Call, now: int, effects: list[Effect]) -> Message | None:
+    def list_all(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.message
         assert isinstance(message, ListTransactionsRequest)
         text = message.transactional_id_pattern
@@ -251,7 +260,9 @@ class TransactionRequests:
             for each in self._transactions.all()
             if is_asked_for(each)
         ]
-        return ListTransactionsResponse(0, ErrorCode.NONE, sorted(states - set(State)), listed)
+        return ListTransactionsResponse(
+            0, ErrorCode.NONE, sorted(states - set(TransactionalIdState)), listed
+        )
 
     def _fault(self, transactional_id: str) -> ErrorCode:
         """NONE for a transactional id that this broker coordinates."""
