@@ -10,6 +10,7 @@ from tests.edges import assert_every_edge
 from tests.nodes.consumer.remoting.conftest import Broker, Group, Rig, queues, reply
 
 from steelyard.nodes.consumer.remoting.claim import CLAIMS
+from steelyard.nodes.consumer.remoting.locks import BARE_POLL_MS, POLL_MS
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson
 from steelyard.wire.remoting.bodies import LockBatchBody
@@ -182,6 +183,24 @@ def test_whoever_is_alone_does_not_wait_for_the_lock_of_the_dead() -> None:
     assert group.a.owner("T", 0) == "killed"
     rig.advance(5_000)
     assert group.a.owner("T", 0) == "c1"
+
+
+def test_a_lock_that_is_done_without_is_asked_for_once_more_soon() -> None:
+    """1. Whoever is alone reads A0 without its lock. 2. A1 is there, too; its lock is refused, and done without at once.
+    3. It may be free in a moment, and until then somebody new may get it.
+    """
+    group = Group(1)
+    group.a.occupy("killed", A0, A1)
+    rig = group.start()
+    group.ns.add("T", group.a, group.b, queues=2)
+    advance_until(rig, lambda: A1 in group.state().held)
+    count = len(asked(group, group.a))
+    rig.advance(POLL_MS)
+    assert asked(group, group.a)[count:] == [("c1", [0, 1])]
+    rig.advance(BARE_POLL_MS - 1)
+    assert len(asked(group, group.a)) == count + 1
+    rig.advance(1)
+    assert len(asked(group, group.a)) == count + 2
 
 
 def test_whoever_is_alone_takes_what_it_sought_from_the_dead() -> None:

@@ -354,6 +354,7 @@ class Locks:
         dispatcher = self._dispatcher(asked.address)
         dispatcher.busy = False
         news = LockNews()
+        awaited = frozenset(queue for queue, claim in self._claims.items() if claim.awaited)
         granted = self._granted(asked, reply, effects)
         if granted is not None:
             self._settle(dispatcher, asked, now)
@@ -376,7 +377,7 @@ class Locks:
                     news.lost.append(held)
                 else:
                     self._wait_ended(queue, before, news)
-        self._plan(asked.address, dispatcher, answered=granted is not None, now=now)
+        self._plan(asked.address, dispatcher, awaited, answered=granted is not None, now=now)
         self._talk(asked.address, now, effects)
         if granted is None:
             self._turn_to_masters(asked, now, effects)
@@ -535,8 +536,17 @@ class Locks:
             assert held is not None
             news.free.append(held)
 
-    def _plan(self, address: Address, dispatcher: _Desk, *, answered: bool, now: int) -> None:
-        """When to speak next, after a 41 was answered or was not."""
+    def _plan(
+        self,
+        address: Address,
+        dispatcher: _Desk,
+        awaited: frozenset[MessageQueue],
+        *,
+        answered: bool,
+        now: int,
+    ) -> None:
+        """When to speak next, after a 41 was answered or was not. `awaited`: what was waited for until then. That is asked
+        for soon, also where it is read without its lock from now on."""
         here = self._claims_at(address)
         if dispatcher.lockless or not here:
             dispatcher.renew_at = dispatcher.ask_at = None
@@ -548,7 +558,7 @@ class Locks:
             return
         if not answered:
             dispatcher.ask_at = now + RETRY_MS
-        elif self._patient or any(self._claims[q].awaited for q in missing):
+        elif self._patient or not awaited.isdisjoint(missing):
             dispatcher.ask_at = now + dispatcher.wait_ms
             dispatcher.wait_ms = min(2 * dispatcher.wait_ms, POLL_MAX_MS)
         else:
