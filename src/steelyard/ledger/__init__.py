@@ -1,1 +1,1 @@
-"""The rebalance ledger: what brokers record of their groups (`events`), and what a rebalance cost (`cost`)."""
+"""The rebalance ledger: records about groups (`events`) and the cost of a rebalance (`cost`)."""

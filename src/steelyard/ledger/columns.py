@@ -1,8 +1,8 @@
-"""How the ledger's columns are declared: once, with the field that holds them.
+"""Declarations of the ledger's columns, each made once with the field that holds it.
 
     pause_ms: Annotated[int, Column(ColumnKind.DURATION_MS, "How long …", heading="pause")]
 
-Spark's schema, the report's tables and `docs/LEDGER.md` go by `columns`.
+Spark's schema, the report's tables and `docs/LEDGER.md` are derived from `columns`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class ColumnKind(Enum):
 
 
 class Column(NamedTuple):
-    """`heading`: what people's tables call it; those leave it out where it has none."""
+    """A column's kind and meaning.
+
+    `heading` is its title in tables for people, which omit columns without one.
+    """
 
     kind: ColumnKind
     meaning: str
@@ -41,7 +44,7 @@ class Column(NamedTuple):
 
 @cache
 def columns(table: type[msgspec.Struct]) -> Mapping[str, Column]:
-    """The columns of a table, or the fields of a record, by name and in order."""
+    """Return the columns of a table, or the fields of a record, by name and in order."""
     hints = get_type_hints(table, include_extras=True)
     return {name: _declared(hints[name]) for name in table.__struct_fields__}
 

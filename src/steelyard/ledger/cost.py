@@ -1,43 +1,44 @@
-"""What a rebalance cost, worked out from the ledger: the one definition of pause, duplicates and spike.
+"""The cost of a rebalance, computed from the ledger: the definition of pause, duplicates and spike.
 
-The records of all brokers of a cluster go in, in any order; out come a row per moved queue
-(`Handoff`) and a row per rebalance (`Rebalance`). Pipeline, simulation and console all use these
-functions, for clustering groups of any client. (A broadcasting group has no owners; its rows would
-mean nothing.)
+The input is the records of all brokers of a cluster, in any order; the output is one row per moved
+queue (`Handoff`) and one per rebalance (`Rebalance`). Pipeline and simulator use these functions,
+for clustering groups of any client. (A broadcasting group has no owners; its rows would mean
+nothing.)
 
 Definitions
 - The **owner** of a queue is the member that the broker last delivered its messages to. A
-  **hand-off** is a delivery to another member than before. The first owner ever is not a hand-off.
-  Clients that the ledger never tells of as members own nothing: brokers know somebody who pulls
-  before its first heartbeat, or without one, by address only.
-- **Pause** of a queue: from the last delivery to the old owner to the first delivery to the new one,
-  while messages waited. The first message that the new owner gets was `stored` at some time; before
-  that nothing waited, so pause = max(0, first at the new owner - max(last at the old, stored)).
-- **Duplicates**: deliveries of an offset that the group had been delivered before, to whichever
-  member; so duplicates = deliveries - distinct offsets. Ranges of offsets are compared; where a tag
-  filter left gaps in a range, its number of messages is the upper bound.
+  **hand-off** is a delivery to a different member than before. The first owner is not a hand-off.
+  Clients that the ledger never records as members own nothing: a client that pulls before its first
+  heartbeat, or without one, is known to brokers by its address only.
+- **Pause** of a queue: from the last delivery to the old owner to the first delivery to the new
+  one, while messages waited. Nothing waited before the first message of the new owner was `stored`,
+  so pause = max(0, first at the new owner - max(last at the old, stored)).
+- **Duplicates**: deliveries of an offset that had been delivered to any member of the group before;
+  so duplicates = deliveries - distinct offsets. Ranges of offsets are compared; if a tag filter
+  left gaps in a range, its number of messages is the upper bound.
 - **Spike**: peak backlog of the group after a rebalance over the median backlog before it. Before:
-  the `BEFORE_MS` up to its start, or the last value known when there is none within; after: until
-  the next rebalance, at most `SETTLE_MS`. A median under `BACKLOG_FLOOR` counts as `BACKLOG_FLOOR`.
-  None where the backlog before or after is not known. Backlog of the group: the sum over its queues
-  of the value last known of each.
-- **Drain**: from the start of the rebalance until the backlog is, after its peak, at or under that
-  median again; 0 if it never rose above, None if it did not drain before the next rebalance.
+  the `BEFORE_MS` up to its start, or the last known value if there is none in that time; after:
+  until the next rebalance, at most `SETTLE_MS`. A median below `BACKLOG_FLOOR` counts as
+  `BACKLOG_FLOOR`. None if the backlog before or after is unknown. The backlog of the group is the
+  sum of the last known values of its queues.
+- **Drain**: from the start of the rebalance until the backlog, after its peak, has returned to that
+  median or below; 0 if it never rose above it, None if it did not drain before the next rebalance.
 
 What is one rebalance
 - It starts with an event: a member joins or leaves, members change their topics, a broker that the
-  group reads from starts, stops or vanishes (it starts again without having said that it stops; the
-  time is that of its last record).
-- Every broker reports the same member: an event that leaves the set of members as it was says
-  nothing new. Events within `MERGE_MS` of a rebalance's start belong to it.
-- In a Kafka group the coordinator tells of rebalances that no member's coming or going explains: its leader saw topics or
-  partitions change (`leader`, `topics`), and the like. The second round of a cooperative rebalance belongs to the first.
+  group reads from starts, stops or vanishes (starts again without having recorded a stop; the time
+  is that of its last record).
+- Every broker reports the same member, so an event that does not change the set of members is
+  ignored. Events within `MERGE_MS` of a rebalance's start belong to it.
+- In a Kafka group the coordinator also records rebalances without a change of members: for example,
+  its leader saw topics or partitions change (`leader`, `topics`). The second round of a cooperative
+  rebalance belongs to the first.
 - A hand-off with no event since `SETTLE_MS` before its old owner's last delivery starts a rebalance
-  of its own, with the trigger `routes`: something moved that no broker saw.
-- A rebalance lasts until the next one of the group starts: hand-offs, duplicates and backlog in that
-  time are its cost.
+  of its own, with the trigger `routes`: no broker saw the cause of the move.
+- A rebalance lasts until the next one of the group starts: hand-offs, duplicates and backlog in
+  that time are its cost.
 
-Times are those of the brokers' clocks, which are taken to agree within `MERGE_MS`. A broker gathers
+Times come from the brokers' clocks, which are assumed to agree within `MERGE_MS`. A broker collects
 deliveries for a second before it writes them; those of its last second are lost when it is killed.
 """
 
@@ -65,29 +66,33 @@ from steelyard.ledger.events import (
 )
 
 MERGE_MS = 1_000
-"""Events so close to the start of a rebalance belong to it, e.g. members that start together."""
+"""Events this close to the start of a rebalance belong to it, e.g. members that start together."""
 
 SETTLE_MS = 60_000
-"""Longest time from an event to the hand-offs it causes: RocketMQ's clients look for routes every
-30 s, and rebalance unasked every 20 s."""
+"""Longest time from an event to the hand-offs it causes.
+
+RocketMQ clients update their routes every 30 s, and rebalance without a notification every 20 s.
+"""
 
 BEFORE_MS = 10_000
-"""How far back the backlog before a rebalance is looked at."""
+"""Period before a rebalance whose backlog is compared."""
 
 BACKLOG_FLOOR = 1
-"""A smaller median backlog counts as this."""
+"""Smallest median backlog; smaller ones count as this."""
 
 
 TOLD_OTHERWISE = frozenset(("joined", "left", "expired", "subscription", "static", "revoked"))
-"""Rebalances of Kafka's groups that need no event of their own: records of members tell of them, or they are the second
-round of a cooperative rebalance."""
+"""Triggers of Kafka rebalances that need no event of their own.
+
+Records of members report them, or they are the second round of a cooperative rebalance.
+"""
 
 
 class Handoff(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue went from one member to another.
+    """The move of a queue from one member to another.
 
-    A queue that goes back and forth within `MERGE_MS` steps while two members both believe that they
-    own it is one hand-off, from the first of them to the last one.
+    If two members both believe that they own a queue, so that it goes back and forth in steps of at
+    most `MERGE_MS`, that is one hand-off, from the first owner to the last.
     """
 
     group: Annotated[str, Column(ColumnKind.TEXT, "The consumer group.")]
@@ -130,7 +135,10 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
-    """One rebalance of one group. Percentiles of the pauses are nearest-rank, and 0 where no queue moved."""
+    """One rebalance of one group.
+
+    Percentiles of the pauses are nearest-rank, and 0 if no queue moved.
+    """
 
     group: Annotated[str, Column(ColumnKind.TEXT, "The consumer group.")]
     rebalance: Annotated[str, Column(ColumnKind.TEXT, "`group/ms since the epoch`, unique.")]
@@ -203,17 +211,17 @@ class Costs(NamedTuple):
 
 
 def handoffs(records: Iterable[Record]) -> list[Handoff]:
-    """A row per moved queue, of all groups, sorted by group, time and queue."""
+    """Return a row per moved queue of all groups, sorted by group, time and queue."""
     return costs(records).handoffs
 
 
 def rebalances(records: Iterable[Record]) -> list[Rebalance]:
-    """A row per rebalance, of all groups, sorted by group and time."""
+    """Return a row per rebalance of all groups, sorted by group and time."""
     return costs(records).rebalances
 
 
 def costs(records: Iterable[Record]) -> Costs:
-    """Both tables at once. Records of all brokers of one cluster; their order does not matter."""
+    """Compute both tables from the records of all brokers of one cluster, given in any order."""
     ordered = sorted(records, key=_order)
     brokers = [record for record in ordered if isinstance(record, BrokerStarted | BrokerStopped)]
     by_group: dict[str, list[Record]] = defaultdict(list)
@@ -232,19 +240,19 @@ def costs(records: Iterable[Record]) -> Costs:
 
 
 def pause_ms(last_at_old: int, stored: int, first_at_new: int) -> int:
-    """How long a moved queue stood still although a message, stored at `stored`, waited."""
+    """Return how long a moved queue stood still while a message, stored at `stored`, waited."""
     return max(0, first_at_new - max(last_at_old, stored))
 
 
 def spike(before: Sequence[int], after: Sequence[int]) -> float | None:
-    """Peak of the backlogs `after` over the median of those `before`; None if either is empty."""
+    """Divide the peak of the backlogs `after` by the median `before`; None if either is empty."""
     if not before or not after:
         return None
     return max(after) / baseline(before)
 
 
 def baseline(before: Sequence[int]) -> float:
-    """The median backlog, at least `BACKLOG_FLOOR`; of an even number the mean of the middle two."""
+    """Return the median backlog (of an even number, the middle two's mean), >= `BACKLOG_FLOOR`."""
     ranked = sorted(before)
     middle = len(ranked) // 2
     median = ranked[middle] if len(ranked) % 2 else (ranked[middle - 1] + ranked[middle]) / 2
@@ -252,7 +260,10 @@ def baseline(before: Sequence[int]) -> float:
 
 
 def percentile(values: Sequence[int], share: float) -> int:
-    """Nearest-rank percentile: the smallest value that at least `share` of all do not exceed; 0 of nothing."""
+    """Return the nearest-rank percentile, 0 of no values.
+
+    That is the smallest value that at least `share` of all values do not exceed.
+    """
     if not values:
         return 0
     return sorted(values)[max(ceil(len(values) * share), 1) - 1]
@@ -266,7 +277,7 @@ class OffsetRanges:
         self._nexts: list[int] = []
 
     def add(self, first: int, following: int) -> int:
-        """Add the offsets first..following-1; returns how many of them were there before."""
+        """Add the offsets first..following-1; return how many of them were present before."""
         left = bisect_left(self._nexts, first)
         right = bisect_right(self._firsts, following)
         known = 0
@@ -302,7 +313,7 @@ class _Change(NamedTuple):
 
 
 class _Event(NamedTuple):
-    """`client` joined or left, `others` stayed; both empty where it is about a broker."""
+    """`client` joined or left and `others` stayed; both are empty for a broker's event."""
 
     at: int
     trigger: str
@@ -321,7 +332,7 @@ ROUTES = "routes"
 
 
 def _order(record: Record) -> tuple[int, int, str, bytes]:
-    """Sorts records by time, and the same way whatever order they come in."""
+    """Sort key of records: by time, and independent of the order in which they come."""
     until = record.until if isinstance(record, Delivered) else record.at
     return record.at, until, record.broker, msgspec.json.encode(record)
 
@@ -335,7 +346,7 @@ def _redelivered(seen: OffsetRanges, one: Delivered) -> int:
 
 
 def _group_costs(group: str, records: Sequence[Record]) -> Costs:
-    """The tables of one group; `records` sorted, with those of the brokers."""
+    """Compute the tables of one group; `records` are sorted and include those of the brokers."""
     deliveries = [record for record in records if isinstance(record, Delivered)]
     changes = _changes(deliveries, members_ever(records))
     starts = _with_unseen(_starts(_events(records, {one.broker for one in deliveries})), changes)
@@ -359,7 +370,7 @@ def _group_costs(group: str, records: Sequence[Record]) -> Costs:
 
 
 def members_ever(records: Iterable[Record]) -> set[str]:
-    """Every client that the records tell of as a member; any other client that pulls is a stranger."""
+    """Return every client that the records name as a member; any other client is a stranger."""
     members: set[str] = set()
     for record in records:
         if isinstance(record, MemberJoined | MemberLeft):
@@ -368,7 +379,7 @@ def members_ever(records: Iterable[Record]) -> set[str]:
 
 
 def _changes(deliveries: Sequence[Delivered], members: set[str]) -> list[_Change]:
-    """Every change of owner, in order of the first delivery to the new one."""
+    """Return every change of owner, in order of the first delivery to the new one."""
     newest: dict[_Queue, Delivered] = {}
     changes = []
     for one in deliveries:
@@ -383,7 +394,7 @@ def _changes(deliveries: Sequence[Delivered], members: set[str]) -> list[_Change
 
 
 def _events(records: Sequence[Record], read_from: set[str]) -> list[_Event]:
-    """What happened to the group, in order. `read_from`: the brokers it has been delivered from."""
+    """Return the group's events in order. `read_from`: the brokers that delivered to it."""
     events: list[_Event] = []
     silent_since: dict[str, int] = {}
     stopped: set[str] = set()
@@ -404,7 +415,7 @@ def _events(records: Sequence[Record], read_from: set[str]) -> list[_Event]:
                 trigger = "subscription" if record.cause == "subscription" else "joined"
                 events.append(_member_event(record, trigger))
             case MemberLeft():
-                # A broker that stops loses everybody, who are members still elsewhere.
+                # A broker that stops loses all members, but they are still members elsewhere.
                 if broker not in stopped:
                     events.append(_member_event(record, f"left ({record.cause})"))
             case RebalanceBegan():
@@ -412,7 +423,7 @@ def _events(records: Sequence[Record], read_from: set[str]) -> list[_Event]:
                     events.append(_Event(record.at, record.trigger, "", frozenset(record.members)))
             case Delivered() | Committed() | RebalanceEnded():
                 pass
-        if not isinstance(record, Committed) or not record.writer:  # else another broker speaks
+        if not isinstance(record, Committed) or not record.writer:  # else another broker wrote it
             silent_since[broker] = record.until if isinstance(record, Delivered) else record.at
     events.sort(key=lambda event: event.at)
     return events
@@ -424,7 +435,7 @@ def _member_event(record: MemberJoined | MemberLeft, trigger: str) -> _Event:
 
 
 def _starts(events: Sequence[_Event]) -> list[_Start]:
-    """Where rebalances start. A group without members has none to rebalance."""
+    """Return where rebalances start. A group without members has none."""
     present: frozenset[str] = frozenset()
     starts: list[_Start] = []
     for event in events:
@@ -444,17 +455,17 @@ def _starts(events: Sequence[_Event]) -> list[_Start]:
 
 
 def _members(present: frozenset[str], event: _Event) -> tuple[frozenset[str], frozenset[str]]:
-    """Members before and after an event. `present` is what was known, which the event can add to."""
+    """Return the members before and after an event. `present`: those known so far."""
     before = present | event.others
     if not event.trigger.startswith("left"):
         return before, before | ({event.client} if event.client else set())
-    if not present:  # the ledger begins here: who leaves was there
+    if not present:  # the ledger begins here: whoever leaves was a member
         before |= {event.client}
     return before, before - {event.client}
 
 
 def _with_unseen(starts: Sequence[_Start], changes: Sequence[_Change]) -> list[_Start]:
-    """`starts`, and those of rebalances that only their hand-offs tell of."""
+    """Add to `starts` those of rebalances of which only the hand-offs are known."""
     known = [start.at for start in starts]
     unseen: list[_Start] = []
     for change in changes:
@@ -471,7 +482,7 @@ def _with_unseen(starts: Sequence[_Start], changes: Sequence[_Change]) -> list[_
 
 
 def _moves(changes: Sequence[_Change], starts: Sequence[_Start]) -> list[tuple[int, _Move]]:
-    """Changes as hand-offs, each with the number of its rebalance; back and forth taken together."""
+    """Return changes as hand-offs with the number of their rebalance; back and forth is one."""
     times = [start.at for start in starts]
     open_runs: dict[_Queue, tuple[int, list[_Change]]] = {}
     runs: list[tuple[int, list[_Change]]] = []
@@ -489,7 +500,7 @@ def _moves(changes: Sequence[_Change], starts: Sequence[_Start]) -> list[tuple[i
 
 
 class _Move(NamedTuple):
-    """`change`: the one that brought the first delivery to the final owner."""
+    """Build the row. `change` is the one with the first delivery to the final owner."""
 
     from_client: str
     change: _Change
@@ -501,11 +512,11 @@ def _move(run: Sequence[_Change]) -> _Move:
 
 
 _Repeat = tuple[_Queue, int, int]
-"""Queue, time, and how many deliveries were not the first of their offset."""
+"""Queue, time, and number of deliveries that were not the first of their offset."""
 
 
 def _repeats(deliveries: Sequence[Delivered], starts: Sequence[_Start]) -> dict[int, list[_Repeat]]:
-    """The deliveries with duplicates by the number of the rebalance they fall in, -1 for before all."""
+    """Group deliveries with duplicates by the number of their rebalance, -1 before the first."""
     times = [start.at for start in starts]
     seen: dict[_Queue, OffsetRanges] = defaultdict(OffsetRanges)
     repeats: dict[int, list[_Repeat]] = defaultdict(list)
@@ -543,7 +554,7 @@ def _name(group: str, start: _Start) -> str:
 
 
 class Backlogs(NamedTuple):
-    """The group's backlog whenever one of its queues said something new: two columns."""
+    """The group's backlog at each change of one of its queues: two columns."""
 
     times: list[int]
     totals: list[int]
@@ -573,7 +584,7 @@ def _rebalance(
     repeated: int,
     samples: Backlogs,
 ) -> Rebalance:
-    """The row of one rebalance, which lasts until `end`, or to the end of all records."""
+    """Build the row of one rebalance, which lasts until `end` or to the end of all records."""
     times, totals = samples
     begin = bisect_left(times, start.at)
     stop = len(times) if end is None else bisect_left(times, end)

@@ -1,14 +1,15 @@
-"""The rebalance ledger: what a broker writes down about its groups, as data.
+"""The records of the rebalance ledger: what a broker notes about its groups.
 
 A broker appends `Record`s to the topic `RMQ_SYS_REBALANCE_LEDGER`, one JSON array of records per
-message (`encode`/`decode`). Joins and leaves are written as they happen, deliveries and commits are
-gathered per queue and client and written once a second, so that the ledger costs a small fraction of
-what it watches. A group of Kafka's dialect goes by the same records, with member ids as clients and a partition's queue on
-its broker as the queue, and by two more that only a coordinator can write. What the records mean for a group is worked out by `ledger.cost`, from any broker's
-records together, for any client: the ledger needs nothing from the members.
+message (`encode`/`decode`). Joins and leaves are written as they happen; deliveries and commits are
+collected per queue and client and written once a second, so that the ledger costs a small fraction
+of the traffic that it records. Kafka groups use the same records, with member ids as clients and a
+partition's queue on its broker as the queue, and two more that only a coordinator can write.
+`ledger.cost` evaluates the records of all brokers together, for any client: the ledger needs
+nothing from the members.
 
 Why these fields: pause needs the last delivery to the old owner, the first delivery to the new one,
-and since when a message waited; duplicates need the offset ranges; spike needs the backlog.
+and how long a message waited; duplicates need the offset ranges; spike needs the backlog.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class Committed(_Record, frozen=True, kw_only=True, tag="committed"):
 
 
 class RebalanceBegan(_Record, frozen=True, kw_only=True, tag="rebalance_began"):
-    """A Kafka group's generation came to its end. (In RocketMQ's groups no broker knows of a rebalance.)"""
+    """A Kafka group's generation ended. (In RocketMQ groups no broker knows of a rebalance.)"""
 
     group: Annotated[str, GROUP]
     generation: Annotated[int, Column(ColumnKind.NUMBER, "The one that ends, 0 for none.")]
@@ -167,7 +168,7 @@ class RebalanceBegan(_Record, frozen=True, kw_only=True, tag="rebalance_began"):
 
 
 class RebalanceEnded(_Record, frozen=True, kw_only=True, tag="rebalance_ended"):
-    """A Kafka group has a new generation, and its members can know what to read; or it has no members."""
+    """A Kafka group has a new generation with an assignment, or no members any more."""
 
     group: Annotated[str, GROUP]
     generation: Annotated[int, Column(ColumnKind.NUMBER, "The new one.")]
@@ -194,10 +195,10 @@ _decoder = msgspec.json.Decoder(tuple[Record, ...])
 
 
 def encode(records: Sequence[Record]) -> bytes:
-    """One message body."""
+    """Encode records as one message body."""
     return _encoder.encode(records)
 
 
 def decode(body: bytes) -> tuple[Record, ...]:
-    """The records of one message body. Raises msgspec.DecodeError on anything else."""
+    """Decode the records of one message body. Raises msgspec.DecodeError for anything else."""
     return _decoder.decode(body)
