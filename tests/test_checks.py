@@ -66,7 +66,7 @@ WRONG: list[tuple[Any, object, str]] = [
         "\ud800",
         r"x is '\ud800'; it must be text that UTF-8 can encode, without lone surrogates",
     ),
-    (Annotated[str, Meta(min_length=1)], "", "x is ''; it must be a str that is not empty"),
+    (Annotated[str, Meta(min_length=1)], "", "x is ''; it must be a non-empty str"),
     (int | None, "3", "x is '3'; it must be an int of 0 or more, or None, not a str"),
     (str | Sequence[str], 5, "x is 5; it must be a str or a sequence of str, not an int"),
     (str | Sequence[str], ["a", 5], "x[1] is 5; it must be a str, not an int"),

@@ -194,7 +194,7 @@ class _Str(Kind):
     def __init__(self, meta: msgspec.Meta | None = None) -> None:
         self._least = 0 if meta is None else meta.min_length or 0
         self.takes_text = not self._least
-        self.words = "a str that is not empty" if self._least else "a str"
+        self.words = "a non-empty str" if self._least else "a str"
 
     def take(self, name: str, value: object) -> Any:
         if (

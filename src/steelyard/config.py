@@ -96,7 +96,7 @@ class StoreConfig:
         Kafka(
             "log.retention.bytes",
             "retention.bytes",
-            "Most bytes of a partition, in whole segments.",
+            "Maximum bytes of a partition, in whole segments.",
             -1,
         ),
     ] = 0
@@ -506,34 +506,38 @@ def check(config: object) -> None:
 
 def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
     if "," in config.name:
-        raise ConfigError(f"name is {config.name!r}; with a Kafka listener it must have no comma")
+        raise ConfigError(
+            f"name is {config.name!r}; with a Kafka listener it must not contain a comma"
+        )
     if not kafka.brokers:
         return
     named = ", ".join(kafka.brokers[:100])
     if config.name not in kafka.brokers:
         raise ConfigError(
-            f"the list of brokers is {named}; it must have the name of this one, {config.name}, too"
+            f"the list of brokers is {named}; it must include this broker, {config.name}"
         )
     if "" in kafka.brokers or len(set(kafka.brokers)) < len(kafka.brokers):
-        raise ConfigError(f"the list of brokers is {named}; it must have each name once")
+        raise ConfigError(f"the list of brokers is {named}; each name must appear only once")
     if len(kafka.brokers) > KAFKA_BROKERS_MAX:
         raise ConfigError(f"the list of brokers has more than {KAFKA_BROKERS_MAX} names")
     if len(kafka.brokers) > 1 and not config.nameservers:
         raise ConfigError(
-            f"the list of brokers is {named}; brokers find each other through a nameserver: give its address, too"
+            f"the list of brokers is {named}; brokers find each other through a nameserver: give its address as well"
         )
 
 
 def _check_producer(config: ProducerConfig) -> None:
     if config.detect and config.latency_faults != "5.x":
-        raise ConfigError("detect belongs to latency_faults='5.x'; without it nobody is looked for")
+        raise ConfigError("detect requires latency_faults='5.x'")
     if config.detect and config.detect_interval_ms < 1:
         raise ConfigError("detect_interval_ms is 0; it must be 1 or more")
 
 
 def _check_kafka_consumer(config: KafkaConsumerConfig) -> None:
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
-        raise ConfigError("heartbeat_interval_ms must be below session_timeout_ms, a third at most")
+        raise ConfigError(
+            "heartbeat_interval_ms must be less than session_timeout_ms, preferably at most a third of it"
+        )
     if not config.assignors:
         raise ConfigError("no assignors; give at least one, such as 'range'")
     if not config.bootstrap_servers:

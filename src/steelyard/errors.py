@@ -52,7 +52,7 @@ class MessageError(SteelyardError, ValueError):
 
 
 class ClosedError(SteelyardError):
-    """The object was closed, or closed while the call was under way."""
+    """The object was closed, or closed while the call was in progress."""
 
 
 class InternalError(SteelyardError):
@@ -169,7 +169,7 @@ class CorruptError(StorageError):
     ) -> None:
         super().__init__(
             f"the message at offset {offset} of queue {queue_id} of topic {topic!r} is damaged on the disk"
-            f" ({path}, byte {position}) and is not served; to go on without it, reset the group's offset to"
+            f" ({path}, byte {position}) and is not served; to continue without it, reset the group's offset to"
             f" {next_offset}, or stop the broker and run 'steelyard check --repair' on its data directory"
         )
         self.path = path

@@ -132,7 +132,7 @@ def from_table(cls: Any, table: Mapping[str, object]) -> dict[str, object]:
     for name, value in _flat(table):
         setting = _setting(cls, name)
         if setting.name in values:
-            raise ArgumentError(f"{name} is given twice, under another name, too; give it once")
+            raise ArgumentError(f"{name} is given twice, under different names; give it once")
         values[setting.name] = setting.take(name, value)
     return values
 

@@ -313,7 +313,10 @@ def test_a_cluster_is_shown(cluster: str) -> None:
         (("admin", "updateTopic", "-t", "T", "-c", "C", "-p", "9"), "perm is 9"),
         (("admin", "updateTopic", "-t", "T", "-c", "C", "-r", "0"), "readQueueNums is 0"),
         (("admin", "updateTopic", "-t", "T", "-c", "C", "-r", "x"), "invalid int"),
-        (("admin", "allocateMQ", "-t", "T", "-i", ",", "-n", NOBODY), "names no client"),
+        (
+            ("admin", "allocateMQ", "-t", "T", "-i", ",", "-n", NOBODY),
+            "-i is empty; give client ids",
+        ),
         (("produce", "-n", NOBODY, "-t", "T", "--body", "x"), "cannot connect"),
         (("produce", "-n", NOBODY, "-t", "T", "--file", "/no/such/file"), "/no/such/file"),
         (("produce", "-n", NOBODY, "-t", "T", "--count", "-1"), "count is -1"),

@@ -140,7 +140,9 @@ def test_a_message_is_found_and_consumed_again(
     assert line.startswith(
         "ConsumeMessageDirectlyResult [order=false, autoCommit=true, consumeResult=CR_SUCCESS,"
     )
-    assert "go together" in refused("queryMsgById", "-i", sent[1].offset_message_id, "-g", GROUP)
+    assert "must be given together" in refused(
+        "queryMsgById", "-i", sent[1].offset_message_id, "-g", GROUP
+    )
     assert "no message with the id nope" in refused(
         "queryMsgByUniqueKey", "-t", TOPIC, "-i", "nope", code=exits.FAILED
     )
@@ -169,7 +171,7 @@ def test_offsets_are_reset(run: Run, refused: Callable[..., str], member: PushCo
     assert "'yesterday' is not a time" in said
     assert "give a time" in refused("resetOffsetByTime", "-g", GROUP, "-t", TOPIC, *one)
     said = refused("resetOffsetByTime", "-g", GROUP, "-t", TOPIC, "-s", "0", "-q", "0")
-    assert "do not go with -s" in said
+    assert "cannot be combined with -s" in said
 
 
 def test_groups_are_set_and_deleted(run: Run, refused: Callable[..., str]) -> None:
@@ -247,7 +249,7 @@ def test_the_doctor(nameservers: str, member: PushConsumer) -> None:
     assert doctor(nameservers) == (
         1,
         f"1. no member of group {GROUP} is online\n"
-        "   start a consumer, and see that it uses this group's name and these nameservers\n",
+        "   start a consumer, and check that it uses this group's name and these nameservers\n",
     )
 
 

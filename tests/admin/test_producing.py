@@ -83,7 +83,7 @@ def test_messages_go_to_their_own_topics(ports: Ports, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("nonsense", "not a message as `consume --json` prints it"),
+        ("nonsense", "not a message in the format of `consume --json`"),
         ("[]", "Expected `object`"),
         ('{"body": 5}', "$.body"),
         ('{"topic": "Bad"}', "needs either body or body_base64"),

@@ -75,7 +75,7 @@ def test_bad_options_are_one_line(
     [
         (["--node-id", "-1"], "kafka.node_id is '-1'"),
         (["--node-id", str(2**31)], f"kafka.node_id is '{2**31}'"),
-        (["--name", "a,b"], "no comma"),
+        (["--name", "a,b"], "must not contain a comma"),
         (["--kafka-advertise", "nowhere"], "kafka.address is 'nowhere'"),
         (["--kafka-advertise", "host:x"], "must be HOST:PORT"),
         (["--advertise", ":10911"], "address is ':10911'"),

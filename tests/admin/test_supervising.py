@@ -267,14 +267,14 @@ def test_a_broker_that_never_lasts_is_given_up_and_can_be_started_by_hand(tmp_pa
         (data / "broker-b").rename(data / "aside")
         (data / "broker-b").write_text("in the way")
         os.kill(pid, signal.SIGKILL)
-        until(lambda: servers.said("is not started again"), "broker-b is given up")
-        (line,) = servers.said("is not started again")
+        until(lambda: servers.said("is given up"), "broker-b is given up")
+        (line,) = servers.said("is given up")
         assert (
             "broker-b ended before it was ready (exit code 2), for the 3rd time in a row," in line
         )
         assert f"its last line: data directory {data}/broker-b" in line
-        assert len(servers.said("started again in 0.2 s")) == 1
-        assert len(servers.said("started again in 0.4 s")) == 1
+        assert len(servers.said("restarting it in 0.2 s")) == 1
+        assert len(servers.said("restarting it in 0.4 s")) == 1
         with Producer("producers", servers.nameserver) as producer:
             assert producer.send(Message("Going", b"on")).queue.broker_name == "broker-a"
 
@@ -300,9 +300,9 @@ def test_up_ends_when_its_only_broker_is_given_up(tmp_path: Path) -> None:
         os.kill(servers.pid("broker-a"), signal.SIGKILL)
         assert servers.process.wait(60) == 1
         until(lambda: servers.said("no broker is left: stopping"), "it says why")
-        (line,) = servers.said("is not started again")
+        (line,) = servers.said("is given up")
         assert line.startswith(
-            "steelyard: broker-a ended (signal 9, SIGKILL) and is not started again; when"
+            "steelyard: broker-a ended (signal 9, SIGKILL) and is given up; after"
         )
         assert f"start it alone with: steelyard broker --name broker-a --data {tmp_path}" in line
 
@@ -361,7 +361,7 @@ def test_a_stop_does_not_wait_for_what_is_to_be_started_again(tmp_path: Path) ->
         (tmp_path / "broker-b").rename(tmp_path / "aside")
         (tmp_path / "broker-b").write_text("in the way")
         os.kill(pid, signal.SIGKILL)
-        until(lambda: servers.said("started again in 1.6 s"), "the pauses grow")
+        until(lambda: servers.said("restarting it in 1.6 s"), "the pauses grow")
         servers.process.send_signal(signal.SIGINT)
         assert servers.process.wait(60) == 0
 
@@ -374,7 +374,7 @@ def test_a_bad_number_of_restarts(tmp_path: Path) -> None:
         timeout=60,
     )
     assert done.returncode == 2
-    assert done.stderr == "steelyard: restarts max is -1; it must be 0 to 1000000\n"
+    assert done.stderr == "steelyard: restarts_max is -1; it must be 0 to 1000000\n"
 
 
 # -- doubles ---------------------------------------------------------------------------------------

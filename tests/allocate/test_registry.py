@@ -87,7 +87,7 @@ def test_who_made_no_claim_has_no_share(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("BEST", r"no allocation strategy 'BEST'; there are AVG, AVG_BY_C"),
+        ("BEST", r"unknown allocation strategy 'BEST'; expected one of: AVG, AVG_BY_C"),
         ("MACHINE_ROOM", r"MACHINE_ROOM needs arguments, .* allocate=.*machine_room\(rooms\)"),
         ("CONFIG", r"CONFIG needs arguments, .* allocate=.*pinned\(lists\)"),
     ],

@@ -33,7 +33,7 @@ def test_nobody_there_and_not_running() -> None:
         async with admin:
             with pytest.raises(ConnectError, match="cannot connect to 127"):
                 await admin.topics()
-        with pytest.raises(ClosedError, match="make a new one"):
+        with pytest.raises(ClosedError, match="create a new one"):
             await admin.start()
 
     asyncio.run(main())

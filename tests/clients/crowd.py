@@ -42,7 +42,7 @@ def crowd(address: str, request: bytes) -> Iterator[None]:
 
 def wait_refused(log: Path) -> None:
     """Until the server has said whom it did not let in."""
-    until(lambda: "was not let in" in log.read_text(), f"a refusal in {log}")
+    until(lambda: "was refused" in log.read_text(), f"a refusal in {log}")
 
 
 def insist(act: Callable[[], object], *errors: type[Exception]) -> None:

@@ -103,7 +103,7 @@ def test_what_is_lost_from_a_table_is_named(whole: MemoryDisk) -> None:
     disk.files[path].data[-1] ^= 1
     (deed,) = [deed for deed in repaired(disk) if deed.lost]
     assert "'others@orders" in deed.lost or "orders@others" in deed.lost
-    assert "an older value counts again" in deed.lost
+    assert "an older value becomes current" in deed.lost
     offsets = read_everything(BothRig(disk))["offsets"]
     assert isinstance(offsets, dict)
     assert offsets["others orders/1"] == "6"

@@ -208,7 +208,7 @@ def test_a_peer_that_does_not_read_pushes_is_cut_off(run_scenario: Run) -> None:
                 break
         await bench.until(lambda: any(isinstance(event, Closed) for event in node.events))
         (closed,) = (event for event in node.events if isinstance(event, Closed))
-        assert closed.reason == "does not read what is sent to it"
+        assert closed.reason == "does not read the data sent to it"
         writer.close()
 
     run_scenario(scenario)

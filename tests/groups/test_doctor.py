@@ -77,7 +77,7 @@ def test_nobody() -> None:
     assert finding == Diagnosis(
         Ailment.NOBODY,
         "no member of group g is online",
-        "start a consumer, and see that it uses this group's name and these nameservers",
+        "start a consumer, and check that it uses this group's name and these nameservers",
     )
 
 
@@ -118,7 +118,7 @@ def test_members_that_do_not_agree() -> None:
 def test_queues_that_nobody_or_two_hold() -> None:
     overlapping = info(*QUEUES[1:3], RETRIES[1])
     assert [(f.ailment, f.what) for f in diagnose(with_infos(c2=overlapping))] == [
-        (Ailment.QUEUE_WITHOUT_MEMBER, "1 of 6 queues are held by nobody: T/b/1"),
+        (Ailment.QUEUE_WITHOUT_MEMBER, "1 of 6 queues are held by no member: T/b/1"),
         (Ailment.QUEUE_WITH_TWO_MEMBERS, "1 queues are held by two members: T/a/1, by c1, c2"),
     ]
 

@@ -192,7 +192,7 @@ def test_a_nameserver_that_fails_is_told_once_and_then_every_half_minute() -> No
         ask(refused, number // 10)
     assert told == [LogLine("WARNING", str(refused))]
     ask(refused, COMPLAINT_MS)
-    since = "it failed 10000 times since the last word of this"
+    since = "it failed 10000 times since the last warning"
     assert told.pop() == LogLine("WARNING", f"{refused}; {since}")
     ask(reply(body=TWO), COMPLAINT_MS + 1)
     assert told.pop() == LogLine("INFO", "nameserver n:1 answers again")

@@ -107,7 +107,7 @@ def test_troubles_are_told_when_they_begin_every_half_minute_and_when_they_end()
     assert told == [LogLine("WARNING", "refused")]
     troubles.ill("b:1", "refused", NOW + COMPLAINT_MS - 1, told)
     troubles.ill("b:1", "refused", NOW + COMPLAINT_MS, told)
-    text = "refused; it failed 2 times since the last word of this"
+    text = "refused; it failed 2 times since the last warning"
     assert told[1:] == [LogLine("WARNING", text)]
     assert effects_of(troubles.well, "b:1") == [LogLine("INFO", "broker b:1 answers again")]
     assert effects_of(troubles.well, "b:1") == []

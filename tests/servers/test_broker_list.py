@@ -13,9 +13,9 @@ NAMESERVER = ("127.0.0.1:9876",)
 @pytest.mark.parametrize(
     ("brokers", "nameservers", "text"),
     [
-        (("broker-b",), NAMESERVER, "must have the name of this one, broker-a, too"),
-        (("broker-a", "broker-a"), NAMESERVER, "each name once"),
-        (("broker-a", ""), NAMESERVER, "each name once"),
+        (("broker-b",), NAMESERVER, "must include this broker, broker-a, too"),
+        (("broker-a", "broker-a"), NAMESERVER, "each name must appear only once"),
+        (("broker-a", ""), NAMESERVER, "each name must appear only once"),
         (("broker-a", "broker-b"), (), "through a nameserver"),
         (("broker-a", *map(str, range(1_001))), NAMESERVER, "more than 1000"),
     ],

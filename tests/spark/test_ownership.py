@@ -103,12 +103,12 @@ def test_the_chart() -> None:
         "a:1  AAAAA··BBB",
         "A = one@1",
         "B = two@2",
-        "one column is 1.0 s, times are UTC; · nobody was served",
+        "one column is 1.0 s, times are UTC; · no member received messages",
     ]
 
 
 def test_the_chart_of_nothing() -> None:
-    assert ownership_chart([]) == "no member was delivered anything"
+    assert ownership_chart([]) == "no member received any messages"
 
 
 def test_the_chart_of_one_moment_is_one_column_wide() -> None:

@@ -253,7 +253,7 @@ ANSWERS: list[tuple[Command | bytes, type[SteelyardError], str]] = [
     (Command(0, ext=moved_to(10), body=b"x" * 100), ProtocolError, "record"),
     (Command(0, body=b""), ProtocolError, "nextBeginOffset"),
     (b"\x00\x00\x00\x08no frame", ProtocolError, ""),
-    (Command(ResponseCode.PULL_NOT_FOUND, ext=moved_to(0)), RemotingError, "keeps giving no message at offset 0"),
+    (Command(ResponseCode.PULL_NOT_FOUND, ext=moved_to(0)), RemotingError, "repeatedly returns no message at offset 0"),
 ]  # fmt: skip
 
 

@@ -91,11 +91,11 @@ def test_the_heartbeat_of_the_cpp_client() -> None:
     [
         (bodies.HeartbeatData, "{}", "clientID missing"),
         (bodies.HeartbeatData, '{"clientID":"c","consumerDataSet":[{"groupName":"g","consumeType":9}]}',
-         "HeartbeatData: consumerDataSet: consumeType: one of CONSUME_ACTIVELY, .* or its ordinal expected, not 9"),
+         "HeartbeatData: consumerDataSet: consumeType: expected one of CONSUME_ACTIVELY, .* or its ordinal, not 9"),
         (bodies.TopicConfig, '{"topicName":"t","perm":2147483648}', "perm: 2147483648 does not fit into 32 bits"),
-        (bodies.TopicConfig, '{"topicName":"t","order":"maybe"}', "order: true or false expected, not 'maybe'"),
-        (bodies.ConsumeStats, '{"offsetTable":{},"consumeTps":"fast"}', "consumeTps: a number expected, not 'fast'"),
-        (bodies.LockBatchBody, '{"consumerGroup":"g","clientId":"c","mqSet":[7]}', "mqSet: a message queue expected, not 7"),
+        (bodies.TopicConfig, '{"topicName":"t","order":"maybe"}', "order: expected true or false, not 'maybe'"),
+        (bodies.ConsumeStats, '{"offsetTable":{},"consumeTps":"fast"}', "consumeTps: expected a number, not 'fast'"),
+        (bodies.LockBatchBody, '{"consumerGroup":"g","clientId":"c","mqSet":[7]}', "mqSet: expected a message queue, not 7"),
     ],
 )  # fmt: skip
 def test_a_refusal_names_the_field_and_what_would_be_right(

@@ -268,7 +268,7 @@ def test_read_is_lenient_where_peers_are_loose(text: str, body: Body) -> None:
         (bodies.DataVersion, "[]", "DataVersion"),
         (bodies.DataVersion, '{"counter":1,"timestamp":"soon"}', "timestamp"),
         (bodies.LockBatchBody, '{"clientId":"c","consumerGroup":"g","mqSet":[{"topic":"t"}]}', "mqSet: .* without topic or broker name"),
-        (bodies.LockBatchBody, '{"clientId":"c","consumerGroup":"g","mqSet":[{"topic":"t","brokerName":"b","queueId":"x"}]}', "mqSet: a number expected, not 'x'"),
+        (bodies.LockBatchBody, '{"clientId":"c","consumerGroup":"g","mqSet":[{"topic":"t","brokerName":"b","queueId":"x"}]}', "mqSet: expected a number, not 'x'"),
         (bodies.TopicStatsTable, '{"offsetTable":{"TopicA":{"minOffset":0,"maxOffset":1,"lastUpdateTimestamp":2}}}', "offsetTable"),
         (bodies.KVTable, "", "JSON"),
     ],

@@ -150,8 +150,8 @@ def test_a_claimed_size_takes_no_memory() -> None:
         (bytes.fromhex("00000003000000"), "claims 3 bytes"),
         (bytes.fromhex("0000000400000001"), "1 of header"),
         (bytes.fromhex("00000004FF000000"), "unknown serialize type 255"),
-        (b"GET / HTTP/1.1\r\n", "no frame"),
-        (bytes.fromhex("160301020001"), "no frame"),  # a TLS client hello
+        (b"GET / HTTP/1.1\r\n", "not a frame"),
+        (bytes.fromhex("160301020001"), "not a frame"),  # a TLS client hello
     ],
 )
 def test_refused_by_the_first_bytes(data: bytes, words: str) -> None:

@@ -79,7 +79,7 @@ def _directories(path: str) -> list[str]:
         raise storage_error("read", path, error) from None
     if not inside:
         raise StorageError(
-            f"{path} is not a data directory: there is no file 'format' in it or in a directory in it"
+            f"{path} is not a data directory: neither it nor a subdirectory contains a file 'format'"
         )
     return sorted(inside)
 
@@ -94,7 +94,7 @@ def _look_at(directory: str, files: Files, options: argparse.Namespace, report: 
         report.say(
             directory,
             "disowned",
-            f"belonged to {owner}; the next broker that starts has it",
+            f"belonged to {owner}; the next broker that starts on it becomes its owner",
             was=owner,
         )
         return 0
@@ -180,4 +180,4 @@ class _Report:
 
     def advise(self, command: str) -> None:
         if not self._as_json:
-            print(f"`{command}` sets damaged files aside and keeps what is whole", file=sys.stderr)
+            print(f"`{command}` sets damaged files aside and keeps intact data", file=sys.stderr)

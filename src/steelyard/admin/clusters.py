@@ -35,8 +35,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add_where_options(config, "settings of")
 
     for name, changing, text in (
-        ("wipeWritePerm", wipe_write_permission, "Let nobody write to a broker's topics"),
-        ("addWritePerm", add_write_permission, "Let everybody write to a broker's topics again"),
+        ("wipeWritePerm", wipe_write_permission, "Remove write permission from a broker's topics"),
+        ("addWritePerm", add_write_permission, "Restore write permission for a broker's topics"),
     ):
         parser = add_asking_command(commands, name, changing, text)
         parser.add_argument("-b", "--brokerName", required=True, help="the broker's name")

@@ -35,14 +35,14 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="join a group and print messages",
         description="Join a consumer group and print the body of each message, one a line; what is printed is committed."
         " With --kafka the messages are read from Kafka.",
-        epilog=f"SIGTERM ends it with {exits.SUCCESS}. --timeout ends it with {exits.FAILED} when --count messages have not"
-        f" come by then. {exits.EXPLAINED}",
+        epilog=f"SIGTERM ends it with {exits.SUCCESS}. --timeout ends it with {exits.FAILED} when fewer than --count messages have"
+        f" arrived by then. {exits.EXPLAINED}",
     )
     add_nameserver_option(parser)
     parser.add_argument(
         "--kafka",
         metavar="HOST:PORT[,HOST:PORT]",
-        help="read from these Kafka brokers instead; topic and group are Kafka's then",
+        help="read from these Kafka brokers instead; topic and group are then Kafka's",
     )
     parser.add_argument("-t", "--topic", required=True)
     parser.add_argument("-g", "--group", required=True, help="consumer group")
@@ -53,7 +53,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--from",
         dest="start",
         metavar=METAVAR,
-        help=f"where to begin in queues of which the group has committed nothing: {FORMS}; default: latest, but RocketMQ's"
+        help=f"where to begin in queues for which the group has no committed offset: {FORMS}; default: latest, but RocketMQ's"
         " brokers have a new group read a queue that never lost a message from its beginning",
     )
     parser.add_argument(
@@ -118,7 +118,7 @@ async def _consume(options: argparse.Namespace, start: Start | None) -> int:
             await admin.route(options.topic)
         except RouteError:
             raise RouteError(
-                f"topic {options.topic} does not exist; `steelyard admin topicList` shows those that do"
+                f"topic {options.topic} does not exist; `steelyard admin topicList` lists existing topics"
             ) from None
     printer = Printer(options)
 

@@ -47,7 +47,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     progress.add_argument("-g", "--groupName", help="consumer group; default: all")
     progress.add_argument("-t", "--topicName", help="only this topic")
     progress.add_argument(
-        "-s", "--showClientIP", choices=("true", "false"), help="show who holds each queue"
+        "-s", "--showClientIP", choices=("true", "false"), help="show which member holds each queue"
     )
 
     allocate = add_asking_command(
@@ -210,7 +210,7 @@ async def _kafka_group_line(admin: Admin, group: KafkaGroup) -> str:
 async def allocate_queues(admin: Admin, options: argparse.Namespace) -> str:
     clients = [client.strip() for client in options.ipList.split(",") if client.strip()]
     if not clients:
-        raise ConfigError("-i names no client")
+        raise ConfigError("-i is empty; give client ids separated by commas")
     topic = options.topic.strip()
     return allocation_json(topic, await admin.route(topic), clients)
 

@@ -20,16 +20,16 @@ REASONS = 5
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     add_asking_command(
-        commands, "kafkaGroups", kafka_groups, "List the groups of Kafka clients, of all brokers"
+        commands, "kafkaGroups", kafka_groups, "List the Kafka consumer groups of all brokers"
     )
     one = add_asking_command(
         commands,
         "kafkaGroup",
         kafka_group,
-        "Say why a group of Kafka clients rebalances, whom it waits for, and how far it has come",
+        "Show why a Kafka consumer group rebalances, which members it waits for, and its progress",
     )
     one.add_argument("-g", "--groupName", required=True, help="group id")
-    one.add_argument("--json", action="store_true", help="everything that is known, as JSON")
+    one.add_argument("--json", action="store_true", help="print all details as JSON")
 
 
 async def kafka_groups(admin: Admin, options: argparse.Namespace) -> str:
@@ -58,15 +58,15 @@ def report_text(report: KafkaGroupReport, now: int) -> str:
     text += f", {report.assignor or 'no assignor'}, coordinated by {report.coordinator}\n"
     if report.began_at is not None:
         text += f"rebalancing for {_seconds(now - report.began_at)}\n"
-    text += "\nwhy it rebalanced, the latest last:\n" if report.rebalances else ""
+    text += "\nrecent rebalances and their causes, latest last:\n" if report.rebalances else ""
     which = "epoch" if report.kind == "consumer" else "after generation"
     for rebalance in report.rebalances[-REASONS:]:
         text += f"  {date_milliseconds(rebalance.at)}  {which} {rebalance.generation}"
         text += f"  {rebalance.trigger}: {rebalance.cause}\n"
-    text += "\nit waits for:\n" if report.awaited else "\nit waits for nobody\n"
+    text += "\nit waits for:\n" if report.awaited else "\nit waits for no member\n"
     for one in report.awaited:
         since = "" if one.since is None else f", for {_seconds(now - one.since)}"
-        until = "" if one.until is None else f", will be out in {_seconds(one.until - now)}"
+        until = "" if one.until is None else f", will be removed in {_seconds(one.until - now)}"
         text += f"  {_name(one.member_id, one.client_id, one.host)}: {one.what}{since}{until}\n"
     text += f"\n{len(report.members)} members\n"
     for member in report.members:

@@ -30,11 +30,13 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     status.add_argument(
         "-g", "--consumerGroup", required=True, type=names.group, help="consumer group"
     )
-    status.add_argument("-i", "--clientId", help="print this member; default: write all to files")
     status.add_argument(
-        "-b", "--brokerAddr", help="ask this broker who is in; default: one of the group's"
+        "-i", "--clientId", help="print this member's data; default: write files for all members"
     )
-    status.add_argument("-s", "--jstack", action="store_true", help="with the stacks of threads")
+    status.add_argument(
+        "-b", "--brokerAddr", help="ask this broker for the members; default: one of the group's"
+    )
+    status.add_argument("-s", "--jstack", action="store_true", help="include thread stacks")
 
     producers = add_asking_command(
         commands,
@@ -46,11 +48,11 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "-g", "--producerGroup", required=True, type=names.group, help="producer group"
     )
     producers.add_argument(
-        "-t", "--topic", required=True, type=names.read_topic, help="a topic that they send to"
+        "-t", "--topic", required=True, type=names.read_topic, help="a topic to which they send"
     )
 
     offsets = add_asking_command(
-        commands, "getConsumerStatus", member_offsets, "Get members' own offsets from them"
+        commands, "getConsumerStatus", member_offsets, "Get the offsets that members report"
     )
     offsets.add_argument("-g", "--group", required=True, type=names.group, help="consumer group")
     offsets.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
@@ -62,7 +64,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         diagnose,
         "Say what keeps a group, RocketMQ's or Kafka's, from working, and what to change",
     )
-    doctor.epilog = f"It ends with {exits.FAILED} when it finds something. {exits.EXPLAINED}"
+    doctor.epilog = f"It ends with {exits.FAILED} if it finds a problem. {exits.EXPLAINED}"
     doctor.add_argument("-g", "--consumerGroup", required=True, help="consumer group")
 
 

@@ -28,7 +28,9 @@ BODIES = Path(tempfile.gettempdir(), "rocketmq", "msgbodys")
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     by_id = add_asking_command(commands, "queryMsgById", by_ids, "Query messages by id")
-    by_id.add_argument("-i", "--msgId", required=True, help="ids by position, separated by commas")
+    by_id.add_argument(
+        "-i", "--msgId", required=True, help="offset message ids, separated by commas"
+    )
     _add_member_options(by_id)
 
     key = add_asking_command(commands, "queryMsgByKey", by_key, "Query messages by key")
@@ -39,14 +41,20 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         commands, "queryMsgByUniqueKey", by_unique_key, "Query a message by its producer's id"
     )
     unique.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
-    unique.add_argument("-i", "--msgId", required=True, help="the id that the producer was given")
-    unique.add_argument("-a", "--showAll", action="store_true", help="all that have this id")
+    unique.add_argument(
+        "-i", "--msgId", required=True, help="the message id returned to the producer"
+    )
+    unique.add_argument(
+        "-a", "--showAll", action="store_true", help="print all messages with this id"
+    )
     _add_member_options(unique)
 
 
 def _add_member_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-g", "--consumerGroup", help="with -d: have a member consume it now")
-    parser.add_argument("-d", "--clientId", help="the member's client id")
+    parser.add_argument(
+        "-g", "--consumerGroup", help="with -d: the group whose member consumes the message now"
+    )
+    parser.add_argument("-d", "--clientId", help="with -g: the member's client id")
 
 
 async def by_ids(admin: Admin, options: argparse.Namespace) -> str:
@@ -86,7 +94,9 @@ async def by_unique_key(admin: Admin, options: argparse.Namespace) -> str:
 def _to_member(options: argparse.Namespace) -> bool:
     group, client_id = given(options.consumerGroup), given(options.clientId)
     if (group is None) != (client_id is None):
-        raise ConfigError("-g and -d go together: the group, and the client id of its member")
+        raise ConfigError(
+            "-g and -d must be given together: the group, and the client id of its member"
+        )
     return group is not None
 
 

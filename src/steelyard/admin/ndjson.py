@@ -131,7 +131,7 @@ def parse_message(line: bytes, topic: str | None) -> Message:
     try:
         given = msgspec.json.decode(line, type=MessageLine)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MessageError(f"not a message as `consume --json` prints it: {error}") from None
+        raise MessageError(f"not a message in the format of `consume --json`: {error}") from None
     return Message(
         topic=topic or given.topic,
         body=_body(given),

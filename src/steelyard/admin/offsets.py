@@ -27,7 +27,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         commands,
         "resetOffsetByTime",
         reset_offset,
-        "Have a group resume from messages stored at a time, or from an offset of a queue; its members keep running",
+        "Reset a group's offsets to a time, or one queue's to an offset, while its members keep running",
     )
     reset.add_argument("-g", "--group", required=True, type=names.group, help="consumer group")
     reset.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
@@ -66,7 +66,7 @@ async def reset_offset(admin: Admin, options: argparse.Namespace) -> str:
             await admin.reset_offset(group, topic, queue=queue, offset=options.offset)
         )
     if one_queue != (None, None, None):
-        raise ConfigError("-b, -q and -o do not go with -s, which is for all queues")
+        raise ConfigError("-b, -q and -o cannot be combined with -s, which resets all queues")
     text = options.timestamp.strip()
     timestamp = parse_time(text)
     force = options.force == "true"

@@ -56,7 +56,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--input",
         choices=("text", "json"),
         default="text",
-        help="what a line is: the body of a message, or a message as `steelyard consume --json` prints it",
+        help="format of a line: the body of a message, or a message as printed by `steelyard consume --json`",
     )
     parser.add_argument(
         "--size", type=int, default=128, metavar="B", help="bytes of a generated body"
@@ -77,7 +77,10 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help=f"deliver later: a level from 1 to {len(DELAYS)}, or its duration: {', '.join(DELAYS)}",
     )
     parser.add_argument(
-        "--sharding-key", default="", metavar="KEY", help="send all to the one queue of this key"
+        "--sharding-key",
+        default="",
+        metavar="KEY",
+        help="send all messages to the queue for this key",
     )
     parser.add_argument("--json", action="store_true", help="print the result of each send as JSON")
     parser.set_defaults(run=run_produce)
@@ -157,7 +160,7 @@ def delay_level(text: str) -> int:
         ) from None
     except ValueError:
         raise ConfigError(
-            f"--delay is {text!r}; RocketMQ delays by levels: {', '.join(DELAYS)}"
+            f"--delay is {text!r}; RocketMQ has these delay levels: {', '.join(DELAYS)}"
         ) from None
 
 

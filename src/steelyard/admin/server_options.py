@@ -33,8 +33,8 @@ UP = (
     ("--data", str, "DIR", "directory with a subdirectory for each broker; default: steelyard-data"),
     ("--nameserver-port", int, "P", "the nameserver's port (0: pick a free port); default: 9876"),
     ("--broker-port", int, "P", "first broker's port, the others follow (0: pick free ports); default: 10911"),
-    ("--kafka-port", int, "P", "serve Kafka clients from this port on, one for each broker (0: pick free ports); default: not served"),
-    ("--restarts-max", int, "N", "give a server up after so many restarts in a row (0: never restart); default: 10"),
+    ("--kafka-port", int, "P", "first broker's Kafka port, the others follow (0: pick free ports); default: Kafka is not served"),
+    ("--restarts-max", int, "N", "give up a server after this many restarts in a row (0: never restart); default: 10"),
 )  # fmt: skip
 """Options of `up`, which are settings of the table [up]."""
 
@@ -49,8 +49,8 @@ BROKER = (
 """Options of `broker`, and the settings that they are."""
 
 BOUNDS = (
-    ("--max-connections", "max_connections", "limit of RocketMQ clients' connections to one server"),
-    ("--max-connections-per-ip", "max_connections_per_ip", "limit of those from one IP address"),
+    ("--max-connections", "max_connections", "maximum number of RocketMQ connections per server"),
+    ("--max-connections-per-ip", "max_connections_per_ip", "maximum number of them per IP address"),
 )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def add_up(
     up = commands.add_parser(
         "up",
         help="start a nameserver and brokers",
-        description="Start a nameserver and brokers, and start those that end again, until SIGTERM or Ctrl-C.",
+        description="Start a nameserver and brokers, and restart any that ends, until SIGTERM or Ctrl-C.",
         epilog=f"Exit codes: {exits.SUCCESS} stopped; {exits.FAILED} a server was given up; {exits.WRONG} a setting is"
         " wrong, or a port or data directory is in use.",
     )

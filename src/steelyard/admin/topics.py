@@ -31,7 +31,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
     listing = add_asking_command(commands, "topicList", topic_list, "Fetch all topics")
     listing.add_argument(
-        "-c", "--clusterModel", action="store_true", help="with clusters and groups"
+        "-c", "--clusterModel", action="store_true", help="include clusters and groups"
     )
 
     update = add_asking_command(commands, "updateTopic", update_topic, "Update or create a topic")
@@ -49,7 +49,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     delete.add_argument("-c", "--clusterName", required=True, help="the cluster to delete it from")
 
     clusters = add_asking_command(
-        commands, "topicClusterList", topic_clusters, "Clusters that have a topic"
+        commands, "topicClusterList", topic_clusters, "List the clusters that have a topic"
     )
     clusters.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
 

@@ -31,7 +31,7 @@ def pinned(
             if queue in owner_of:
                 raise ConfigError(
                     f"{queue} is listed for {owner_of[queue]!r} and for {member!r}; "
-                    "one member can read it"
+                    "only one member can read it"
                 )
             owner_of[queue] = member
     topics = frozenset(queue.topic for queue in owner_of)

@@ -52,5 +52,7 @@ def strategy(name: str) -> Strategy:
             f"allocate={_WITH_ARGUMENTS[name]} to the consumer instead"
         )
     if found is None:
-        raise ConfigError(f"no allocation strategy {name!r}; there are {', '.join(STRATEGIES)}")
+        raise ConfigError(
+            f"unknown allocation strategy {name!r}; expected one of: {', '.join(STRATEGIES)}"
+        )
     return found

@@ -116,13 +116,13 @@ class ConsumerApplication:
         match handed:
             case ConsumeBatch(queue=queue):
                 did = "was cancelled" if isinstance(error, asyncio.CancelledError) else "failed"
-                text = "the listener %s on %s; the message comes again"
+                text = "the listener %s on %s; the message will be delivered again"
                 self._log.error(text, did, queue, exc_info=error)
                 if self._orderly:
                     return ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT
                 return ConsumeStatus.RECONSUME_LATER
             case ConsumeDirectly(message=message):
-                text = "the listener failed on %s, which an operator let it consume"
+                text = "the listener failed on %s, which an operator had it consume"
                 self._log.error(text, message.message_id, exc_info=error)
                 return f"{type(error).__name__}: {error}"
             case _:

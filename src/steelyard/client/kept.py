@@ -31,7 +31,7 @@ class KeptFile:
         for part in (client_id, group):
             if part in ("", ".", "..") or any(mark in part for mark in "/\\\0"):
                 raise ConfigError(
-                    f"{part!r} is part of the path of the offsets: it cannot have / or \\"
+                    f"{part!r} is part of the path of the offsets file: it cannot contain / or \\"
                 )
         home = Path(folder or DEFAULT_FOLDER).expanduser()
         self.path = home / client_id / group / "offsets.json"
@@ -55,11 +55,11 @@ class KeptFile:
                 continue
             if data:
                 if damage:
-                    self._log.warning("offsets are those of %s, for %s", path, damage[0])
+                    self._log.warning("using the offsets in %s, because %s", path, damage[0])
                 return data
         if damage:
             raise StorageError(
-                f"the offsets cannot be read; repair the file, or delete it to begin anew: {'; '.join(damage)}"
+                f"the offsets cannot be read; repair the file, or delete it to start over: {'; '.join(damage)}"
             )
         return b""
 

@@ -63,7 +63,7 @@ class Polling:
         if self.started:
             raise ConfigError("subscribe before the consumer starts")
         if self._first:
-            raise ConfigError("queues were assigned; either subscribe or assign, not both")
+            raise ConfigError("queues were assigned; use either subscribe or assign, not both")
         self.config = subscribed(self.config, wish(topic, expression, sql))
         return self
 
@@ -74,13 +74,13 @@ class Polling:
         every = tuple(queues)
         for queue in every:
             if not isinstance(queue, MessageQueue):
-                raise ConfigError(f"{queue!r} is no MessageQueue; queues(topic) gives them")
+                raise ConfigError(f"{queue!r} is not a MessageQueue; queues(topic) returns them")
         wanted = wish("assigned queues", expression, sql)
         call = Assign(every, wanted.expression, wanted.expression_type)
         if self.started:
             return call
         if self.config.subscriptions:
-            raise ConfigError("a topic was subscribed; either subscribe or assign, not both")
+            raise ConfigError("topics were subscribed; use either subscribe or assign, not both")
         self._first = [call]
         return None
 
@@ -98,7 +98,7 @@ class Polling:
         Raises ClosedError at a second start, ConfigError and StorageError where something is wrong.
         """
         if self.started:
-            raise ClosedError("a consumer starts once; make a new one")
+            raise ClosedError("a consumer can be started only once; create a new one")
         file = kept_file(self.config)
         kept = b"" if file is None else file.load()
         self.on_keep = None if file is None else file.write

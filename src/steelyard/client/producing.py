@@ -54,11 +54,11 @@ def as_message(message: Message | str, body: bytes | str | None, fields: Message
             raise MessageError("give either a Message, or a topic and a body, not both")
         return msgspec.structs.replace(message, **fields) if fields else message
     if not isinstance(message, str):
-        raise MessageError(f"a message is a Message or a topic and a body, not {message!r}")
+        raise MessageError(f"expected a Message, or a topic and a body, not {message!r}")
     if isinstance(body, str):
         body = body.encode()
     if not isinstance(body, (bytes, bytearray, memoryview)):
-        raise MessageError(f"the body of a message is bytes or str, not {type(body).__name__}")
+        raise MessageError(f"the body of a message must be bytes or str, not {type(body).__name__}")
     return Message(message, bytes(body), **fields)  # type: ignore[arg-type]  # properties are no longer None
 
 
@@ -131,7 +131,7 @@ def executed_message(message: Message, half: Half) -> Message:
 def failed_remark(error: Exception, half: Half) -> str:
     """For the broker's log, of an `execute` that raised; logged here, too."""
     log.error(
-        "execute failed for transaction %s; its state is UNKNOWN, the broker will ask",
+        "execute failed for transaction %s; its state is UNKNOWN, so the broker will ask",
         half.result.message_id,
         exc_info=error,
     )

@@ -47,8 +47,8 @@ class Pulling:
         self.config = replace(whole, queue_changes=on_queues_changed is not None)
         if self.config.message_model is not MessageModel.CLUSTERING:
             raise ConfigError(
-                "a pull consumer reads what it is told to and keeps no offsets of its own;"
-                " for broadcasting take a PushConsumer or a LitePullConsumer"
+                "a pull consumer stores no offsets of its own;"
+                " for broadcasting use a PushConsumer or a LitePullConsumer"
             )
         self.started = False
         self._allocate = allocate
@@ -67,7 +67,7 @@ class Pulling:
     def make(self) -> tuple[PullerNode, ConsumerApplication]:
         """The consumer's node and what it hands things to, for its one start. Raises ClosedError at a second one."""
         if self.started:
-            raise ClosedError("a consumer starts once; make a new one")
+            raise ClosedError("a consumer can be started only once; create a new one")
         node = PullerNode(self.config, SystemRandom(), self._allocate)
         self.started = True
         return node, ConsumerApplication(self._functions, orderly=False)

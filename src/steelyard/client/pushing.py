@@ -79,7 +79,7 @@ class Pushing:
         Raises ClosedError at a second start, ConfigError where something is missing.
         """
         if self.started:
-            raise ClosedError("a consumer starts once; make a new one")
+            raise ClosedError("a consumer can be started only once; create a new one")
         if self._functions.listener is None and self._functions.batch_listener is None:
             raise ConfigError("no listener; give listener=... or batch_listener=...")
         if not self.config.subscriptions:

@@ -117,7 +117,7 @@ class Reading:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError("the KafkaConsumer is closed; make a new one")
+            raise ClosedError("the KafkaConsumer is closed; create a new one")
 
     def make(self) -> KafkaConsumerNode:
         """The consumer's node."""
@@ -196,7 +196,7 @@ def subscription(topics: str | Iterable[str] | None, pattern: str | None) -> Sub
         return Subscribe((), pattern)
     names = (topics,) if isinstance(topics, str) else tuple(topics or ())
     if not names or not all(isinstance(name, str) and name for name in names):
-        raise ConfigError(f"topics are {names!r}; give the names of one topic or more")
+        raise ConfigError(f"topics are {names!r}; give one or more topic names")
     return Subscribe(names)
 
 

@@ -81,7 +81,7 @@ def client_config(cls: type[B], config: B | None, given: Mapping[str, Any]) -> B
         given = {**given, "nameservers": nameserver_addresses(nameservers)}
     made = configured(cls, config, given)
     if not made.group:
-        raise ConfigError("the group has no name; give group='...'")
+        raise ConfigError("the group name is empty; give group='...'")
     made = replace(made, client_id=made.client_id or _default_client_id(made))
     check(made)
     return made

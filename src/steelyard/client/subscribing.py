@@ -16,7 +16,7 @@ C = TypeVar("C", bound=ConsumerConfig)
 def wish(topic: str, expression: str, sql: str | None) -> Subscription:
     """What a user wants of a topic, by tags or by a condition. Raises ConfigError."""
     if not topic:
-        raise ConfigError("the topic has no name")
+        raise ConfigError("the topic name is empty")
     if sql is None:
         return Subscription(topic, expression)
     if expression != "*":

@@ -74,7 +74,7 @@ class Accepting:
         if reason:
             self.refused += 1
             self._untold += 1
-            self._reason = f"{wire.address} was not let in: {reason}"
+            self._reason = f"{wire.address} was refused: {reason}"
             self.tell(now)
             return False
         listening.count += 1
@@ -103,7 +103,7 @@ class Accepting:
 
     def _displace(self, wire: Wire, now: int) -> None:
         wire.is_silent = False
-        wire.cut("it never sent a request, and its place was needed")
+        wire.cut("it never sent a request, and its place was needed for another for another")
         self.displaced += 1
         self._untold += 1
         self._reason = f"{wire.address} never sent a request, and its place was needed"

@@ -252,7 +252,7 @@ class Driver:
             if timer is not None:
                 timer.cancel()
         for call_id in list(self._asked):
-            self._asked.pop(call_id)(self._closed_error("closed while the call was under way"))
+            self._asked.pop(call_id)(self._closed_error("closed while the call was in progress"))
 
     def _closed_error(self, text: str) -> ClosedError:
         if self._closed_by is None:
@@ -530,7 +530,7 @@ class Driver:
 
     def link_failed(self, wire: Wire, error: Exception) -> None:
         """A bug met the bytes of a link; the node has not seen them."""
-        what = f"what {wire.address} sent could not be decoded; its connection is closed"
+        what = f"what {wire.address} sent could not be decoded; its connection was closed"
         self._failures.report(what, error, self.clock())
         wire.cut("an internal error")
 
@@ -647,7 +647,7 @@ class Driver:
 
     def _deliver(self, effect: Effect, now: int) -> None:
         assert isinstance(effect, Deliver)
-        assert self._on_hand is not None, "a node handed messages to a driver without a listener"
+        assert self._on_hand is not None, "a node delivered messages to a driver without a listener"
         self._on_hand(effect.ticket, effect.batch)
 
     def _hang(self, effect: Effect, now: int) -> None:
@@ -661,9 +661,7 @@ class Driver:
 
     def _persist(self, effect: Effect, now: int) -> None:
         assert isinstance(effect, Persist)
-        assert self._on_keep is not None, (
-            "a node keeps something and its driver has no place for it"
-        )
+        assert self._on_keep is not None, "a node persists data, but its driver has no storage"
         self._on_keep(effect.data)
 
     def _log_line(self, effect: Effect, now: int) -> None:

@@ -67,7 +67,9 @@ class Failures:
         kind = self._kind(error, now)
         if kind.count == 1:
             before = (
-                f" ({kind.unlogged} more of these in the minutes before)" if kind.unlogged else ""
+                f" ({kind.unlogged} more of these in the preceding minutes)"
+                if kind.unlogged
+                else ""
             )
             kind.unlogged = 0
             self._log.error("%s%s: %r", what, before, error, exc_info=error)
@@ -76,7 +78,7 @@ class Failures:
             self._log.error("%s, as before: %r", what, error)
         elif kind.count == REPEATS_MAX:
             self._log.error(
-                "%s: %r: the same error %d times within %d s; this is a bug of Steelyard, please report it; "
+                "%s: %r: the same error %d times within %d s; this is a bug in Steelyard, please report it; "
                 "for the rest of the minute it is only counted",
                 *(what, error, REPEATS_MAX, WINDOW_MS // 1000),
             )
@@ -116,7 +118,7 @@ class Failures:
             for at, event, effects in self._events
         ]
         self._log.error(
-            "the last %d events, and what was done:\n%s",
+            "the last %d events and their effects:\n%s",
             len(lines),
             "\n".join(map(printable, lines)),
             extra=LINES,

@@ -328,7 +328,7 @@ class Wire(asyncio.Protocol):
         out.clear()
         self.out_bytes = 0
         if self._paused and self._unsent() > self._owner.limits.write_max:
-            self.cut("does not read what is sent to it")
+            self.cut("does not read the data sent to it")
 
     def hang(self, reason: str) -> None:
         """Close after what was written."""

@@ -97,7 +97,7 @@ def diagnose(seen: Observed) -> list[Diagnosis]:
             Diagnosis(
                 Ailment.NOBODY,
                 f"no member of group {seen.group} is online",
-                "start a consumer, and see that it uses this group's name and these nameservers",
+                "start a consumer, and check that it uses this group's name and these nameservers",
             )
         ]
     findings = [*_clients(seen), *_settings(seen)]
@@ -135,7 +135,7 @@ def _clients(seen: Observed) -> Iterable[Diagnosis]:
         yield Diagnosis(
             Ailment.MEMBER_SILENT,
             f"no answer from {some(silent)}",
-            "it hangs, is cut off, or its client is too old to say what it holds; look at its process",
+            "it hangs, is unreachable, or its client is too old to report what it holds; check its process",
         )
 
 
@@ -176,7 +176,7 @@ def _settings(seen: Observed) -> Iterable[Diagnosis]:
         Ailment.STRATEGIES_DIFFER,
         "allocation strategies differ",
         strategies,
-        "members that divide the queues differently leave some to nobody: set the same strategy everywhere",
+        "members that divide the queues differently leave some unassigned: set the same strategy everywhere",
     )
     models = {c: info.properties[MODEL] for c, info in infos.items() if MODEL in info.properties}
     yield from _differing(
@@ -229,8 +229,8 @@ def _shares(seen: Observed) -> Iterable[Diagnosis]:
     if orphans and not any(info is None for info in seen.infos.values()):
         yield Diagnosis(
             Ailment.QUEUE_WITHOUT_MEMBER,
-            f"{len(orphans)} of {len(queues)} queues are held by nobody: {_queues(orphans)}",
-            "their messages wait; the findings above say why, else restart the member whose share it is",
+            f"{len(orphans)} of {len(queues)} queues are held by no member: {_queues(orphans)}",
+            "their messages wait; the findings above explain why, otherwise restart the member to which they are allocated",
         )
     twice = [queue for queue in queues if len(holders.get(queue, ())) > 1]
     if twice:
@@ -238,7 +238,7 @@ def _shares(seen: Observed) -> Iterable[Diagnosis]:
         yield Diagnosis(
             Ailment.QUEUE_WITH_TWO_MEMBERS,
             f"{len(twice)} queues are held by two members: {_queues(twice)}, by {some(clients)}",
-            "their messages are consumed twice; the findings above say why, unless the group is rebalancing",
+            "their messages are consumed twice; the findings above explain why, unless the group is rebalancing",
         )
     topics = {topic for topic in seen.queues if not topic.startswith(RETRY_PREFIX)}
     idle = [
@@ -252,7 +252,7 @@ def _shares(seen: Observed) -> Iterable[Diagnosis]:
         yield Diagnosis(
             Ailment.MEMBER_IDLE,
             f"{some(idle)} hold no queue; there are {len(seen.infos)} members for {most} queues",
-            "the findings above say why, unless the group is rebalancing"
+            "the findings above explain why, unless the group is rebalancing"
             if enough
             else "members beyond the number of queues have nothing to do: give the topic more queues",
         )
@@ -281,7 +281,7 @@ def _work(seen: Observed) -> Iterable[Diagnosis]:
             yield Diagnosis(
                 Ailment.QUEUE_NOT_PULLED,
                 f"{client_id} holds {_queues(unpulled)} and has not pulled for two minutes",
-                "it is paused, or waits for its listener; resume it, or look where its threads are"
+                "it is paused, or waits for its listener; resume it, or inspect its threads"
                 f" (consumerStatus -g {seen.group} -i {client_id} -s)",
             )
         unlocked = [queue for queue, state in held.items() if orderly and not state.locked]
@@ -296,7 +296,7 @@ def _work(seen: Observed) -> Iterable[Diagnosis]:
             yield Diagnosis(
                 Ailment.LISTENER_HANGS,
                 f"{client_id} has messages of {_queues(hanging)} and finished none for a minute",
-                "its listener waits for something; look where its threads are"
+                "its listener is blocked; inspect its threads"
                 f" (consumerStatus -g {seen.group} -i {client_id} -s)",
             )
 

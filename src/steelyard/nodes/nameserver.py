@@ -100,7 +100,10 @@ class NameserverNode:
             case Closed(link, _):
                 self._links.pop(link, None)
                 effects += [
-                    LogLine("INFO", f"broker {address} closed its connection and left the routes")
+                    LogLine(
+                        "INFO",
+                        f"broker {address} closed its connection and was removed from the routes",
+                    )
                     for address in self._table.link_closed(link)
                 ]
             case Due():
@@ -119,7 +122,7 @@ class NameserverNode:
         if handler is None:
             remark = f" request type {request.code} not supported"
             if request.code in BROKER_CODES:
-                remark += ": this is a nameserver's port, and brokers answer it"
+                remark += ": this is a nameserver's port; send it to a broker"
             reply = _reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         else:
             try:
@@ -129,7 +132,7 @@ class NameserverNode:
                 self._refusals.tell(address, request.code, str(error), now, effects)
                 reply = _reply(ResponseCode.SYSTEM_ERROR, str(error))
             except Exception as error:
-                reply = _reply(ResponseCode.SYSTEM_ERROR, "an internal error; the log has it")
+                reply = _reply(ResponseCode.SYSTEM_ERROR, "an internal error; see the log")
                 self._answer(link, request, reply, effects)
                 raise HandlerError(effects) from error
         self._answer(link, request, reply, effects)
@@ -142,7 +145,12 @@ class NameserverNode:
     def _scan(self, now: int, effects: list[Effect]) -> None:
         effects.append(SetTimer(SCAN_TIMER, now + self._config.scan_interval_ms))
         for address, link in self._table.expire(now):
-            effects.append(LogLine("WARNING", f"broker {address} fell silent and left the routes"))
+            effects.append(
+                LogLine(
+                    "WARNING",
+                    f"broker {address} stopped sending heartbeats and was removed from the routes",
+                )
+            )
             if link in self._links:
                 effects.append(Hang(link, "no registration for too long"))
 

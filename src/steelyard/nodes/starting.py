@@ -130,7 +130,7 @@ class Troubles:
         if now >= trouble.tell_at:
             trouble.tell_at = now + COMPLAINT_MS
             failures, trouble.failures = trouble.failures, 0
-            text = f"{complaint}; it failed {failures} times since the last word of this"
+            text = f"{complaint}; it failed {failures} times since the last warning"
             effects.append(LogLine("WARNING", text))
 
     def well(self, server: Address, effects: list[Effect]) -> None:

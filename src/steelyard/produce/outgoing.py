@@ -134,7 +134,7 @@ def reply_topic(request: MessageView) -> str:
     """Where a reply to the request goes. Raises MessageError where the message asks for none."""
     cluster = request.property_of(CLUSTER)
     if not cluster:
-        raise MessageError(f"message {request.message_id} names no cluster to reply in")
+        raise MessageError(f"message {request.message_id} names no cluster to which to reply")
     return cluster + REPLY_TOPIC_SUFFIX
 
 

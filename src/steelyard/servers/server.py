@@ -162,7 +162,7 @@ def _opened(store: Store, data: str) -> Recovery:
     except DamageError as error:
         raise DamageError(
             f"data directory {data}: {error}. Nothing was changed. `steelyard check {data}` lists all damage,"
-            f" `steelyard check --repair {data}` sets damaged files aside and says what is lost",
+            f" `steelyard check --repair {data}` sets damaged files aside and reports what is lost",
             error.paths,
         ) from None
     except OwnerError as error:

@@ -97,13 +97,19 @@ class Supervisor:
             raise ConfigError(f"brokers is {layout.brokers}; it must be 1 to {BROKERS_MAX}")
         last_port = layout.broker_port + PORT_STEP * (layout.brokers - 1)
         if not 0 <= layout.broker_port <= last_port <= 65_535:
-            raise ConfigError(f"broker port {layout.broker_port} leaves no room up to 65535")
+            raise ConfigError(
+                f"broker port {layout.broker_port} is out of range for {layout.brokers} brokers;"
+                " ports go up to 65535"
+            )
         kafka_port = layout.kafka_port
         if kafka_port is not None and not 0 <= kafka_port <= 65_536 - layout.brokers:
-            raise ConfigError(f"Kafka port {kafka_port} leaves no room up to 65535")
+            raise ConfigError(
+                f"Kafka port {kafka_port} is out of range for {layout.brokers} brokers;"
+                " ports go up to 65535"
+            )
         if not 0 <= layout.restarts_max <= RESTARTS_MAX_LIMIT:
             raise ConfigError(
-                f"restarts max is {layout.restarts_max}; it must be 0 to {RESTARTS_MAX_LIMIT}"
+                f"restarts_max is {layout.restarts_max}; it must be 0 to {RESTARTS_MAX_LIMIT}"
             )
         self._layout = layout
         self._options, self._nameserver_options = options, nameserver_options
@@ -167,7 +173,7 @@ class Supervisor:
                 _say("no broker is left: stopping")
                 break
             if any(server.is_given_up for server in self._servers if server.is_nameserver):
-                _say("clients find no broker without the nameserver: stopping all brokers")
+                _say("clients cannot find brokers without the nameserver: stopping all brokers")
                 break
             self._turn()
         return 1 if any(server.is_given_up for server in self._servers) else 0
@@ -292,7 +298,7 @@ class Supervisor:
             server.slow_at = None
             _say(
                 f"{server.child.name} is not ready after {SLOW_START_SECONDS:.0f} s: recovery of a large log takes"
-                " its time; waiting on"
+                " time; still waiting"
             )
 
     def _spawn(self, server: _Server, now: float) -> None:
@@ -331,7 +337,7 @@ class Supervisor:
         pause = restarts.ended(now)
         if pause is not None:
             server.start_at = now + pause
-            _say(f"{child.name} {how}; it is started again in {pause:g} s{words}")
+            _say(f"{child.name} {how}; restarting it in {pause:g} s{words}")
             return
         server.is_given_up = True
         if server.is_nameserver and self._listener is not None:
@@ -340,7 +346,7 @@ class Supervisor:
             f", for the {_ordinal(restarts.in_row)} time in a row," if restarts.in_row > 1 else ""
         )
         _say(
-            f"{child.name} {how}{times} and is not started again{words}; when the cause is repaired, restart"
+            f"{child.name} {how}{times} and is given up{words}; after fixing the cause, restart"
             f" everything, or start it alone with: {child.by_hand}"
         )
 

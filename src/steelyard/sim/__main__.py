@@ -39,17 +39,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what.add_argument("--seed", type=int, help="draw a scenario from this seed and run it")
     what.add_argument("--seeds", metavar="A..B", help="run all seeds from A to B")
     what.add_argument(
-        "--fresh", type=int, metavar="COUNT", help="run so many seeds, which --commit draws"
+        "--fresh", type=int, metavar="COUNT", help="run this many seeds, drawn from --commit"
     )
     what.add_argument("--scenario", metavar="FILE", help="run a scenario file")
-    parser.add_argument("--trace", action="store_true", help="print everything that happens")
+    parser.add_argument("--trace", action="store_true", help="print every event")
     parser.add_argument(
         "--shrink", action="store_true", help="look for a smaller scenario that fails"
     )
     parser.add_argument(
         "--show", action="store_true", help="print the scenario as TOML, run nothing"
     )
-    parser.add_argument("--commit", default="", help="what the sources are at; failures name it")
+    parser.add_argument("--commit", default="", help="commit of the sources; failures name it")
     parser.add_argument("--quiet", action="store_true", help="with --seeds: print failures only")
     parser.add_argument(
         "--processes", type=int, help="for --seeds and --fresh; default: one per core"

@@ -96,7 +96,7 @@ def ownership_chart(records: Iterable[Record], group: str | None = None, width: 
     group = busiest_group(records) if group is None else group
     held = holdings(records, group)
     if not held:
-        return "no member was delivered anything"
+        return "no member received any messages"
     start = min(holding.start for holding in held)
     end = max(holding.end for holding in held)
     step = max(1, -(-(end - start + 1) // width))
@@ -112,7 +112,9 @@ def ownership_chart(records: Iterable[Record], group: str | None = None, width: 
     lines.append(" " * (margin + 2) + _time_marks(start, step, width))
     lines += [f"{queue:>{margin}}  {''.join(row)}" for queue, row in rows.items()]
     lines += [f"{letter} = {client}" for client, letter in names.items()]
-    lines.append(f"one column is {step / 1000:.1f} s, times are UTC; {NOBODY} nobody was served")
+    lines.append(
+        f"one column is {step / 1000:.1f} s, times are UTC; {NOBODY} no member received messages"
+    )
     return "\n".join(lines)
 
 

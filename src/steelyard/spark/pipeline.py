@@ -142,7 +142,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "-t", "--topic", default=LEDGER_TOPIC, help="topic of the ledger; default: %(default)s"
     )
     costs.add_argument(
-        "--report", metavar="FILE", help="also write a page with charts of the busiest group"
+        "--report",
+        metavar="FILE",
+        help="also write an HTML report with charts of the busiest group",
     )
     options = parser.parse_args(argv)
 

@@ -75,7 +75,7 @@ def _replies(link: Link, queue: QueueRange, options: Options) -> Iterator[tuple[
         empty = 0 if following > offset else empty + 1
         if empty > EMPTY_PULLS_MAX:
             raise RemotingError(
-                f"{queue.address} keeps giving no message at offset {offset} of queue {queue.queue_id}: {reply.remark}"
+                f"{queue.address} repeatedly returns no message at offset {offset} of queue {queue.queue_id}: {reply.remark}"
             )
         count = following - offset
         offset = following
@@ -98,7 +98,7 @@ def _next_offset(
             following = headers.read(headers.PullMessageResponseHeader, reply.ext).next_begin_offset
             if following <= offset:
                 raise ProtocolError(
-                    f"{queue.address} found messages at {offset}, but goes on at {following}"
+                    f"{queue.address} found messages at {offset}, but continues at {following}"
                 )
             return following
         case (
@@ -110,7 +110,7 @@ def _next_offset(
             if following != offset and options.fail_on_data_loss:
                 name = (queue.topic, queue.broker_name, queue.queue_id)
                 raise data_loss(
-                    name, f"has no offset {offset} any more, but goes on at {following}"
+                    name, f"has no offset {offset} any more, but continues at {following}"
                 )
             # Backwards means that the end was cut off: nothing is left to read.
             return following if following >= offset else queue.end

@@ -223,7 +223,7 @@ def _told(process: subprocess.Popen[bytes], told: Path) -> tuple[int, str]:
     deadline = time.monotonic() + START_TIMEOUT_S
     while not told.exists():
         if process.poll() is not None:
-            raise SteelyardError(f"Java ended with code {process.returncode}; its words are above")
+            raise SteelyardError(f"Java ended with code {process.returncode}; see its output above")
         if time.monotonic() > deadline:
             process.kill()
             raise SteelyardError(f"Java did not start within {START_TIMEOUT_S} s")

@@ -162,7 +162,7 @@ class _Parser:
     def _expected(self, what: str) -> ProtocolError:
         kind, text, position = self._next
         found = "the end" if kind == "end" else repr(text[:50])
-        return ProtocolError(f"SQL92: {what} expected at character {position}, not {found}")
+        return ProtocolError(f"SQL92: expected {what} at character {position}, not {found}")
 
     def _grown(self, *heights: int) -> None:
         """The expression read last stands on parts of these heights."""
@@ -236,7 +236,7 @@ class _Parser:
             return _not_between(left, low, high) if negated else _between(left, low, high)
         if self._took("IN"):
             if not isinstance(left, Property):
-                raise ProtocolError("SQL92: a property expected before IN")
+                raise ProtocolError("SQL92: expected a property before IN")
             self._take("(")
             texts = [self._text()]
             while self._took(","):
@@ -319,13 +319,13 @@ def _condition(expression: Expression) -> Condition:
     if isinstance(expression, Property):
         return Truth(expression)
     if isinstance(expression, Constant | Negation):
-        raise ProtocolError("SQL92: a condition expected, not a number or a text alone")
+        raise ProtocolError("SQL92: expected a condition, not a number or a text alone")
     return expression
 
 
 def _equal(left: Expression, right: Expression) -> Equal:
     if NULL in (left, right):
-        raise ProtocolError("SQL92: nothing equals NULL; write IS NULL")
+        raise ProtocolError("SQL92: a comparison with NULL is never true; write IS NULL")
     if isinstance(left, Literal) and isinstance(right, Constant):
         raise ProtocolError("SQL92: TRUE and FALSE cannot be compared with a number or a text")
     return Equal(left, right)

@@ -12,7 +12,7 @@ class Finding(msgspec.Struct, frozen=True):
     """Something in a file that is not as it was written.
 
     `position`, `size`: where in the file, bytes. `offset`, `count`: the offsets of the queue that it concerns.
-    `mended`: an index row that was made anew from the log; nothing is lost. Else the messages cannot be read.
+    `mended`: an index row that was rebuilt from the log; nothing is lost. Else the messages cannot be read.
     """
 
     path: str

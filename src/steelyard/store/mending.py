@@ -97,9 +97,9 @@ def _made(segment: Segment, begin: int, end: int) -> bytes:
 
 def _note(segment: Segment, begin: int, end: int, *, lost: bool) -> None:
     origin, offset = segment.origin, segment.base_offset + begin
-    problem = "damaged index rows were made anew"
+    problem = "damaged index rows were rebuilt"
     if lost:
-        problem = "index rows are damaged, and so is the log that they could be made from"
+        problem = "index rows are damaged, and so is the log from which they could be rebuilt"
     place = (segment.index_path, begin * ROW_BYTES, (end - begin) * ROW_BYTES)
     queue = (origin.topic, origin.queue_id)
     finding = Finding(*place, *queue, offset, end - begin, problem, mended=not lost)

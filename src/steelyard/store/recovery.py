@@ -8,7 +8,7 @@ import msgspec
 class SegmentRepair(msgspec.Struct, frozen=True):
     """What recovery did to one segment; all zero when nothing was wrong.
 
-    `rows_made`: index rows made anew from the log. `rows_cut`: index rows that pointed at nothing.
+    `rows_made`: index rows rebuilt from the log. `rows_cut`: index rows that pointed at nothing.
     `bytes_cut`: bytes at the end of the log file that were no whole entry. `damaged`: places in the log where
     something else is than was written; they are kept, and refused to readers.
     """
@@ -51,7 +51,7 @@ class TableDamage(msgspec.Struct, frozen=True):
         whose = f" (key {self.key!r})" if self.key else ""
         return (
             f"{self.path} is damaged: bytes {self.position} to {last}{whose} are not a record"
-            " whose checksum matches, and no write that was cut off"
+            " whose checksum matches, and not an incomplete write"
         )
 
 
@@ -105,7 +105,7 @@ class Recovery(msgspec.Struct, frozen=True):
             if log.bytes_cut
         ]
         found += [
-            f"{folder} holds a log that no table lists; `steelyard check` can take it in"
+            f"{folder} holds a log that no table lists; `steelyard check --repair` can add it"
             for folder in self.unknown
         ]
         return found

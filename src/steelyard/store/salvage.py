@@ -47,13 +47,13 @@ def repair(files: Files, findings: Iterable[CheckFinding], label: str, now: int)
             yield _keep_copy(files, finding, aside)
     for path in dict.fromkeys(item.path for item in found if item.part == check.INDEX):
         _move(files, path, aside)
-        yield Deed(path, f"moved to {aside}/, made anew from the log")
+        yield Deed(path, f"moved to {aside}/, rebuilt from the log")
     for path in dict.fromkeys(item.path for item in found if item.part == check.TABLE):
         yield from _mend_table(files, path, aside)
     yield from _mend_list(files, found, aside)
     for finding in found:
         if finding.part == check.FOLDER and finding.severity == check.DAMAGE:
-            yield Deed(finding.path, "kept as it is", f"what it held there: it {finding.problem}")
+            yield Deed(finding.path, "left unchanged", f"what it held there: it {finding.problem}")
         elif finding.part == check.IDENTITY:
             yield from _mend_identity(files, aside)
         elif finding.part == check.STOP:
@@ -87,7 +87,7 @@ def _mend_table(files: Files, path: str, aside: str) -> Iterator[Deed]:
     """Write the table anew without what is damaged."""
     if not files.disk.exists(path):
         if path != log_list.PATH:
-            yield Deed(path, "made anew when it is needed", "everything that it held")
+            yield Deed(path, "rebuilt when it is needed", "everything that it held")
         return
     data = files.read(path, 0, files.size(path))
     whole: list[bytes] = []
@@ -112,8 +112,8 @@ def _lost(gap: Gap) -> str:
         return ""
     if gap.key:
         whose = f"the record at byte {gap.position}, which seems to set key {gap.key!r}"
-        return f"{whose}: an older value counts again, or none"
-    return f"the records in {gap.size} bytes from byte {gap.position} on; their keys cannot be told"
+        return f"{whose}: an older value becomes current, or none"
+    return f"the records in {gap.size} bytes from byte {gap.position} on; their keys are unknown"
 
 
 def _mend_list(files: Files, found: list[CheckFinding], aside: str) -> Iterator[Deed]:
@@ -129,7 +129,7 @@ def _mend_list(files: Files, found: list[CheckFinding], aside: str) -> Iterator[
             continue
         topic = folder.topic or _topic_of(files, path)
         if not topic or (topic, folder.queue_id) in queues:
-            why = "another log of that queue is listed" if topic else "its topic cannot be told"
+            why = "another log of that queue is listed" if topic else "its topic is unknown"
             for name in files.disk.list(path):
                 _move(files, f"{path}/{name}", aside)
             yield Deed(path, f"moved to {aside}/: {why}", "its messages")
@@ -162,7 +162,7 @@ def _mend_identity(files: Files, aside: str) -> Iterator[Deed]:
         data = files.read(identity.PATH, 0, files.size(identity.PATH))
         _write(files, f"{aside}/{identity.PATH}", data)
     identity.write(files, Identity())
-    done = f"made anew, a copy is in {aside}/; the next broker that starts takes the directory"
+    done = f"rebuilt, a copy is in {aside}/; the next broker that starts takes the directory"
     yield Deed(identity.PATH, done, "whose directory it was")
 
 
@@ -177,7 +177,7 @@ def _pass_over(store: Store, found: list[CheckFinding]) -> Iterator[Deed]:
             first, count = log.give_up(offset)
             lost = f"offset {first}" if count == 1 else f"offsets {first} to {first + count - 1}"
             lost += f" of queue {finding.queue_id} of topic {finding.topic!r}"
-            yield Deed(finding.path, "readers pass over what is damaged", lost)
+            yield Deed(finding.path, "readers skip what is damaged", lost)
             offset = first + count
 
 

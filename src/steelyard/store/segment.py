@@ -4,7 +4,7 @@ Both files are named by where they begin: position in the log and offset of the 
 each. The log is made when the first entry comes, the index when its rows are first written.
 
 Nothing is believed that is not verified: rows by their checksums whenever they are read (those that are damaged are
-made anew from the log, `mending`), entries by the links in their rows (`reads`).
+rebuilt from the log, `mending`), entries by the links in their rows (`reads`).
 """
 
 from __future__ import annotations

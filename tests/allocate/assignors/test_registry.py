@@ -36,7 +36,9 @@ def test_only_those_that_remember_send_user_data() -> None:
 
 
 def test_an_unknown_name_lists_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="no assignor 'uniform'; there are range, roundrobin, "):
+    with pytest.raises(
+        ConfigError, match="unknown assignor 'uniform'; expected one of: range, roundrobin, "
+    ):
         assignor("uniform")
 
 

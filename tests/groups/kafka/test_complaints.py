@@ -157,6 +157,8 @@ def test_a_member_that_lives_but_does_not_rejoin_is_out_after_the_rebalance_time
         rig.run(5_000)
     assert rig.joined(parked).generation_id == 2
     assert rig.state().members == (leader,)
-    text = f"group g: {stuck} (/10.0.0.1) is out: it did not join again within {REBALANCE_MS} ms"
+    text = (
+        f"group g: {stuck} (/10.0.0.1) was removed: it did not join again within {REBALANCE_MS} ms"
+    )
     assert LogLine("INFO", text) in rig.told
     assert rig.beat(stuck, 1) is ErrorCode.UNKNOWN_MEMBER_ID

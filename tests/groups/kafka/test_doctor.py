@@ -69,7 +69,7 @@ def test_a_healthy_group() -> None:
         (
             replace(HEALTHY, state="PreparingRebalance", began_at=NOW - 20_000, awaited=(LATE,)),
             Ailment.MEMBER_AWAITED,
-            "waiting for a/10.0.0.7 for 12 s: JoinGroup; the group goes on without it in 30 s",
+            "waiting for a/10.0.0.7 for 12 s: JoinGroup; the group continues without it in 30 s",
         ),
         (
             replace(
@@ -83,7 +83,7 @@ def test_a_healthy_group() -> None:
         (
             replace(HEALTHY, rebalances=expired(EXPIRED_MIN, NOW - EXPIRED_MS + 1)),
             Ailment.MEMBERS_EXPIRE,
-            "fell silent 3 times in the last ten minutes; at last: c2 said nothing",
+            "stopped sending heartbeats 3 times in the last ten minutes; most recently: c2 said nothing",
         ),
         (
             replace(HEALTHY, members=(*HEALTHY.members, member("c"), member("d"))),
@@ -98,7 +98,7 @@ def test_a_healthy_group() -> None:
         (
             replace(HEALTHY, offsets=(row(0, 5, 9), row(2, 3, 4, ""), row(3, 4, 4, ""))),
             Ailment.QUEUE_WITHOUT_MEMBER,
-            "T-2 have messages and are read by nobody",
+            "T-2 have messages, but no member reads them",
         ),
         (
             replace(HEALTHY, offsets=(row(0, 3, 4, "", "Old"), row(0, 4, 4, "", "Done"))),

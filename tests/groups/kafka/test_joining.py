@@ -222,7 +222,7 @@ def test_the_leader_always_begins_a_rebalance() -> None:
     rig.join(leader, reason="topic metadata changed")
     state = rig.state()
     assert (state.state, state.trigger) == ("PreparingRebalance", news.LEADER)
-    assert "it says: topic metadata changed" in state.cause
+    assert "reason given: topic metadata changed" in state.cause
 
 
 def test_a_change_of_metadata_begins_a_rebalance() -> None:
@@ -335,7 +335,7 @@ def test_a_static_leader_that_comes_back_assigns_partitions_that_came_meanwhile(
     assert back not in rig.replies
     state = rig.state()
     assert (state.state, state.trigger) == ("PreparingRebalance", news.STATIC)
-    assert f"nobody was given all of {TOPIC}" in rig.told[-1].text
+    assert f"no member was assigned all of {TOPIC}" in rig.told[-1].text
     rig.run(REBALANCE_MS)
     answer = rig.joined(back)
     assert (answer.generation_id, answer.skip_assignment) == (2, False)
@@ -431,7 +431,7 @@ def test_what_is_told_of_a_rebalance() -> None:
     rig.join(leader)
     rig.settle([leader, new])
     both = tuple(sorted((leader, new)))
-    cause = news.Cause(news.JOINED, f"{new} (/10.0.0.1) joined (it says: scaling out)")
+    cause = news.Cause(news.JOINED, f"{new} (/10.0.0.1) joined (reason given: scaling out)")
     began_at = rig.now - 1_000
     assert rig.events == [
         news.Joined("g", new, "joined", both, ("orders",)),

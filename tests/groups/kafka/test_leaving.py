@@ -30,7 +30,9 @@ def test_each_of_a_batch_has_its_result() -> None:
     assert len([event for event in rig.events if isinstance(event, news.Began)]) == 2
     state = rig.state()
     assert (state.members, state.trigger) == ((one,), news.LEFT)
-    assert f"{two} (/10.0.0.1), {three} (/10.0.0.1) (it says: pod is drained) left" == state.cause
+    assert (
+        f"{two} (/10.0.0.1), {three} (/10.0.0.1) (reason given: pod is drained) left" == state.cause
+    )
 
 
 def test_up_to_version_2_the_error_is_that_of_the_answer() -> None:

@@ -187,6 +187,6 @@ def test_a_silent_member_is_out_after_its_session() -> None:
     state = rig.state()
     assert (state.state, state.members) == ("PreparingRebalance", (leader,))
     assert state.cause == (
-        f"{follower} (/10.0.0.1) was silent for its session timeout of {SESSION_MS} ms"
+        f"{follower} (/10.0.0.1) sent no heartbeat for its session timeout of {SESSION_MS} ms"
     )
     assert rig.beat(follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID

@@ -59,7 +59,7 @@ def test_what_passes(expression: str | None, kind: str | None, passes: Filter) -
 @pytest.mark.parametrize(
     ("expression", "kind", "why"),
     [
-        ("a >", "SQL92", "SQL92: a property, a text"),
+        ("a >", "SQL92", "SQL92: expected a property, a text"),
         ("", "SQL92", "must not be empty"),
         (None, "SQL92", "must not be empty"),
         ("a > 1", "SQL93", "TAG or SQL92, not 'SQL93'"),

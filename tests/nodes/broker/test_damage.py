@@ -202,7 +202,9 @@ def test_a_damaged_index_row_costs_nothing_and_is_a_warning(folder: MemoryDisk) 
     disk.files[path].data[30:34] = b"oops"
     rig = BothRig(disk)
     assert read_everything(rig) == expected
-    texts = [tell.text for tell in rig.told if tell.level == "WARNING" and "mended" in tell.text]
+    texts = [
+        tell.text for tell in rig.told if tell.level == "WARNING" and "was repaired" in tell.text
+    ]
     assert len(texts) == 1
     assert path in texts[0]
     assert info(rig)["indexRowsMended"] == "1"

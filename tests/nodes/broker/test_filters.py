@@ -69,7 +69,7 @@ def link(rig: Rig) -> int:
         (
             subscription("a >"),
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            "SQL92: a property, a text, a number or a parenthesis expected at character 3,"
+            "SQL92: expected a property, a text, a number or a parenthesis at character 3,"
             " not the end",
         ),
         (

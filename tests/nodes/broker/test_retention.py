@@ -94,7 +94,7 @@ def test_where_asked_for_the_oldest_messages_go_before_producers_are_refused() -
         rig.advance(1)
     disk.room_bytes = 2_000
     rig.advance(retention.SPACE_INTERVAL_MS)
-    assert told(rig, "were deleted before their time") == ["WARNING"]
+    assert told(rig, "were deleted early") == ["WARNING"]
     assert disk.room_bytes >= 10_000
     ends = [(rig.messages(TOPIC, q)[0].queue_offset, rig.messages(TOPIC, q)[-1]) for q in (0, 1)]
     assert all(0 < first < 20 and last.queue_offset == 29 for first, last in ends)

@@ -326,7 +326,7 @@ def test_more_bytes_than_allowed_are_refused_and_given_back_exactly() -> None:
     six, four = bench.send(Message("T", b"x" * 6)), bench.send(Message("T", b"x" * 4))
     error = bench.error(bench.send(Message("T", b"x")))
     assert isinstance(error, RemotingError)
-    assert "10 bytes under way (in_flight_bytes_max)" in str(error)
+    assert "10 bytes in flight (in_flight_bytes_max)" in str(error)
     assert six not in bench.rig.answers
     answers = reply(msgId="0A", queueId=0, queueOffset=0), reply(13)
     for command, answer in zip(held, answers, strict=True):

@@ -139,7 +139,7 @@ def test_no_reply_in_time() -> None:
     assert isinstance(bench.rig.answers[longer], MessageView)
     bench.rig.push(bench.a, pushed(correlation_of(request)))
     assert answers_to(bench) == [(0, 1)] * 2
-    assert "nobody waits for" in bench.rig.tells[-1].text
+    assert "no request is waiting" in bench.rig.tells[-1].text
 
 
 def test_the_default_time_out_is_that_of_sends() -> None:

@@ -38,5 +38,5 @@ def assignor(name: str) -> Assignor:
     """The assignor of that name. Raises ConfigError, which lists the names there are."""
     found = ASSIGNORS.get(name)
     if found is None:
-        raise ConfigError(f"no assignor {name!r}; there are {', '.join(ASSIGNORS)}")
+        raise ConfigError(f"unknown assignor {name!r}; expected one of: {', '.join(ASSIGNORS)}")
     return found

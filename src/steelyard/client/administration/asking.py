@@ -78,7 +78,7 @@ class Asking:
     async def start(self) -> Self:
         """Start. `async with` does it."""
         if self._closed:
-            raise ClosedError("the admin was closed; make a new one")
+            raise ClosedError("the admin was closed; create a new one")
         if self._driver is None:
             self._driver = Driver(AdminNode(self.config), name="admin", tls=self._tls)
             self._driver.start()
@@ -205,7 +205,7 @@ class Asking:
         try:
             return await self.route(retry_topic(group))
         except RouteError:
-            raise RouteError(f"no broker knows a group {group}: it has had no member yet") from None
+            raise RouteError(f"no broker knows group {group}: it has had no member yet") from None
 
 
 def broker_addresses(route: TopicRouteData) -> dict[str, str]:

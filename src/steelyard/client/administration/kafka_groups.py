@@ -125,5 +125,5 @@ def _read(body: bytes, kind: type[T]) -> T:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProtocolError(
-            f"a broker's answer of its Kafka groups makes no sense: {error}"
+            f"a broker's response about its Kafka groups is invalid: {error}"
         ) from None

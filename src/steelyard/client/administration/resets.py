@@ -62,7 +62,7 @@ class Resets(Groups, Brokers):
                 raise ConfigError(f"an offset needs a queue of topic {topic}; give queue=...")
             return (await self._reset_queue(group, queue, offset),)
         if queue is not None:
-            raise ConfigError("a timestamp is for all queues; give offset=... for one queue")
+            raise ConfigError("a timestamp applies to all queues; give offset=... for one queue")
         assert timestamp is not None
         resets: list[QueueReset] = []
         for address in broker_addresses(await self.route(topic)).values():
@@ -127,13 +127,13 @@ class Resets(Groups, Brokers):
         reach = (await self._reach_at(address, queue.topic)).get(queue)
         if reach is None or not reach.min_offset <= offset <= reach.max_offset:
             has = "no such queue" if reach is None else f"{reach.min_offset} to {reach.max_offset}"
-            raise ConfigError(f"offset {offset} of {queue} is not there; the broker has {has}")
+            raise ConfigError(f"offset {offset} of {queue} does not exist; the broker has {has}")
         config = await self.broker_config(address)
         understood = any(config.get(name) == "true" for name in RESETS_OF_ONE_QUEUE)
         online = await self._online(address, group)
         if online and not understood:
             raise ConfigError(
-                f"broker {queue.broker_name} cannot move a single queue while group {group} is online;"
+                f"broker {queue.broker_name} cannot reset a single queue while group {group} is online;"
                 " stop its members first, or reset by timestamp"
             )
         known = (await self._stats_at(address, group, queue.topic)).offset_table.get(queue)

@@ -204,7 +204,7 @@ class Producer(Client):
         try:
             await running.ask(EndTransaction(half, state, remark))
         except SteelyardError as error:
-            producing.log.warning("the broker could not be told %s: %s", state.name, error)
+            producing.log.warning("%s could not be sent to the broker: %s", state.name, error)
         return TransactionResult(half.result, state)
 
     # -- requests ----------------------------------------------------------------------------------

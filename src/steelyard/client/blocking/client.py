@@ -56,7 +56,7 @@ class Client:
     def _check_open(self) -> None:
         if self._closed:
             name = type(self).__name__
-            raise ClosedError(f"the {name} is not running: it was closed; make a new one")
+            raise ClosedError(f"the {name} is not running: it was closed; create a new one")
 
     def _live(self) -> Running:
         if self._running is None:

@@ -27,7 +27,7 @@ def diagnose(report: KafkaGroupReport, now: int) -> list[Diagnosis]:
         nobody = Diagnosis(
             Ailment.NOBODY,
             f"no member of group {report.group} is online",
-            "start a consumer, and see that it uses this group id and these brokers; consumers that assign partitions to"
+            "start a consumer, and check that it uses this group id and these brokers; consumers that assign partitions to"
             " themselves are not members",
         )
         return [nobody, *_offsets(report)]
@@ -49,12 +49,12 @@ def _awaited(report: KafkaGroupReport, now: int) -> Iterable[Diagnosis]:
         out = (
             ""
             if one.until is None
-            else f"; the group goes on without it in {max(0, one.until - now) / 1000:.0f} s"
+            else f"; the group continues without it in {max(0, one.until - now) / 1000:.0f} s"
         )
         yield Diagnosis(
             Ailment.MEMBER_AWAITED,
             f"the group has been waiting for {name} for {(now - since) / 1000:.0f} s: {one.what}{out}",
-            "it does not poll: it works on its last records for too long, or hangs; give it fewer records at a time"
+            "it does not poll: it takes too long for its last records, or hangs; give it fewer records at a time"
             " (max.poll.records), or restart it",
         )
 
@@ -66,7 +66,7 @@ def _expired(report: KafkaGroupReport, now: int) -> Iterable[Diagnosis]:
     if len(lately) >= EXPIRED_MIN:
         yield Diagnosis(
             Ailment.MEMBERS_EXPIRE,
-            f"members fell silent {len(lately)} times in the last ten minutes; at last: {lately[-1].cause}",
+            f"members stopped sending heartbeats {len(lately)} times in the last ten minutes; most recently: {lately[-1].cause}",
             "each time the group rebalances: see whether their processes are killed or paused, or cannot reach the broker;"
             " else raise session.timeout.ms, or max.poll.interval.ms where records take long",
         )
@@ -97,8 +97,8 @@ def _shares(report: KafkaGroupReport) -> Iterable[Diagnosis]:
     if orphans:
         yield Diagnosis(
             Ailment.QUEUE_WITHOUT_MEMBER,
-            f"{_partitions(orphans)} have messages and are read by nobody, though members read their topics",
-            "have the group rebalance: restart a member",
+            f"{_partitions(orphans)} have messages, but no member reads them, though members read their topics",
+            "restart a member to trigger a rebalance",
         )
     left = sorted({row.topic for row in waiting if row.topic not in read})
     if left:

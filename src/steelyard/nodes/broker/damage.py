@@ -62,9 +62,9 @@ def _text(finding: Finding) -> str:
         f" topic {finding.topic!r}, queue {finding.queue_id}, {offsets}"
     )
     if finding.mended:
-        return f"damage on the disk was mended: {finding.problem} ({where}); look at the disk"
+        return f"damage on the disk was repaired: {finding.problem} ({where}); look at the disk"
     return (
-        f"damage on the disk: {finding.problem} ({where}). These messages are served to nobody; groups that come"
-        f" to them wait there. To go on without them reset the groups' offsets to {last + 1}, or stop the broker and run"
-        " 'steelyard check --repair' on its data directory; restore the file from a backup to have them back"
+        f"damage on the disk: {finding.problem} ({where}). These messages are not served; groups that"
+        f" reach them wait there. To skip them, reset the groups' offsets to {last + 1}, or stop the broker and run"
+        " 'steelyard check --repair' on its data directory; to recover them, restore the file from a backup"
     )

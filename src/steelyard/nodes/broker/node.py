@@ -162,7 +162,7 @@ class BrokerNode:
                     self._kafka.failed(event.link, event.message, effects)
             self._follow_up(now, effects)
         except Exception as another:
-            error.add_note(f"and what follows every event failed, too: {another!r}")
+            error.add_note(f"processing after the event failed, too: {another!r}")
 
     # -- responses ---------------------------------------------------------------------------------
 

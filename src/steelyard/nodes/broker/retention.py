@@ -136,7 +136,7 @@ class Retention:
             if config.clean_forcibly and self._is_over(config.disk_clean_ratio, free, size):
                 free += self._delete_early(free, size, effects)
         except StorageError as error:
-            self._faults.tell(f"the free space is not known: {error}", now, effects)
+            self._faults.tell(f"cannot determine the free space: {error}", now, effects)
             return
         was_full, self.full = self.full, ""
         if self._is_over(config.disk_full_ratio, free, size):
@@ -168,8 +168,8 @@ class Retention:
         messages, freed = self._store.drop_oldest(wanted)
         if freed:
             text = (
-                f"{messages} messages ({freed // 2**20} MiB) were deleted before their time:"
-                f" more than {config.disk_clean_ratio:.0%} of the disk are in use"
+                f"{messages} messages ({freed // 2**20} MiB) were deleted early:"
+                f" more than {config.disk_clean_ratio:.0%} of the disk is in use"
             )
             effects.append(LogLine("WARNING", text))
         return freed

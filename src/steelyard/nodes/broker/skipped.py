@@ -47,7 +47,7 @@ class PassedOver:
         self._reported = self.count
         self.has_news = False
         what = "1 message was" if news == 1 else f"{news} messages were"
-        text = f"{what} passed over for RocketMQ consumers; the last: {self._last}"
+        text = f"{what} skipped for RocketMQ consumers; the last: {self._last}"
         effects.append(LogLine("WARNING", text))
 
 

@@ -149,7 +149,7 @@ class KafkaCalls(Generic[P]):
                 pending = line.waiting.popleft()
                 version = _version(pending.api, line.versions)
                 if version is None:
-                    text = f"{lane.address} has no version of {pending.api.name} that we know"
+                    text = f"{lane.address} has no version of {pending.api.name} that this client supports"
                     error = KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
                     assert pending.purpose is not None
                     outcomes.append(Outcome(pending.purpose, lane, error))
@@ -221,7 +221,7 @@ class KafkaCalls(Generic[P]):
         pending = line.in_flight.popleft() if line.in_flight else None
         try:
             if pending is None or pending.correlation_id != reply.correlation_id:
-                raise ProtocolError(f"response {reply.correlation_id} answers nothing")
+                raise ProtocolError(f"response {reply.correlation_id} matches no request")
             if pending.purpose is None:
                 self._agree(line, pending, reply, now, effects)
                 return []

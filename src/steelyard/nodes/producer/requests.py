@@ -55,7 +55,7 @@ class Requests:
     def open(self, correlation_id: str, call_id: int, deadline: int, effects: list[Effect]) -> None:
         """A request is about to be sent. Raises RemotingError where there are too many."""
         if len(self._requests) >= self._count_max:
-            raise RemotingError(f"more than {self._count_max} requests under way (in_flight_max)")
+            raise RemotingError(f"more than {self._count_max} requests in flight (in_flight_max)")
         self._requests[correlation_id] = _Request(call_id, deadline)
         if self._due is not None and self._due <= deadline:
             return
@@ -87,7 +87,7 @@ class Requests:
         _response(link, command, ResponseCode.SUCCESS, effects)
         request = self._requests.pop(view.property_of(CORRELATION_ID) or "", None)
         if request is None:
-            text = f"a reply from {view.born_host} that nobody waits for, or not any more"
+            text = f"a reply from {view.born_host} for which no request is waiting"
             effects.append(LogLine("INFO", text))
         else:
             effects.append(Answer(request.call_id, view))

@@ -119,11 +119,11 @@ class Sending:
         """Raise MessageError where the message breaks a rule, RemotingError where too much is under way already."""
         config = self._config
         if len(self._sends) >= config.in_flight_max:
-            raise RemotingError(f"more than {config.in_flight_max} sends under way (in_flight_max)")
+            raise RemotingError(f"more than {config.in_flight_max} sends in flight (in_flight_max)")
         send = self._prepared(call, now)
         if self._body_bytes + len(send.outgoing.body) > config.in_flight_bytes_max:
             limit = config.in_flight_bytes_max
-            raise RemotingError(f"more than {limit} bytes under way (in_flight_bytes_max)")
+            raise RemotingError(f"more than {limit} bytes in flight (in_flight_bytes_max)")
         queue, topic = send.queue, send.outgoing.topic
         if queue is not None and queue.topic != topic:
             raise MessageError(f"a message of topic {topic} to a queue of {queue.topic}")

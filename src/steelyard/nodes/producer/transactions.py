@@ -84,14 +84,14 @@ class LocalTransactions:
             name = header.bname or self._peers.routes.broker_name(address)
             (message,) = decode_records(command.body, name)
         except (ProtocolError, ValueError) as error:
-            text = f"{address} asks for a transaction in a way that cannot be read: {error}"
+            text = f"{address} sent a transaction check that cannot be read: {error}"
             effects.append(LogLine("WARNING", text))
             return
         group = message.property_of(PGROUP)
         if group != config.group:
             text = f"{address} asks {config.group} for a transaction of group {group}"
         elif not config.checks:
-            text = f"{address} asks for a transaction, and this producer has no transaction_check"
+            text = f"{address} sent a transaction check, but this producer has no transaction_check"
         elif len(self._checks) >= config.checks_max:
             text = f"more than {config.checks_max} transactions are being checked (checks_max)"
         else:

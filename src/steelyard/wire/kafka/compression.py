@@ -187,7 +187,7 @@ def _unpack_lz4(data: bytes, size_max: int) -> bytes:
     try:
         plain: bytes = unpacker.decompress(data, size_max)
     except (RuntimeError, EOFError) as error:
-        raise ProtocolError(f"the records of a batch are no LZ4 frame: {error}") from None
+        raise ProtocolError(f"the records of a batch are not an LZ4 frame: {error}") from None
     if not unpacker.eof and len(plain) < size_max:
         raise _ends_early("LZ4")
     return plain
@@ -208,7 +208,7 @@ def _lz4_pieces(data: bytes) -> Iterator[bytes]:
                     return
             yield unpacker.decompress(packed, PIECE_BYTES)
     except (RuntimeError, EOFError) as error:
-        raise ProtocolError(f"the records of a batch are no LZ4 frame: {error}") from None
+        raise ProtocolError(f"the records of a batch are not an LZ4 frame: {error}") from None
 
 
 def _zstd_pieces(data: bytes) -> Iterator[bytes]:
@@ -219,7 +219,7 @@ def _zstd_pieces(data: bytes) -> Iterator[bytes]:
         while piece := unpacker.read(PIECE_BYTES):
             yield piece
     except zstandard.ZstdError as error:
-        raise ProtocolError(f"the records of a batch are no Zstandard data: {error}") from None
+        raise ProtocolError(f"the records of a batch are not Zstandard data: {error}") from None
 
 
 def _unpack_zstd(data: bytes, size_max: int) -> bytes:
@@ -235,7 +235,7 @@ def _unpack_zstd(data: bytes, size_max: int) -> bytes:
             size += len(parts[-1])
             position += _ZSTD_PIECE_BYTES
     except zstandard.ZstdError as error:
-        raise ProtocolError(f"the records of a batch are no Zstandard data: {error}") from None
+        raise ProtocolError(f"the records of a batch are not Zstandard data: {error}") from None
     if not unpacker.eof and size < size_max:
         raise _ends_early("Zstandard")
     return b"".join(parts)

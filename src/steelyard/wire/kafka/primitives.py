@@ -71,7 +71,7 @@ def _text(data: bytes, at: int, end: int) -> str:
     try:
         return str(data[at:end], "utf-8")
     except UnicodeDecodeError as error:
-        raise ProtocolError(f"the text at byte {at} is no UTF-8: {error.reason}") from None
+        raise ProtocolError(f"the text at byte {at} is not UTF-8: {error.reason}") from None
 
 
 def read_string(data: bytes, at: int) -> tuple[str | None, int]:

@@ -146,12 +146,14 @@ def read_header(data: bytes | memoryview, at: int = 0) -> BatchHeader:
     if at + HEADER_BYTES > len(data):
         if at + 17 <= len(data) and data[at + 16] != MAGIC:
             raise ProtocolError(
-                f"a record batch of format {data[at + 16]}; format {MAGIC} is taken"
+                f"a record batch of format {data[at + 16]}; only format {MAGIC} is supported"
             )
         raise ProtocolError(f"{len(data) - at} bytes are not a record batch")
     header = BatchHeader(*_HEADER.unpack_from(data, at))
     if header.magic != MAGIC:
-        raise ProtocolError(f"a record batch of format {header.magic}; format {MAGIC} is taken")
+        raise ProtocolError(
+            f"a record batch of format {header.magic}; only format {MAGIC} is supported"
+        )
     if header.size < HEADER_BYTES:
         raise ProtocolError(f"a record batch of {header.size} bytes")
     return header
@@ -230,7 +232,7 @@ def read_records(batch: bytes, at: int = 0, bytes_max: int = PLAIN_BYTES_MAX) ->
     except IndexError:
         raise ProtocolError(f"a record at byte {position} ends too early") from None
     except UnicodeDecodeError as error:
-        raise ProtocolError(f"the name of a header is no UTF-8: {error.reason}") from None
+        raise ProtocolError(f"the name of a header is not UTF-8: {error.reason}") from None
     if position != len(data):
         raise ProtocolError(f"{len(data) - position} bytes follow the last record of a batch")
     return tuple(records)

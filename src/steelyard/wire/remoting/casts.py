@@ -52,7 +52,7 @@ def cast(kind: type[S], value: object) -> S:
     """The typed data in a tree of `dialect.loads`. Raises ProtocolError, which names the field that is wrong."""
     found = _struct_cast(kind)(value)
     if found is None:
-        raise ProtocolError(f"{kind.__name__}: an object expected, not nothing")
+        raise ProtocolError(f"{kind.__name__}: expected an object, not nothing")
     assert isinstance(found, kind)
     return found
 
@@ -67,9 +67,7 @@ def _enumeration(names: tuple[str, ...]) -> Cast:
             return by_lower.get(value.lower())
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
             return names[value]
-        raise ProtocolError(
-            f"one of {', '.join(names)} or its ordinal expected, not {shown(value)}"
-        )
+        raise ProtocolError(f"one of {', '.join(names)} or its ordinal, not {shown(value)}")
 
     return enumeration
 
@@ -84,7 +82,7 @@ def _list(item: Cast, single_allowed: bool) -> Cast:
         if isinstance(value, dict) and single_allowed:
             value = [value]
         if not isinstance(value, list):
-            raise ProtocolError(f"a list expected, not {shown(value)}")
+            raise ProtocolError(f"expected a list, not {shown(value)}")
         return tuple([made for one in value if (made := item(one)) is not None])
 
     return items
@@ -95,7 +93,7 @@ def _table(key: Cast, item: Cast) -> Cast:
         if value is None:
             return None
         if not isinstance(value, dict):
-            raise ProtocolError(f"an object expected, not {shown(value)}")
+            raise ProtocolError(f"expected an object, not {shown(value)}")
         return {
             made_key: made
             for name, one in value.items()
@@ -135,7 +133,7 @@ def _struct_cast(kind: type[msgspec.Struct]) -> Cast:
                 "queueId": value.queue_id,
             }
         if not isinstance(value, dict):
-            raise ProtocolError(f"an object expected, not {shown(value)}")
+            raise ProtocolError(f"expected an object, not {shown(value)}")
         if not value.keys() <= exact:
             value = by_name(value, names, booleans)
         given: dict[str, object] = {}

@@ -102,7 +102,7 @@ class _Parser:
         return value
 
     def _wrong(self, wanted: str) -> ProtocolError:
-        return ProtocolError(f"JSON: {wanted} expected at character {self._position}")
+        return ProtocolError(f"JSON: expected {wanted} at character {self._position}")
 
     def _peek(self) -> str:
         """The next character that is not a space, "" at the end."""
@@ -266,7 +266,9 @@ class _Resolver:
                 if isinstance(key, _KeyReference):
                     key = self._follow(key.path)
                     if not isinstance(key, MessageQueue | str | int):
-                        raise ProtocolError("JSON: a reference used as key stands for no key")
+                        raise ProtocolError(
+                            "JSON: a reference used as a key does not resolve to a key"
+                        )
                 copy[key] = self._begin(item)
                 self._fill(copy[key], item, depth + 1)
         self._open.discard(id(copy))
@@ -293,9 +295,9 @@ class _Resolver:
         """Count a referred value in full: a few references to references could stand for billions."""
         self._nodes += 1
         if self._nodes > NODES_MAX or depth > DEPTH_MAX:
-            raise ProtocolError("JSON: references stand for too many values")
+            raise ProtocolError("JSON: references expand to too many values")
         if value is self._root or id(value) in self._open:
-            raise ProtocolError("JSON: a reference to an object around it")
+            raise ProtocolError("JSON: a reference to an enclosing object")
         if isinstance(value, dict):
             for item in value.values():
                 self._charge(item, depth + 1)
@@ -329,4 +331,4 @@ def _keys_named(step: str | int) -> list[object]:
 
 
 def _unresolved(path: str) -> ProtocolError:
-    return ProtocolError(f"JSON: nothing, or not one thing, at the reference {path[:200]!r}")
+    return ProtocolError(f"JSON: no value, or more than one, at the reference {path[:200]!r}")

@@ -115,7 +115,7 @@ def _unpack_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
     try:
         return unpacker.decompress(body, size_max), unpacker.eof
     except (RuntimeError, EOFError) as error:
-        raise ProtocolError(f"body is no LZ4 frame: {error}") from None
+        raise ProtocolError(f"body is not an LZ4 frame: {error}") from None
 
 
 def _unpack_zstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
@@ -131,7 +131,7 @@ def _unpack_zstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
             size += len(parts[-1])
             position += 1024
     except zstandard.ZstdError as error:
-        raise ProtocolError(f"body is no Zstandard frame: {error}") from None
+        raise ProtocolError(f"body is not a Zstandard frame: {error}") from None
     return b"".join(parts), unpacker.eof
 
 

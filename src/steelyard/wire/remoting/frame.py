@@ -209,7 +209,7 @@ class Decoder:
     def _check(self, size: int, header_size: int) -> None:
         if not 4 + header_size <= size <= self._frame_bytes_max - 4:
             raise ProtocolError(
-                f"no frame: it claims {size} bytes, {header_size} of header; the limit is {self._frame_bytes_max}"
+                f"not a frame: it claims {size} bytes, {header_size} of header; the limit is {self._frame_bytes_max}"
             )
         if header_size > self._header_bytes_max:
             raise ProtocolError(

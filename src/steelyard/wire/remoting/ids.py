@@ -47,7 +47,7 @@ def parse_offset_message_id(text: str) -> tuple[str, int]:
     except ValueError:
         data = b""
     if len(data) not in (16, 28) or len(text) != 2 * len(data):
-        raise ConfigError(f"{text!r} is not a message id by position: that has 32 or 56 hex digits")
+        raise ConfigError(f"{text!r} is not an offset message id; expected 32 or 56 hex digits")
     return host_address(data[:-8]), int.from_bytes(data[-8:], "big", signed=True)
 
 

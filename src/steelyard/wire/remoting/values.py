@@ -39,7 +39,7 @@ def integer(value: object, bits: int = INT_BITS) -> int | None:
         if bits == INT_BITS:
             digits = _ZEROS.sub("", digits)
         if _DIGITS.fullmatch(digits) is None:
-            raise ProtocolError(f"a number expected, not {shown(value)}")
+            raise ProtocolError(f"expected a number, not {shown(value)}")
         number = int(digits)
     elif value is None:
         return None
@@ -55,7 +55,7 @@ def _whole(value: object) -> int:
         return int(value)
     if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) <= _EXPONENT_MAX:
         return int(value)
-    raise ProtocolError(f"a number expected, not {shown(value)}")
+    raise ProtocolError(f"expected a number, not {shown(value)}")
 
 
 def long(value: object) -> int | None:
@@ -75,7 +75,7 @@ def boolean(value: object) -> bool | None:
             return True
         if lower in _FALSE or lower == "f" or value == "N":
             return False
-    raise ProtocolError(f"true or false expected, not {shown(value)}")
+    raise ProtocolError(f"expected true or false, not {shown(value)}")
 
 
 def real(value: object) -> float | None:
@@ -92,7 +92,7 @@ def real(value: object) -> float | None:
             return float(value)
         except OverflowError:
             pass
-    raise ProtocolError(f"a number expected, not {shown(value)}")
+    raise ProtocolError(f"expected a number, not {shown(value)}")
 
 
 def text(value: object) -> str | None:
@@ -106,7 +106,7 @@ def text(value: object) -> str | None:
     try:
         return _to_json(value).decode()
     except (TypeError, ValueError, RecursionError):
-        raise ProtocolError(f"a text expected, not {shown(value)}") from None
+        raise ProtocolError(f"expected a text, not {shown(value)}") from None
 
 
 def queue(value: object) -> MessageQueue | None:
@@ -116,7 +116,7 @@ def queue(value: object) -> MessageQueue | None:
     if value is None or value == "":
         return None
     if not isinstance(value, dict):
-        raise ProtocolError(f"a message queue expected, not {shown(value)}")
+        raise ProtocolError(f"expected a message queue, not {shown(value)}")
     if value.keys() == _QUEUE_KEYS:  # as all clients spell it: there may be thousands
         topic, broker_name, queue_id = value["topic"], value["brokerName"], value["queueId"]
         if type(topic) is str and type(broker_name) is str and type(queue_id) is int:

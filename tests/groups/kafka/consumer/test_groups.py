@@ -199,7 +199,7 @@ def test_more_partitions_and_new_topics_are_noticed() -> None:
     assert assigned(rig.beat("m1", 3)) is None
     assert rig.causes[1:] == [
         "topic t has 2 partitions now, 1 before",
-        "topic a is there now, with 1 partitions",
+        "topic a exists now, with 1 partitions",
     ]
 
 
@@ -210,7 +210,7 @@ def test_a_topic_that_is_gone_has_to_be_given_up() -> None:
     response = rig.beat("m1", 1, of("a", 0) | of("t", 0))
     assert (response.member_epoch, assigned(response)) == (1, of("t", 0))
     assert rig.beat("m1", 1, of("t", 0)).member_epoch == 2
-    assert rig.last_cause.text == "topic a is gone"
+    assert rig.last_cause.text == "topic a no longer exists"
 
 
 def test_topics_and_a_subscription_change_at_once() -> None:

@@ -434,7 +434,7 @@ def test_what_a_group_does_is_written_down(members: Members) -> None:
             at=START + 1_500,
             generation=1,
             trigger="left",
-            cause=f"{text} (it says: done) left",
+            cause=f"{text} (reason given: done) left",
             members=(),
             **common,
         ),

@@ -388,7 +388,7 @@ def test_a_full_disk_is_named_once_when_it_does_not_take_what_is_known_of_others
     brokers.disks[A].room_bytes = 0
     brokers.start(B)
     brokers.advance(10_000)
-    (text,) = {text for text in errors(brokers) if "fact of the cluster" in text}
+    (text,) = {text for text in errors(brokers) if "cluster metadata" in text}
     assert errors(brokers).count(text) == 1
     brokers.disks[A].room_bytes = None
     brokers.advance(4_000)

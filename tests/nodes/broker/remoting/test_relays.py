@@ -102,7 +102,7 @@ def test_a_client_consumes_the_message_that_the_broker_adds(rig: Rig) -> None:
         ({"msgId": "7F00000100002A9FFFFFFFFFFFFFFFFF"}, "can not find message by the offset, -1"),
         (
             {"msgId": "no id"},
-            "'no id' is not a message id by position: that has 32 or 56 hex digits",
+            "'no id' is not an offset message id; expected 32 or 56 hex digits",
         ),
         ({"clientId": "other"}, f"The Consumer <{GROUP}> <other> not online"),
     ],

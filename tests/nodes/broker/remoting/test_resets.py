@@ -113,7 +113,7 @@ def test_a_member_written_in_c_reads_its_own_body(rig: Rig, link: int) -> None:
         (
             {"queueId": 4},
             ResponseCode.SYSTEM_ERROR,
-            f"queue 4 of topic {TOPIC} is not here: 0 to 3 are",
+            f"queue 4 of topic {TOPIC} is not on this broker: 0 to 3 are",
         ),
         (
             {"queueId": 0, "offset": 6},

@@ -331,7 +331,7 @@ def test_half_messages_past_their_retention_are_forgotten() -> None:
     rig.advance(750_000)
     assert end(rig, link, sent).remark == "Find prepared transaction message failed"
     assert [tell.text for tell in rig.told if tell.level == "WARNING"] == [
-        "an open transaction was forgotten: its half message is past its retention, or damaged"
+        "an open transaction was discarded: its half message is past its retention, or damaged"
     ]
     rig.restart()
     rig.advance(60_000)

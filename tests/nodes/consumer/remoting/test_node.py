@@ -178,7 +178,7 @@ def test_a_client_id_that_two_clients_use_is_told_once() -> None:
     told = [tell.text for tell in rig.tells if tell.level == "WARNING"]
     assert told == [
         "group g has another client with the id c1: both read the same queues and leave others"
-        " unread; set another client_id"
+        " unread; give each its own client_id"
     ]
 
 

@@ -293,7 +293,7 @@ def test_a_commit_that_a_broker_refuses_or_does_not_answer() -> None:
         (Seek(Q0, 4), "no offset 4; it has 0 to 3"),
         (Seek(Q0, -1), "no offset -1"),
         (Assign((Q0,)), "either subscribe or assign"),
-        (FetchQueues(""), "no name"),
+        (FetchQueues(""), "name is empty"),
     ],
 )
 def test_wrong_calls(call: object, text: str) -> None:

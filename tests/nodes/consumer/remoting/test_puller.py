@@ -172,7 +172,7 @@ def test_a_pull_that_is_not_answered_ends_by_itself() -> None:
         (Pull(QUEUE, 0, "||"), "no tag"),
         (Pull(QUEUE, 0, " ", ExpressionType.SQL92), "condition is empty"),
         (CommitOffset(QUEUE, -1), "offset is -1"),
-        (FetchQueues(""), "no name"),
+        (FetchQueues(""), "name is empty"),
         (Balanced("T"), "not registered"),
     ],
 )
@@ -188,7 +188,7 @@ def test_calls_that_make_no_sense(call: object, text: str) -> None:
 
 
 def test_a_strategy_by_locks_is_refused() -> None:
-    with pytest.raises(ConfigError, match="EVEN shares queues out by locks"):
+    with pytest.raises(ConfigError, match="EVEN distributes queues by locks"):
         Bench("T", strategy="EVEN")
 
 

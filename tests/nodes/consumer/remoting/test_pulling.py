@@ -135,7 +135,7 @@ def test_a_broken_answer_is_told_and_asked_again(answer: Command) -> None:
     group = ready()
     rig = group.rig
     rig.answer(group.a, group.a.held.pop(), answer)
-    assert "broken" in rig.tells[-1].text
+    assert "is invalid" in rig.tells[-1].text
     assert not rig.hands
     before = len(group.pulls(group.a))
     rig.advance(1_000)

@@ -77,7 +77,7 @@ class Join:
     def reason(self) -> str:
         """In the client's own words, to go after ours."""
         reason = self.request.reason
-        return f" (it says: {reason[:REASON_CHARACTERS_MAX]})" if reason else ""
+        return f" (reason given: {reason[:REASON_CHARACTERS_MAX]})" if reason else ""
 
     def member(self, member_id: str) -> ClassicGroupMember:
         request = self.request
@@ -143,7 +143,7 @@ class Joining:
             group.remove(member_id)
             self._rebalances.go_on(group, now, effects)
             return
-        text = "found the group full"
+        text = "was refused because the group is full"
         self._rebalances.remove(group, member, "left", text, effects)
         cause = Cause(causes.LEFT, f"{member.name} {text}")
         self._rebalances.begin_or_go_on(group, cause, now, effects)
@@ -266,7 +266,7 @@ class Joining:
 
     def _cause(self, member: ClassicGroupMember, join: Join, *, changed: bool) -> Cause:
         if not changed:
-            text = f"its leader {member.name} joined again{join.reason}"
+            text = f"its leader {member.name} rejoined{join.reason}"
             return Cause(causes.LEADER, text)
         kind = member.protocol_type
         topics = topics_of(kind, member.protocols)
@@ -274,7 +274,7 @@ class Joining:
             join.protocols
         )
         if topics and same:
-            text = f"{member.name} holds other partitions than when it joined last{join.reason}"
+            text = f"{member.name} owns other partitions than when it last joined{join.reason}"
             return Cause(causes.REVOKED, text)
         return Cause(causes.SUBSCRIPTION, f"the metadata of {member.name} changed{join.reason}")
 
@@ -311,7 +311,7 @@ class Joining:
                 # It must not take itself for the leader, who would have to assign anew.
                 reply = replace(reply, leader=old_leader, members=())
             effects.append(Replied(join.handle, reply))
-            text = f"{name} came back for {old.member_id}, no rebalance"
+            text = f"{name} replaces {old.member_id}, no rebalance"
             effects.append(LogLine("INFO", f"group {group.group_id}: {text}"))
             self._replaced(group, old, member, effects)
             return
@@ -320,9 +320,11 @@ class Joining:
         if group.state is ClassicGroupState.PREPARING:
             self._rebalances.go_on(group, now, effects)
         else:
-            text = f"{name} came back for {old.member_id}{join.reason}"
+            text = f"{name} replaces {old.member_id}{join.reason}"
             if outgrown:
-                text += f"; it leads, and nobody was given all of {', '.join(outgrown)}"
+                text += (
+                    f"; it is the leader, and no member was assigned all of {', '.join(outgrown)}"
+                )
             self._rebalances.begin(group, Cause(causes.STATIC, text), now, effects)
 
     def _fence(self, group: ClassicGroup, old: ClassicGroupMember, effects: Effects) -> None:

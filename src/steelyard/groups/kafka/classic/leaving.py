@@ -50,7 +50,7 @@ class Leaving:
             if error is ErrorCode.NONE:
                 member = group.members[member_id]
                 reason = (leaver.reason or "")[:REASON_CHARACTERS_MAX]
-                said = f" (it says: {reason})" if reason else ""
+                said = f" (reason given: {reason})" if reason else ""
                 self._rebalances.remove(group, member, "left", f"left{said}", effects)
                 gone.append(f"{member.name}{said}")
         return MemberResponse(leaver.member_id, instance_id, error)

@@ -222,7 +222,9 @@ class Rebalances:
         group.remove(member.member_id)
         self._groups.touched(group.group_id)
         effects.append(Left(group.group_id, member.member_id, cause, group.member_ids()))
-        effects.append(LogLine("INFO", f"group {group.group_id}: {member.name} is out: it {text}"))
+        effects.append(
+            LogLine("INFO", f"group {group.group_id}: {member.name} was removed: it {text}")
+        )
 
     def _session_due(self, group: ClassicGroup, member_id: str, now: int, effects: Effects) -> None:
         """A member has been silent for its session timeout, or a pending id was not used in time."""
@@ -234,7 +236,9 @@ class Rebalances:
             if member.is_new:
                 text = f"waited {NEW_MEMBER_JOIN_TIMEOUT_MS} ms for its first generation"
             else:
-                text = f"was silent for its session timeout of {member.session_timeout_ms} ms"
+                text = (
+                    f"sent no heartbeat for its session timeout of {member.session_timeout_ms} ms"
+                )
             self.remove(group, member, "expired", text, effects)
             cause = Cause(EXPIRED, f"{member.name} {text}")
             self.begin_or_go_on(group, cause, now, effects)

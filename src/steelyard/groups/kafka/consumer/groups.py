@@ -129,7 +129,9 @@ class ConsumerGroups:
             try:
                 group.save()
             except StorageError as error:
-                effects.append(LogLine("ERROR", f"group {group_id}: {member_id} is out: {error}"))
+                effects.append(
+                    LogLine("ERROR", f"group {group_id}: {member_id} was removed: {error}")
+                )
 
     # -- groups ----------------------------------------------------------------------------------
 
@@ -351,7 +353,9 @@ class ConsumerGroups:
         self._groups.touched(group.group_id)
         group.look_at_topics(anew=True)
         effects.append(Left(group.group_id, member_id, trigger, group.member_ids()))
-        effects.append(LogLine("INFO", f"group {group.group_id}: {member.name} is out: it {text}"))
+        effects.append(
+            LogLine("INFO", f"group {group.group_id}: {member.name} was removed: it {text}")
+        )
         group.bump(Cause(trigger, f"{member.name} {text}"), now, effects)
         group.settle(effects)
 

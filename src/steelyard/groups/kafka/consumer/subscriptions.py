@@ -104,7 +104,7 @@ def topic_changes(
         for topic in sorted({**before, **after})
         if before.get(topic) != after.get(topic) and topic not in again
     ]
-    texts += [f"topic {topic} was deleted and made again" for topic in again]
+    texts += [f"topic {topic} was deleted and created again" for topic in again]
     if len(texts) > TEXTS_MAX:
         texts[TEXTS_MAX:] = [f"{len(texts) - TEXTS_MAX} more topics changed"]
     return ", ".join(texts) or None
@@ -112,7 +112,7 @@ def topic_changes(
 
 def _topic_change(topic: str, before: int, after: int) -> str:
     if not before:
-        return f"topic {topic} is there now, with {after} partitions"
+        return f"topic {topic} exists now, with {after} partitions"
     if not after:
-        return f"topic {topic} is gone"
+        return f"topic {topic} no longer exists"
     return f"topic {topic} has {after} partitions now, {before} before"

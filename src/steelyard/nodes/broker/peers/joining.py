@@ -186,7 +186,7 @@ class ClusterJoining:
             try:
                 self._take_list(pending, outcome.reply)
             except ProtocolError as error:
-                text = f"nameserver {outcome.address} does not say who is registered: {error}"
+                text = f"nameserver {outcome.address} did not list the registered brokers: {error}"
                 effects.append(LogLine("WARNING", text))
         self._go_on(now, effects)
         return True
@@ -290,7 +290,7 @@ class ClusterJoining:
     def _tell_rivals(self, rivals: Iterable[BrokerIdentity], effects: list[Effect]) -> None:
         texts = [clash(self._me, rival) for rival in rivals]
         effects.extend(
-            LogLine("ERROR", f"{text} (both serve, and clients take one for the other)")
+            LogLine("ERROR", f"{text} (both are running, and clients confuse them)")
             for text in texts
             if text not in self._told
         )

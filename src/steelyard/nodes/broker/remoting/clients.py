@@ -102,7 +102,7 @@ class Clients:
                 first, second = heard.duplicate.addresses
                 text = (
                     f"client id {client.client_id} of group {data.group_name} is used by two live"
-                    f" clients, {first} and {second}: they share one part of the queues;"
+                    f" clients, {first} and {second}: they get the same share of the queues;"
                     " give each its own id"
                 )
                 effects.append(LogLine("WARNING", text))

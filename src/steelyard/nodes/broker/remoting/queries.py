@@ -86,7 +86,7 @@ class Queries:
         if request.is_oneway:
             return None
         if len(self._searches) >= QUERIES_MAX:
-            remark = f"more than {QUERIES_MAX} queries are under way"
+            remark = f"more than {QUERIES_MAX} queries are in progress"
             return request.reply(ResponseCode.SYSTEM_BUSY, remark)
         found: list[KeyedMessage] = []
         count_max = max(1, min(header.max_num, FOUND_MAX))

@@ -94,7 +94,7 @@ class Replies:
             remark = f"push reply message fail, channel of <{client_id}> not found."
             return _failed(request, remark)
         if len(self._pushes) >= PUSHES_MAX:
-            remark = f"more than {PUSHES_MAX} replies are on their way"
+            remark = f"more than {PUSHES_MAX} replies are in flight"
             return request.reply(ResponseCode.SYSTEM_BUSY, remark)
         properties[props.PUSH_REPLY_TIME] = str(now)
         pushed = self._pushed_header(header, properties, request.peer, now)

@@ -81,7 +81,7 @@ class OffsetResets:
         queue_ids = range(config.read_queue_nums)
         if header.queue_id >= 0:
             if header.queue_id not in queue_ids:
-                remark = f"queue {header.queue_id} of topic {topic} is not here: 0 to {len(queue_ids) - 1} are"
+                remark = f"queue {header.queue_id} of topic {topic} is not on this broker: 0 to {len(queue_ids) - 1} are"
                 raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
             queue_ids = range(header.queue_id, header.queue_id + 1)
             if header.offset is not None and header.offset != NO_OFFSET:

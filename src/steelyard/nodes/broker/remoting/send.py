@@ -180,7 +180,7 @@ class Sends:
                     or not found.keys().isdisjoint(TIMER_PROPERTIES)
                     or found.get(props.TRAN_MSG) == "true"
                 ):
-                    raise MessageError("a batch must not hold delays or transactions")
+                    raise MessageError("a batch must not contain delayed or transactional messages")
             wait = wait and _NO_WAIT not in properties
             if _CLUSTER in properties:
                 properties = _without(properties, props.CLUSTER)

@@ -112,7 +112,7 @@ class RemotingService:
         if handler is None:
             remark = f" request type {command.code} not supported"
             if command.code in NAMESERVER_CODES:
-                remark += ": this is a broker's port, and nameservers answer it"
+                remark += ": this is a broker's port; send it to a nameserver"
             answer = request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
         elif self.stopping:
             answer = request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, "the broker is stopping")
@@ -155,7 +155,7 @@ class RemotingService:
         """A bug ended the handling of a request (or of a response, which has no answer)."""
         peer = self._peers.get(link)
         if peer is not None and not command.flag & (ONEWAY_FLAG | RESPONSE_FLAG):
-            remark = "an internal error of the broker; its log has it"
+            remark = "an internal error of the broker; see its log"
             effects.append(
                 Send(link, RemotingRequest(command, peer).reply(ResponseCode.SYSTEM_ERROR, remark))
             )

@@ -258,7 +258,7 @@ class Transactions:
             effects.append(
                 LogLine(
                     "WARNING",
-                    "an open transaction was forgotten: its half message is past its retention, or damaged",
+                    "an open transaction was discarded: its half message is past its retention, or damaged",
                 )
             )
             self._open.end(offset)
@@ -270,7 +270,7 @@ class Transactions:
         if checks < self._config.transaction_check_max:
             return Row(offset, checks + 1, now + self._config.transaction_check_interval_ms)
         group = half.property_of(props.PGROUP)
-        text = f"a transaction of group {group} was given up, with no answer to {checks} questions"
+        text = f"a transaction of group {group} was given up after {checks} unanswered checks"
         effects.append(LogLine("WARNING", text))
         target = self._target(half, TransactionOutcome.GIVEN_UP)
         self._conclude(half, TransactionOutcome.GIVEN_UP, target, now, effects)

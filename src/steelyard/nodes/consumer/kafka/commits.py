@@ -157,7 +157,7 @@ class Commits:
             elif commit.generation != identity.generation and (
                 identity.generation < 0 or any(part not in held for part in commit.offsets)
             ):
-                text = "the group has gone on: the offsets were not committed"
+                text = "the group has a new generation: the offsets were not committed"
                 ended.append(
                     CommitResult(commit, CommitFailedError(ErrorCode.ILLEGAL_GENERATION, text))
                 )
@@ -206,7 +206,7 @@ class Commits:
         code = fatal[0]
         if code not in MEMBERSHIP:
             return [self._end(KafkaError(code, f"the commit failed: {code_name(code)}"))]
-        text = f"the group rebalances, or has gone on without this member: {code_name(code)}"
+        text = f"the group is rebalancing, or has removed this member: {code_name(code)}"
         return [self._end(CommitFailedError(code, text), code)]
 
     def _end(self, error: SteelyardError | None, code: int = 0) -> CommitResult:

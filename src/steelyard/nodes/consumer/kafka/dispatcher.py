@@ -140,7 +140,7 @@ class Dispatcher:
             if self._stop is not None:
                 self._end_stop(effects)
         elif self._stop is not None and now >= self._stop[1]:
-            effects.append(LogLine("WARNING", "the consumer closes without having left its group"))
+            effects.append(LogLine("WARNING", "the consumer closes without leaving its group"))
             self._end_stop(effects)
 
     # -- what is read ------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class Dispatcher:
 
     def _poll(self, call_id: int, call: contract.Poll, now: int, effects: list[Effect]) -> object:
         if self._polling is not None:
-            raise ConfigError("another poll is under way; one thread or task polls at a time")
+            raise ConfigError("another poll is in progress; one thread or task polls at a time")
         if self._stop is None and not self._membership.active and not self._holdings.by_partition:
             raise ConfigError("nothing to read; subscribe(...) or assign(...) first")
         self._holdings.poll_began()
@@ -254,7 +254,7 @@ class Dispatcher:
 
     def _seek(self, call_id: int, call: contract.Seek, now: int, effects: list[Effect]) -> object:
         if call.offset < 0:
-            raise ConfigError(f"offset {call.offset}; the first one that there can be is 0")
+            raise ConfigError(f"offset {call.offset}; it must be 0 or more")
         self._holdings.of(call.partition).move(call.offset)
         return None
 

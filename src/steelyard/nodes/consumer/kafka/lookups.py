@@ -163,7 +163,7 @@ class Lookups:
         for lookup in list(self._lookups.values()):
             if lookup.deadline is not None and now >= lookup.deadline:
                 names = ", ".join(f"{topic}-{number}" for topic, number in sorted(lookup.wanted))
-                error = CallTimeoutError(f"no broker told the offsets of {names} in time")
+                error = CallTimeoutError(f"no broker returned the offsets of {names} in time")
                 self._end(lookup, error, effects)
             elif now >= lookup.retry_at:
                 lookup.retry_at = 0

@@ -263,7 +263,7 @@ class Membership:
             self.failed = self._coordinator.refused
         if known != self._coordinator_known:
             self._coordinator_known = known
-            lost = events.CoordinatorLost("the coordinator is looked for")
+            lost = events.CoordinatorLost("looking for the coordinator")
             self._tell(events.CoordinatorFound() if known else lost, now, effects)
 
     def _follow_metadata(self, now: int, effects: list[Effect]) -> None:
@@ -297,7 +297,7 @@ class Membership:
             case events.FindCoordinator():
                 self._coordinator.lost(now)
                 self._coordinator_known = False
-                effects.append(LogLine("INFO", f"the coordinator is looked for: {order.reason}"))
+                effects.append(LogLine("INFO", f"looking for the coordinator: {order.reason}"))
             case events.NeedTopics(topics=topics):
                 self._needed = topics
             case events.Prepare() | events.Adopt() if self._leave_reason is not None:

@@ -131,7 +131,7 @@ class Balance:
             self._collided = True
             text = (
                 f"group {config.group} has another client with the id {config.client_id}: both read the"
-                " same queues and leave others unread; set another client_id"
+                " same queues and leave others unread; give each its own client_id"
             )
             effects.append(LogLine("WARNING", text))
 

@@ -213,7 +213,7 @@ class ConcurrentDelivery:
                 error = send_copy(self._peers, message, self._tries_max, sent, now, effects)
                 if error is None:
                     return
-                why = f"{why}; nor as a copy: {error}"
+                why = f"{why}; sending a copy failed, too: {error}"
             back.failed.add(sent.position)
             effects.append(LogLine("WARNING", f"message {message.message_id} not sent back: {why}"))
         back.open -= 1
@@ -278,7 +278,9 @@ class ConcurrentDelivery:
         ]
         for ticket, batch in found:
             batch.overdue = True
-            text = f"messages of {batch.held.queue} take their listener too long; they go back"
+            text = (
+                f"messages of {batch.held.queue} take their listener too long; they are sent back"
+            )
             effects.append(LogLine("WARNING", text))
             self._send_back(batch, ticket, OVERDUE_LEVEL, now, effects)
 

@@ -113,8 +113,8 @@ class FirstContact:
     def _missing(self, topics: Sequence[str], now: int, effects: list[Effect]) -> None:
         """A nameserver knows neither the topics nor a broker that makes topics by itself; another may, or this one soon."""
         error = RouteError(
-            f"no topic {', '.join(topics)}: no nameserver knows it, and the brokers make no topics by themselves;"
-            " create it first"
+            f"no topic {', '.join(topics)}: no nameserver knows it, and the brokers do not create"
+            " topics automatically; create it first"
         )
         self._looks -= 1
         if self._looks == 0:

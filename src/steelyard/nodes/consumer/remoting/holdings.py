@@ -224,7 +224,7 @@ class Holdings:
     def _failed(
         self, held: Held, what: str, offset: int | str, now: int, effects: list[Effect]
     ) -> None:
-        text = f"{what} of {_name(held.queue)}: {offset}; asked again soon"
+        text = f"{what} of {_name(held.queue)}: {offset}; retrying soon"
         tell = LogLine("WARNING", text)
         effects.append(tell)
         self.later(held, self._peers.config.pull_retry_ms, now, effects)

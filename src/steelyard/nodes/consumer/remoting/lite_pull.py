@@ -115,7 +115,7 @@ class LitePull:
 
     def _assign(self, call_id: int, call: Assign, now: int, effects: list[Effect]) -> None:
         if self._config.subscriptions:
-            text = "this consumer subscribes to topics; either subscribe or assign, not both"
+            text = "this consumer subscribes to topics; use either subscribe or assign, not both"
             effects.append(Answer(call_id, ConfigError(text)))
             return
         topics = sorted({queue.topic for queue in call.queues})

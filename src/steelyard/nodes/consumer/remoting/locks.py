@@ -505,7 +505,7 @@ class Locks:
         if known is not None and self._departed.unheard_of(known):
             claim.since = now
             return
-        text = f"{queue} was not to be locked for {waited_ms} ms; it is read without a lock"
+        text = f"{queue} could not be locked for {waited_ms} ms; reading it without a lock"
         effects.append(LogLine("WARNING", text))
         self._do_without(queue, claim, news)
 

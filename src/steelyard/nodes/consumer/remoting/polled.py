@@ -109,13 +109,13 @@ class PolledDelivery:
 
     def poll(self, call_id: int, call: Poll, now: int, effects: list[Effect]) -> None:
         if call.messages_max < 1 or call.timeout_ms < 0:
-            text = f"a poll for {call.messages_max} messages within {call.timeout_ms} ms cannot be"
+            text = f"a poll for {call.messages_max} messages within {call.timeout_ms} ms"
             effects.append(
-                Answer(call_id, ConfigError(f"{text}; it must be 1 or more, and 0 or more"))
+                Answer(call_id, ConfigError(f"{text}; give 1 message or more, and 0 ms or more"))
             )
             return
         if self._parked is not None:
-            text = "another poll is under way: one thread or task polls at a time"
+            text = "another poll is in progress: one thread or task polls at a time"
             effects.append(Answer(call_id, ConfigError(text)))
             return
         self._poll_begins()

@@ -81,8 +81,8 @@ class PullerNode:
         strategy = registry.strategy(config.strategy) if allocate is None else allocate
         if strategy is even.allocate:
             raise ConfigError(
-                "EVEN shares queues out by locks, which a pull consumer does not take;"
-                " choose another strategy, or a LitePullConsumer"
+                "EVEN distributes queues by locks, which a pull consumer does not take;"
+                " use another strategy, or a LitePullConsumer"
             )
         self._balance = Balance(self._peers, self._topics, strategy, rng)
         self._questions = Questions(self._peers)
@@ -242,7 +242,7 @@ class PullerNode:
                 self._contact.asked(call_id, call, now, effects)
             case Stop():
                 self._stop = call_id
-                error = ClosedError("the consumer was closed while the call was under way")
+                error = ClosedError("the consumer was closed while the call was in progress")
                 effects += [Answer(waiting, error) for waiting, _ in self._waiting]
                 self._waiting = []
                 self._questions.close(effects)

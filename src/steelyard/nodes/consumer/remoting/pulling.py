@@ -196,7 +196,7 @@ class PullService:
             header = headers.read(headers.PullMessageResponseHeader, reply.ext)
             messages = decode_records(reply.body, sent.queue.broker_name)
         except ProtocolError as error:
-            text = f"pull reply for {sent.queue.topic} is broken: {error}"
+            text = f"pull reply for {sent.queue.topic} is invalid: {error}"
             effects.append(LogLine("WARNING", text))
             self._holdings.later(held, self._peers.config.pull_retry_ms, now, effects)
             return None
@@ -225,18 +225,18 @@ class PullService:
         try:
             header = headers.read(headers.PullMessageResponseHeader, reply.ext)
         except ProtocolError as error:
-            text = f"pull reply for {sent.queue.topic} is broken: {error}"
+            text = f"pull reply for {sent.queue.topic} is invalid: {error}"
             effects.append(LogLine("WARNING", text))
             self._holdings.later(held, retry_ms, now, effects)
             return
         offset = max(header.next_begin_offset, 0)
         if self._polled and offset > sent.offset:  # what waits for a poll is good all the same
             held.process.add((), offset)
-            text = f"{sent.queue} begins at offset {offset}, beyond {sent.offset}; going on there"
+            text = f"{sent.queue} begins at offset {offset}, beyond {sent.offset}; continuing there"
             effects.append(LogLine("WARNING", text))
             self.look(held, now, effects)
             return
-        text = f"offset {sent.offset} of {sent.queue} is not there; going on at {offset}"
+        text = f"offset {sent.offset} of {sent.queue} does not exist; continuing at {offset}"
         fresh = self._holdings.restart(held, offset, now)
         effects.append(LogLine("WARNING", text))
         self._holdings.commits.commit(fresh, now, effects)

@@ -200,7 +200,7 @@ class Questions:
     def close(self, effects: list[Effect]) -> None:
         """The client stops: what is open will not be answered any more."""
         self._unrouted.clear()
-        error = ClosedError("the consumer was closed while the call was under way")
+        error = ClosedError("the consumer was closed while the call was in progress")
         for call_id in list(self._open):
             self._answer(call_id, error, effects)
 
@@ -311,7 +311,7 @@ def _wrong(question: Question) -> ConfigError | None:
             except ConfigError as error:
                 return error
         case FetchQueues(topic=""):
-            return ConfigError("the topic has no name")
+            return ConfigError("the topic name is empty")
     return None
 
 
@@ -377,4 +377,4 @@ def _result(question: Question, address: Address, reply: Command) -> object:
         return offset
     if isinstance(question, QueryConsumerOffset):
         return None
-    raise ProtocolError(f"{address} says that the offset is {offset}")
+    raise ProtocolError(f"{address} returned the invalid offset {offset}")

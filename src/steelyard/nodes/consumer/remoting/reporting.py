@@ -153,7 +153,7 @@ class Reporting:
         info: ConsumerRunningInfo | None = None,
     ) -> None:
         if len(self._pending) >= PENDING_MAX:
-            remark = f"{PENDING_MAX} such requests are under way"
+            remark = f"{PENDING_MAX} such requests are in progress"
             _reply(link, command, ResponseCode.SYSTEM_BUSY, effects, remark)
             return
         ticket = self._peers.ticket()

@@ -126,5 +126,5 @@ def _offset(address: Address, reply: Command | RemotingError) -> int:
         raise BrokerError(reply.code, reply.remark, address)
     offset = headers.read(headers.OffsetResponseHeader, reply.ext).offset
     if offset < 0:
-        raise ProtocolError(f"{address} says that the offset is {offset}")
+        raise ProtocolError(f"{address} returned the invalid offset {offset}")
     return offset

@@ -338,7 +338,9 @@ class Changes:
         try:
             self._bury(name, topic_id, now, effects)
         except StorageError as error:
-            self._tell_fault(f"topic {name}, which was deleted, is left over: {error}", effects)
+            self._tell_fault(
+                f"topic {name}, which was deleted, could not be removed from disk: {error}", effects
+            )
 
     # -- telling everybody ---------------------------------------------------------------------------
 
@@ -444,7 +446,7 @@ class Changes:
         """After each event: make partitions of the queues that came through the RocketMQ listener, and forget what went there."""
         if self._cluster.disk_fault:
             fault, self._cluster.disk_fault = self._cluster.disk_fault, ""
-            self._tell_fault(f"a fact of the cluster is not on this disk: {fault}", effects)
+            self._tell_fault(f"cluster metadata could not be written to disk: {fault}", effects)
         if not (self._cluster.gone or self._cluster.wanted):
             return
         gone, self._cluster.gone = self._cluster.gone, []
@@ -501,7 +503,7 @@ class Changes:
         if not self._cluster.is_controller:
             return request.reply(ResponseCode.SYSTEM_ERROR, "this is not the controller")
         if asked.broker not in self._cluster.brokers:
-            raise ProtocolError(f"nobody knows a broker {asked.broker[:100]}")
+            raise ProtocolError(f"unknown broker {asked.broker[:100]}")
         queues = {
             name: count
             for name, count in asked.queues.items()
@@ -562,7 +564,9 @@ class Changes:
             if self._cluster.put_local(holds, now):
                 self._registration.changed(now, effects)
         except (ProtocolError, StorageError) as error:
-            self._tell_fault(f"our part of topic {topic.name} cannot be made: {error}", effects)
+            self._tell_fault(
+                f"this broker's part of topic {topic.name} cannot be created: {error}", effects
+            )
             return False
         return _agrees(holds, topic)
 

@@ -118,7 +118,7 @@ class Forwarding:
         request = requests[0]
         handler = self._handlers.get(request.api.key)
         if handler is None or request.message is None:
-            raise ProtocolError(f"{request.api.name} is not to be forwarded")
+            raise ProtocolError(f"{request.api.name} cannot be forwarded")
         message = finish(without_repeats(request.message, request.api.key, request.version))
         call = ForwardedCall(asked, replace(request, message=message))
         answer = handler(call, now, effects)

@@ -50,11 +50,11 @@ class ClusterMembership:
         shown = ", ".join(missing[:10])
         if topic in FIXED:
             if missing:
-                return f"it is laid out when all brokers are there; missing: {shown}"
+                return f"it is laid out once all brokers are up; missing: {shown}"
             if not self._listed and (self.settled_at is None or now < self.settled_at):
-                return "it is laid out when this broker has looked for others long enough"
+                return "it is laid out once this broker has waited for others"
             return ""
         present = len(names) - len(missing)
         if 2 * present > len(names) or (2 * present == len(names) and names[0] in there):
             return ""
-        return f"partitions are given out while most brokers are there; missing: {shown}"
+        return f"partitions are assigned only while a majority of brokers is up; missing: {shown}"

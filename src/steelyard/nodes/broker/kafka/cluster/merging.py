@@ -38,18 +38,18 @@ def contradiction(known: KafkaTopic, other: KafkaTopic, holds: KafkaTopic) -> st
     name, mine, theirs = known.name, write(known.layout), write(other.layout)
     text = (
         f"topic {name} was laid out twice, by brokers that did not know of each other: this one has {mine},"
-        f" another has {theirs}. {write(holds.layout)} holds from now on."
+        f" another has {theirs}. {write(holds.layout)} is valid from now on."
     )
     if holds.is_fixed:
         text += (
-            " What the other layouts' brokers keep of groups and transactions is handed over when they run; until then"
-            " their clients wait. Start all brokers; if one is gone for good, start the others with --kafka-brokers and"
-            " the names of those that remain, and what it kept is lost."
+            " Brokers of the other layouts hand over their groups and transactions when they run; until then the"
+            " clients wait. Start all brokers; if one is gone for good, start the others with --kafka-brokers and"
+            " the names of those that remain; its groups and transactions are then lost."
         )
     else:
         text += (
             " Queues without a number become further partitions at the end, so nothing stored is lost; but offsets that"
-            " groups committed under the other numbers do not fit any more: check them and set them anew."
+            " groups committed under the other numbers are no longer valid: check and reset them."
         )
     return text + " To avoid it, give every broker the list of all (--kafka-brokers)."
 

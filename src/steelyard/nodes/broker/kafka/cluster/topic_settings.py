@@ -98,7 +98,7 @@ def _of_broker(setting: Setting, kafka: Kafka, config: object) -> KafkaSetting:
 
 
 def _number(
-    kind: int, default: int, lowest: int, text: str = "Kept, without effect."
+    kind: int, default: int, lowest: int, text: str = "Stored, without effect."
 ) -> KafkaSetting:
     return KafkaSetting(kind, str(default), text, lowest, _INT_MAX if kind == INT else _LONG_MAX)
 
@@ -110,7 +110,7 @@ _OF_TOPICS = {
         LIST,
         "log.cleanup.policy",
         "delete",
-        "What becomes of old records; nothing is compacted here.",
+        "What happens to old records; nothing is compacted here.",
         ("delete", "compact"),
     ),
     "compression.gzip.level": _number(INT, -1, -1),
@@ -119,17 +119,17 @@ _OF_TOPICS = {
         STRING,
         "compression.type",
         "producer",
-        "Batches are kept as their producer compressed them.",
+        "Batches are stored as compressed by their producer.",
         _TYPES,
     ),
     "compression.zstd.level": _number(INT, 3, -131072),
     "delete.retention.ms": _number(LONG, 86_400_000, 0),
     "file.delete.delay.ms": _number(LONG, 60_000, 0),
-    "flush.messages": _number(LONG, _LONG_MAX, 1, "Kept; the broker's --flush decides."),
-    "flush.ms": _number(LONG, _LONG_MAX, 0, "Kept; the broker's --flush decides."),
-    "follower.replication.throttled.replicas": KafkaSetting(LIST, "", "Kept, without effect."),
+    "flush.messages": _number(LONG, _LONG_MAX, 1, "Stored; the broker's --flush decides."),
+    "flush.ms": _number(LONG, _LONG_MAX, 0, "Stored; the broker's --flush decides."),
+    "follower.replication.throttled.replicas": KafkaSetting(LIST, "", "Stored, without effect."),
     "index.interval.bytes": _number(INT, 4096, 0),
-    "leader.replication.throttled.replicas": KafkaSetting(LIST, "", "Kept, without effect."),
+    "leader.replication.throttled.replicas": KafkaSetting(LIST, "", "Stored, without effect."),
     "max.compaction.lag.ms": _number(LONG, _LONG_MAX, 1),
     "message.timestamp.after.max.ms": _number(LONG, 3_600_000, 0),
     "message.timestamp.before.max.ms": _number(LONG, _LONG_MAX, 0),
@@ -137,16 +137,16 @@ _OF_TOPICS = {
         STRING,
         "log.message.timestamp.type",
         "CreateTime",
-        "Whose time a record has: the producer's or the broker's.",
+        "Whose timestamp a record has: the producer's or the broker's.",
         ("CreateTime", "LogAppendTime"),
     ),
-    "min.cleanable.dirty.ratio": KafkaSetting(DOUBLE, "0.5", "Kept, without effect.", 0, 1),
+    "min.cleanable.dirty.ratio": KafkaSetting(DOUBLE, "0.5", "Stored, without effect.", 0, 1),
     "min.compaction.lag.ms": _number(LONG, 0, 0),
-    "min.insync.replicas": _number(INT, 1, 1, "Kept; a partition has one replica."),
-    "preallocate": KafkaSetting(BOOLEAN, "false", "Kept, without effect."),
+    "min.insync.replicas": _number(INT, 1, 1, "Stored; a partition has one replica."),
+    "preallocate": KafkaSetting(BOOLEAN, "false", "Stored, without effect."),
     "segment.index.bytes": _number(INT, 10_485_760, 4),
     "segment.jitter.ms": _number(LONG, 0, 0),
-    "unclean.leader.election.enable": KafkaSetting(BOOLEAN, "false", "Kept, without effect."),
+    "unclean.leader.election.enable": KafkaSetting(BOOLEAN, "false", "Stored, without effect."),
 }
 """Those that are no setting of a broker here."""
 

@@ -80,8 +80,8 @@ class Coordinators:
         self._tell_from[topic] = now + TELL_INTERVAL_MS
         what = "groups" if topic == OFFSETS_TOPIC else "transactions"
         text = (
-            f"{what} have no coordinator yet, clients wait. {reason}. Start what is missing; brokers that are gone for good"
-            " are left out of the others' --kafka-brokers"
+            f"{what} have no coordinator yet: {reason}. Their clients wait. Start the missing brokers; if some are"
+            " gone for good, start the others with --kafka-brokers and the names of those that remain"
         )
         effects.append(LogLine("WARNING", text))
 

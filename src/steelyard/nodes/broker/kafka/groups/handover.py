@@ -150,7 +150,7 @@ class CoordinatorHandover:
         try:
             self._take(pending, read_body(answer.body, HandoverAnswer), now, effects)
         except StorageError as error:
-            text = f"what {pending.broker} kept of {pending.topic} is not taken over yet: {error}"
+            text = f"the part of {pending.topic} on {pending.broker} could not be taken over yet: {error}"
             self._faults.tell(text, now, effects)
         return True
 
@@ -163,7 +163,7 @@ class CoordinatorHandover:
             group for group, moved in answer.groups.items() if self._moving.take(group, moved, now)
         ]
         if len(taken) < len(answer.groups):
-            text = f"there is no room for the groups that {broker} kept; they wait there"
+            text = f"there is no room for the groups of {broker}; they stay there"
             self._faults.tell(text, now, effects)
             return
         for transaction in answer.transactions:
@@ -181,7 +181,7 @@ class CoordinatorHandover:
             if broker in layout.queues() and self._cluster.awaits_from(topic, layout, broker):
                 self._cluster.catalogue.keep_handed_over(topic, write(layout), broker)
         what = "groups" if topic == OFFSETS_TOPIC else "transactional ids"
-        text = f"{broker} has handed over what it kept of {topic}: {count} {what}"
+        text = f"{broker} has handed over its part of {topic}: {count} {what}"
         effects.append(LogLine("WARNING", text))
 
     # -- being asked -----------------------------------------------------------------------------

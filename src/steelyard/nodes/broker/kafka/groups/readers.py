@@ -80,7 +80,7 @@ class Readers:
             raise ProtocolError("this broker does not coordinate groups for itself")
         sender = self._cluster.brokers.get(news.broker)
         if sender is None or not sender.live or not (news.complete or news.broker in self._told):
-            remark = f"nothing is known of the groups of {news.broker[:100]}"
+            remark = f"nothing is known about the groups of {news.broker[:100]}"
             return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
         self._told.add(news.broker)
         if news.complete:
