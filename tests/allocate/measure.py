@@ -1,4 +1,4 @@
-"""What a change of plan costs, and what it would cost at least."""
+"""The cost of a change of plan, and its lower bound."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from steelyard.allocate.plan import Plan, Q
 
 
 def spread(plan: Plan[Q]) -> int:
-    """The largest share less the smallest one; 0 without members. 1 or 0 is as even as it gets."""
+    """Return the largest share minus the smallest; 0 without members. 0 or 1 is optimal."""
     sizes = [len(share) for share in plan.shares]
     return max(sizes) - min(sizes) if sizes else 0
 
 
 def moves(before: Plan[Q], after: Plan[Q]) -> int:
-    """Queues that one member reads before and another one after. New ones, and ones that are gone, do not count."""
+    """Count queues that change their member; new and removed queues do not count."""
     owner_of = owners(after)
     return sum(owner_of.get(queue, owner) != owner for queue, owner in owners(before).items())
 
 
 def moves_min(before: Plan[Q], members: Sequence[str], queues: Sequence[Q]) -> int:
-    """The fewest moves from `before` to any plan of `members` and `queues` that is complete and even.
+    """Return the fewest moves from `before` to a complete, even plan of `members` and `queues`.
 
-    Such a plan keeps at most `n div m` queues where they are for each member, and one more for `n mod m`
-    of those who hold more.
+    Such a plan leaves each member at most `n div m` of its queues, and one more to `n mod m` of
+    those that hold more.
     """
     size, longer = divmod(len(queues), len(members)) if members else (0, 0)
     there = frozenset(queues)
@@ -38,7 +38,7 @@ def moves_min(before: Plan[Q], members: Sequence[str], queues: Sequence[Q]) -> i
 
 
 def owners(plan: Plan[Q]) -> dict[Q, str]:
-    """Who reads each queue."""
+    """Return the member that reads each queue."""
     return {
         queue: member
         for member, share in zip(plan.members, plan.shares, strict=True)

@@ -1,7 +1,7 @@
-"""AVG_BY_CIRCLE: the queues are dealt out one by one, as cards are.
+"""AVG_BY_CIRCLE: the queues are assigned in turn.
 
-Member i of m reads the queues i, i + m, i + 2m, … Kafka's round-robin assignor does the same where
-all members subscribe to the same topics. Laws: complete, disjoint, sizes differ by at most one.
+Member i of m reads the queues i, i + m, i + 2m, … Kafka's round-robin assignor does the same if all
+members subscribe to the same topics. Laws: complete, disjoint, sizes differ by at most one.
 Source: client/consumer/rebalance/AllocateMessageQueueAveragelyByCircle.java.
 """
 
@@ -13,7 +13,7 @@ from steelyard.allocate.plan import Claim, Plan, Q
 
 
 def allocate(claims: Sequence[Claim[Q]], queues: Sequence[Q]) -> Plan[Q]:
-    """The plan of AVG_BY_CIRCLE; no claims give a plan without shares."""
+    """Compute the plan of AVG_BY_CIRCLE; without claims it has no shares."""
     members = tuple(claim.member for claim in claims)
     shares = tuple(tuple(queues[position :: len(members)]) for position in range(len(members)))
     return Plan(members, shares)

@@ -1,8 +1,9 @@
 """AVG: each member reads one run of neighbouring queues; the first members get one more.
 
 With n queues and m members, the first `n mod m` members get `n div m + 1`, the others `n div m`.
-Kafka's range assignor takes the same runs, topic by topic (`assignors.ranges`). Laws: complete, disjoint, sizes differ by at most one.
-What it costs: the remainder of every topic goes to the same members, those that sort first.
+Kafka's range assignor takes the same runs, topic by topic (`assignors.ranges`). Laws: complete,
+disjoint, sizes differ by at most one. Drawback: the remainder of every topic goes to the same
+members, those that sort first.
 Source: client/consumer/rebalance/AllocateMessageQueueAveragely.java.
 """
 
@@ -15,7 +16,7 @@ from steelyard.allocate.plan import Claim, Plan, Q
 
 
 def runs(member_count: int, queue_count: int) -> Iterator[range]:
-    """The positions of each member's queues, by its rank."""
+    """Yield the positions of each member's queues, by its rank."""
     start = 0
     for size in quotas(member_count, queue_count):
         yield range(start, start + size)
@@ -23,7 +24,7 @@ def runs(member_count: int, queue_count: int) -> Iterator[range]:
 
 
 def allocate(claims: Sequence[Claim[Q]], queues: Sequence[Q]) -> Plan[Q]:
-    """The plan of AVG; no claims give a plan without shares."""
+    """Compute the plan of AVG; without claims it has no shares."""
     members = tuple(claim.member for claim in claims)
     shares = tuple(tuple(queues[run.start : run.stop]) for run in runs(len(members), len(queues)))
     return Plan(members, shares)

@@ -1,39 +1,43 @@
-"""Even: all topics of a group together, spread at most one, and few moves when members come and go.
+"""EVEN: balances all topics of a group together, with few moves when members join and leave.
 
-This strategy is Steelyard's own. It has two halves, which can be used apart:
+This strategy is Steelyard's own. It has two halves, which can be used separately:
 
-- `quotas` says how many queues each member reads, by its rank alone: of n queues and m members, the
-  first `n mod m` members get `n div m + 1`, the others `n div m`. Everybody who knows the members
-  and the number of queues knows all quotas.
-- `keep` says which ones a member stays with: the first ones that it holds, as far as its quota goes.
+- `quotas` returns how many queues each member reads, by its rank only: of n queues and m members,
+  the first `n mod m` members get `n div m + 1`, the others `n div m`. Whoever knows the members and
+  the number of queues knows all quotas.
+- `keep` returns the queues that a member keeps: the first ones that it holds, up to its quota.
 
-`allocate` puts both together for a caller that knows what everybody holds. Laws: complete, disjoint,
+`allocate` combines both for a caller that knows what all members hold. Laws: complete, disjoint,
 sizes differ by at most one over all topics together, deterministic, and nothing moves if neither
 members nor queues change.
 
-**Moves.** From a plan of these quotas, a leave moves the fewest queues that any even plan could move, and
-a join at most one more. Let h be what a member holds and t its new quota; with q = n div m, r = n mod m
-and q', r' after the change, the moved queues are those above their holder's t, and those of who left.
+**Moves.** From a plan of these quotas, a leave moves the fewest queues that any even plan could
+move, and a join at most one more. Let h be what a member holds and t its new quota; with q = n div
+m, r = n mod m and q', r' after the change, the moved queues are those above their holder's t, and
+those of the member that left.
 
-- A leave. The leaver's queues move in any plan. Nobody else loses one: either q' > q, so that t >= q + 1
-  >= h; or q' = q, then r' = r + q >= r, and a rank only falls, so that who had one more still has.
-- A join. An even plan gives the newcomer at least q' queues, which all have to move. If q' < q nobody is
-  below its new quota (h >= q >= q' + 1 >= t), so that what moves is what the newcomer gets: q' or q' + 1.
-  If q' = q then r' = r - q. The ranks behind the newcomer rise by one, so that of the r members with one
-  more those with a rank under r' keep it: r' of them, or r' - 1 if the newcomer is among the first r'.
-  So q move, or q + 1.
+- A leave. The leaver's queues move in any plan. No other member loses one: either q' > q, so that t >=
+  q + 1 >= h; or q' = q, then r' = r + q >= r, and a rank can only decrease, so that a member that
+  had one more still has.
+- A join. An even plan gives the newcomer at least q' queues, which all have to move. If q' < q no
+  member is below its new quota (h >= q >= q' + 1 >= t), so that exactly the newcomer's queues move:
+  q' or q' + 1. If q' = q then r' = r - q. Ranks after the newcomer increase by one, so that of the
+  r members with one more those with a rank below r' keep it: r' of them, or r' - 1 if the newcomer
+  is among the first r'. So q or q + 1 queues move.
 
-Giving the longer shares to those who hold more already would save that one move; but a member that sees
-nobody else's queues could not work out its own quota then.
+Giving the longer shares to members that hold more already would save that one move; but then a
+member that does not see the others' queues could not compute its own quota.
 
-**Without knowledge of what is held** no strategy can do this. By Ramsey's theorem any rule that makes an
-even plan from the set of members alone depends, within some large enough choice of names, on nothing but their order;
-and then a join, wherever in the order it comes, shifts the ranks of others, so that on the average over
-those places about a quarter of all queues moves, however large the group is, instead of one in m + 1.
+**Without knowledge of what is held** no strategy can do this. By Ramsey's theorem any rule that
+computes an even plan from the set of members alone depends, for some sufficiently large set of
+names, only on their order; and then a join, at any place in the order, shifts the ranks of others,
+so that on average about a quarter of all queues moves, however large the group is, instead of one
+in m + 1.
 
-What the members hold is the memory that is needed. In a RocketMQ group nobody sees it as a whole, but each
-queue's lock at its broker says whether the queue is free: members that keep up to their quota, give up
-the rest and take what is free up to their quota come to such a plan without a word to each other.
+The queues that members hold are the state that is needed. In a RocketMQ group no member sees all of
+it, but each queue's lock at its broker shows whether the queue is free: members that keep queues up
+to their quota, give up the rest and lock free queues up to their quota arrive at such a plan
+without communicating.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ from steelyard.allocate.plan import Claim, Plan, Q
 
 
 def quotas(member_count: int, queue_count: int) -> tuple[int, ...]:
-    """How many queues each member reads, by rank: the first `n mod m` members one more than the others."""
+    """Return the number of queues per member, by rank: the first `n mod m` members get one more."""
     if not member_count:
         return ()
     size, longer = divmod(queue_count, member_count)
@@ -53,16 +57,16 @@ def quotas(member_count: int, queue_count: int) -> tuple[int, ...]:
 
 
 def keep(held: Sequence[Q], quota: int) -> tuple[Q, ...]:
-    """What a member stays with of the queues that it holds, in the order in which it prefers them."""
+    """Return the queues that a member keeps of those it holds, given in its order of preference."""
     return tuple(held[:quota])
 
 
 def allocate(claims: Sequence[Claim[Q]], queues: Sequence[Q]) -> Plan[Q]:
-    """The even plan of the whole group; `queues` are those of all its topics.
+    """Compute the even plan of the whole group; `queues` are those of all its topics.
 
-    `Claim.held` tells what each member holds, those it would rather stay with first; where two claim to
-    hold a queue the first one does. What nobody keeps is dealt out one by one, in the order of `queues`,
-    to the members that have room; so is everything if nobody holds anything. Takes O(members + queues).
+    `Claim.held` is what each member holds, preferred ones first; if two claim to hold a queue, the
+    first does. Other queues are assigned one by one, in the order of `queues`, to the members with
+    room. Takes O(members + queues).
     """
     sizes = quotas(len(claims), len(queues))
     unkept = set(queues)

@@ -1,9 +1,9 @@
-"""CONFIG: who reads what is written down.
+"""CONFIG: a configured mapping assigns the queues.
 
-RocketMQ gives each member a list of its own and hands it out whatever the group looks like, so that
-the group's retry topic is read by nobody unless it is on somebody's list. Here one mapping has the
-lists of all members, and topics that are on nobody's list go by another strategy. Laws: disjoint;
-complete only where the lists are. A queue that does not exist at the moment is left out.
+RocketMQ gives each member a list of its own regardless of the group, so that the group's retry
+topic is not read unless it is on a list. Here one mapping has the lists of all members, and topics
+that are on no list are allocated by another strategy. Laws: disjoint; complete only where the lists
+are. A queue that does not exist at the moment is left out.
 Source: rebalance/AllocateMessageQueueByConfig.java.
 """
 
@@ -20,9 +20,9 @@ from steelyard.types import MessageQueue
 def pinned(
     lists: Mapping[str, Sequence[MessageQueue]], others: Strategy = contiguous.allocate
 ) -> Strategy:
-    """CONFIG. `lists`: the queues of each client id, the same mapping at every member of the group.
+    """Create a CONFIG strategy. `lists`: queues per client id, equal at all members of the group.
 
-    `others`: the strategy for topics that are on no list, the group's retry topic above all. Raises
+    `others`: the strategy for topics that are on no list, above all the group's retry topic. Raises
     ConfigError for a queue that is listed twice.
     """
     owner_of: dict[MessageQueue, str] = {}

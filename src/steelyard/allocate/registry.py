@@ -1,16 +1,16 @@
-"""Strategies by the names that RocketMQ gives them (`AllocateMessageQueueStrategy.getName`), and ours.
+"""Strategies by their names in RocketMQ (`AllocateMessageQueueStrategy.getName`), and our own.
 
 | name | module | |
 |---|---|---|
 | AVG | `contiguous` | runs of neighbouring queues; RocketMQ's default |
-| AVG_BY_CIRCLE | `circle` | dealt out one by one |
-| CONSISTENT_HASH | `ring` | by hash: few moves, uneven; `ring.consistent_hash(n)` for other than 10 places a member |
-| MACHINE_ROOM_NEARBY-AVG, -AVG_BY_CIRCLE, -CONSISTENT_HASH | `rooms` | members read the brokers of their room; `rooms.nearby` to say what a room is |
+| AVG_BY_CIRCLE | `circle` | round-robin |
+| CONSISTENT_HASH | `ring` | by hash: few moves, uneven; see `ring.consistent_hash` |
+| MACHINE_ROOM_NEARBY-AVG, ... | `rooms` | members read from brokers in their room: `rooms.nearby` |
 | MACHINE_ROOM | `rooms` | needs its rooms: `allocate=rooms.machine_room({"idc1"})` |
 | CONFIG | `pinned` | needs its lists: `allocate=pinned.pinned({"client": queues})` |
 | EVEN | `even` | Steelyard's own: all topics together, even, few moves |
 
-Nothing on the wire tells which strategy a member uses: a group whose members differ reads some
+The wire protocol does not convey a member's strategy: a group whose members differ reads some
 queues twice and others never.
 """
 
@@ -44,7 +44,7 @@ _WITH_ARGUMENTS: Mapping[str, str] = {
 
 
 def strategy(name: str) -> Strategy:
-    """The strategy of that name. Raises ConfigError, which lists the names there are."""
+    """Return the strategy of that name. Raises ConfigError that lists the existing names."""
     found = STRATEGIES.get(name)
     if found is None and name in _WITH_ARGUMENTS:
         raise ConfigError(

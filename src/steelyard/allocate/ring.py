@@ -1,15 +1,16 @@
 """CONSISTENT_HASH: each queue goes to the next member on a ring of hashes.
 
-A member stands on the ring several times, at the hashes of `client id-0`, `client id-1`, …; a queue
-belongs to whoever stands at its own hash or next after it, and after the last comes the first again.
-The hash is the first four bytes of an MD5 (UTF-8), big endian; a queue's is that of the text which
-Java's `MessageQueue.toString` makes. Laws: complete, disjoint, and when a member comes or goes only
-queues of its own move, unless two members stand at one hash. Not fair: with ten places a member, one
-may read several times as much as another, and one nothing.
+A member has several virtual nodes on the ring, at the hashes of `client id-0`, `client id-1`, …; a
+queue belongs to the node at its own hash or the next one after it, wrapping around. The hash is the
+first four bytes of an MD5 (UTF-8), big endian; a queue's is that of Java's `MessageQueue.toString`.
+Laws: complete, disjoint, and when a member joins or leaves only its own queues move, unless two
+nodes share a hash. Not fair: with ten nodes per member, one may read several times as much as
+another, or nothing.
 
-Two processes under one client id share one member's places: the second gets the numbers after those
+Two processes with one client id count as one member: the second gets the node numbers after those
 of the first, and both read all queues of both. The first of their shares holds them.
-Source: rebalance/AllocateMessageQueueConsistentHash.java, common/consistenthash/ConsistentHashRouter.java.
+Source: rebalance/AllocateMessageQueueConsistentHash.java,
+common/consistenthash/ConsistentHashRouter.java.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from steelyard.errors import ConfigError
 from steelyard.types import MessageQueue
 
 VIRTUAL_NODES = 10
-"""Places of a member on the ring (`virtualNodeCnt`)."""
+"""Virtual nodes of a member on the ring (`virtualNodeCnt`)."""
 
 
 def md5_hash(text: str) -> int:
-    """0 .. 2^32 - 1."""
-    # Java writes `?` for half a surrogate pair, and so does "replace".
+    """Return a hash from 0 to 2^32 - 1."""
+    # Java writes `?` for half a surrogate pair; "replace" does the same.
     digest = md5(text.encode("utf-8", "replace"), usedforsecurity=False).digest()
     return int.from_bytes(digest[:4], "big")
 
@@ -38,7 +39,7 @@ def md5_hash(text: str) -> int:
 def consistent_hash(
     virtual_nodes: int = VIRTUAL_NODES, hash_of: Callable[[str], int] = md5_hash
 ) -> Strategy:
-    """CONSISTENT_HASH with so many places a member and that hash; all members of a group need the same."""
+    """Create CONSISTENT_HASH with other parameters, which must be equal in the whole group."""
     if virtual_nodes < 1:
         raise ConfigError(f"virtual_nodes is {virtual_nodes}; it must be 1 or more")
     return partial(allocate, virtual_nodes=virtual_nodes, hash_of=hash_of)
@@ -50,7 +51,7 @@ def allocate(
     virtual_nodes: int = VIRTUAL_NODES,
     hash_of: Callable[[str], int] = md5_hash,
 ) -> Plan[MessageQueue]:
-    """The plan of CONSISTENT_HASH; no claims give a plan without shares."""
+    """Compute the plan of CONSISTENT_HASH; without claims it has no shares."""
     members = tuple(claim.member for claim in claims)
     ring = _ring(members, virtual_nodes, hash_of)
     places = sorted(ring)
@@ -65,7 +66,11 @@ def allocate(
 def _ring(
     members: Sequence[str], virtual_nodes: int, hash_of: Callable[[str], int]
 ) -> dict[int, str]:
-    """Who stands at which hash. A later member takes a place over; what a namesake lost so is not counted."""
+    """Return the member at each hash.
+
+    A later member overrides a node; nodes that a member of the same name lost this way are not
+    counted.
+    """
     ring: dict[int, str] = {}
     standing: Counter[str] = Counter()
     for member in members:
@@ -80,7 +85,7 @@ def _ring(
 
 
 def _java_text(queue: MessageQueue) -> str:
-    """common/message/MessageQueue.java `toString`."""
+    """Return Java's `toString` (common/message/MessageQueue.java)."""
     return (
         f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, "
         f"queueId={queue.queue_id}]"

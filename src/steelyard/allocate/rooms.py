@@ -1,10 +1,10 @@
-"""MACHINE_ROOM and MACHINE_ROOM_NEARBY: brokers and members stand in rooms (data centres).
+"""MACHINE_ROOM and MACHINE_ROOM_NEARBY: brokers and members are in rooms (data centres).
 
-- `machine_room`: the group reads only the queues of the rooms that it is given, and leaves the
-  others alone. Laws: disjoint, fair over what it reads, complete only within those rooms.
-- `nearby`: the queues of a room go to the members of the same room, by an inner strategy; those of a
-  room without members go to all members. Laws: complete and disjoint as the inner strategy is; fair
-  within a room at most. A plan brings no queue out of a room that has a member.
+- `machine_room`: the group reads only the queues of the given rooms. Laws: disjoint, fair over what
+  it reads, complete only within those rooms.
+- `nearby`: the queues of a room go to the members of the same room, by an inner strategy; those of
+  a room without members go to all members. Laws: complete and disjoint as the inner strategy is;
+  fair at most within a room. A room that has a member keeps its queues.
 Source: rebalance/AllocateMessageQueueByMachineRoom.java, AllocateMachineRoomNearby.java.
 """
 
@@ -22,14 +22,14 @@ T = TypeVar("T")
 QueueRoom = Callable[[MessageQueue], str]
 """The room of a queue's broker (`MachineRoomResolver.brokerDeployIn`)."""
 MemberRoom = Callable[[str], str]
-"""The room of a member, by its client id (`MachineRoomResolver.consumerDeployIn`)."""
+"""The room of a member by its client id (`MachineRoomResolver.consumerDeployIn`)."""
 
 
 def machine_room(rooms: Collection[str]) -> Strategy:
-    """MACHINE_ROOM: read what the brokers named `room@name` have, for each room of `rooms`.
+    """Create MACHINE_ROOM, which reads from brokers named `room@name` for each of `rooms`.
 
-    With n such queues and m members, everybody gets `n div m` neighbouring ones, and the first
-    `n mod m` members get one more each from the end of the list. Raises ConfigError without a room.
+    With n such queues and m members, each gets `n div m` neighbouring ones, and the first `n mod m`
+    members get one more each from the end of the list. Raises ConfigError without a room.
     """
     wanted = frozenset((rooms,) if isinstance(rooms, str) else rooms)
     if not wanted:
@@ -57,18 +57,21 @@ def machine_room(rooms: Collection[str]) -> Strategy:
 
 
 def _room_before_at(broker_name: str) -> str | None:
-    """The room of `room@name`; None for any other name. Java's `split` drops empty parts at the end."""
+    """Return the room of `room@name`; None otherwise.
+
+    Java's `split` drops empty parts at the end.
+    """
     room, _, name = broker_name.rstrip("@").partition("@")
     return room if name and "@" not in name else None
 
 
 def room_of_queue(queue: MessageQueue) -> str:
-    """What stands before the first `-` of the broker's name, or all of it: `idc1-broker-a` is in idc1."""
+    """Return the broker's name up to the first `-`, or all of it: `idc1-broker-a` is in idc1."""
     return queue.broker_name.partition("-")[0]
 
 
 def room_of_member(client_id: str) -> str:
-    """What stands before the first `-` of the client id, or all of it: `idc1-10.0.0.1@7` is in idc1."""
+    """Return the client id up to the first `-`, or all of it: `idc1-10.0.0.1@7` is in idc1."""
     return client_id.partition("-")[0]
 
 
@@ -77,11 +80,11 @@ def nearby(
     queue_room: QueueRoom = room_of_queue,
     member_room: MemberRoom = room_of_member,
 ) -> Strategy:
-    """MACHINE_ROOM_NEARBY-<inner>. Allocating raises ConfigError where a room comes out empty.
+    """Create MACHINE_ROOM_NEARBY-<inner>. Allocating raises ConfigError for an empty room.
 
-    RocketMQ leaves both room functions to the application; the ones given here follow its own tests.
-    With them, members whose client id names no room stand in rooms without brokers, and share the
-    queues of rooms without members.
+    RocketMQ leaves both room functions to the application; the ones given here follow its own
+    tests. With them, members whose client id names no room are in rooms without brokers, and share
+    the queues of rooms without members.
     """
 
     def allocate(
@@ -100,7 +103,7 @@ def nearby(
             for position, share in zip(receivers, plan.shares, strict=True):
                 shares[position] += share
 
-        # A member's own room comes first, then the rooms without members in the order of their names.
+        # A member's own room comes first, then rooms without members in the order of their names.
         for room, receivers in positions_in.items():
             if room in queues_in:
                 share_out(room, receivers)
@@ -125,5 +128,5 @@ def _named(room: str, whose: object) -> str:
 
 
 def _java_order(text: str) -> bytes:
-    """Sorts as Java's TreeMap does, by UTF-16 units."""
+    """Sort key that orders strings by UTF-16 units, as Java's TreeMap does."""
     return text.encode("utf-16-be", "surrogatepass")

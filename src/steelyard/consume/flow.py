@@ -1,4 +1,4 @@
-"""When a client stops pulling a queue because it holds too much of it, or of its topic.
+"""Flow control: when a client stops pulling a queue because it has prefetched too much.
 
 Source: client/impl/consumer/DefaultMQPushConsumerImpl.java `pullMessage`, RebalancePushImpl.java
 `messageQueueChanged`.
@@ -14,12 +14,12 @@ from steelyard.consume.process_queue import ProcessQueue
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Most of one queue in the client. Pulling stops beyond each, so one pull more may be in."""
+    """Prefetch limits of one queue. Pulling stops beyond each, so one more pull may be in."""
 
     messages_max: int
     bytes_max: int
     span_max: int | None
-    """None where offsets may be any distance apart: an ordered queue has no message that others overtake."""
+    """None allows any distance of offsets: in an ordered queue no message overtakes another."""
 
 
 class Reason(Enum):
@@ -29,7 +29,7 @@ class Reason(Enum):
 
 
 def blocked(queue: ProcessQueue, limits: Limits) -> Reason | None:
-    """The limit that is exceeded, None if pulling may go on."""
+    """Return the exceeded limit; None if pulling may continue."""
     if queue.count > limits.messages_max:
         return Reason.MESSAGES
     if queue.size_bytes > limits.bytes_max:
@@ -40,10 +40,10 @@ def blocked(queue: ProcessQueue, limits: Limits) -> Reason | None:
 
 
 def shared(limits: Limits, topic_messages_max: int, topic_bytes_max: int, queues: int) -> Limits:
-    """The limits of each of the `queues` of one topic that this client holds.
+    """Return the limits of each of the `queues` of one topic that this client holds.
 
-    A limit of the topic (0: there is none) replaces that of the queue by an equal share, at least 1.
-    Java divides by the queues of all topics together; here each topic has what it says.
+    A limit of the topic (0: none) replaces that of the queue by an equal share, at least 1. Java
+    divides by the number of queues of all topics; here each topic has its own limit.
     """
     held = max(queues, 1)
     return Limits(

@@ -1,9 +1,9 @@
-"""The messages of one held queue inside the client, and how far the group may commit.
+"""The prefetched messages of a held queue, and the offset that may be committed.
 
-Messages come in by offset (`add`), go to the listener in batches (`take`) and end in any order
-(`finish`). The offset that may be committed is the lowest one not finished: nothing beyond an
-unfinished message is ever committed, whatever ended before it. Once all is finished it is the offset
-of the next pull, past what a tag filter skipped. Source: client/impl/consumer/ProcessQueue.java.
+Messages are added by offset (`add`), go to the listener in batches (`take`) and finish in any order
+(`finish`). The offset that may be committed is the lowest unfinished one: nothing beyond an
+unfinished message is ever committed. Once all are finished, it is the offset of the next pull, past
+what a tag filter skipped. Source: client/impl/consumer/ProcessQueue.java.
 """
 
 from __future__ import annotations
@@ -26,25 +26,27 @@ class ConsumeRequest(msgspec.Struct, gc=False):
 
 
 class ProcessQueue:
-    """See the module's text. `next_offset`: where the next pull begins."""
+    """The messages of a queue; see the module docstring.
+
+    `next_offset`: where the next pull begins.
+    """
 
     __slots__ = ("_runs", "_waiting", "count", "next_offset", "size_bytes")
 
     def __init__(self, next_offset: int) -> None:
         self.next_offset = next_offset
         self.count = 0
-        """Messages not finished."""
+        """Number of unfinished messages."""
         self.size_bytes = 0
         """Bytes of their bodies, as stored."""
         self._waiting: deque[MessageView] = deque()
         self._runs: deque[ConsumeRequest] = deque()
 
     def add(self, messages: Sequence[MessageView], next_offset: int) -> int:
-        """Take the messages of one pull in. Returns how many are new.
+        """Add the messages of one pull; return how many are new.
 
-        What is not beyond everything seen so far is left out: a broker that answers twice, or with
-        older messages than it was asked for, does not make duplicates here. `next_offset` counts
-        only if it goes forward.
+        Messages not beyond everything seen so far are ignored: a broker that replies twice, or with
+        older messages than requested, causes no duplicates here. `next_offset` only ever increases.
         """
         lowest = self.next_offset
         size_bytes = 0
@@ -93,7 +95,7 @@ class ProcessQueue:
         self.size_bytes += run.size_bytes
 
     def discard_waiting(self) -> int:
-        """Forget what no listener has seen; it is pulled again by the next owner. Returns how many."""
+        """Discard messages not yet taken, which the next owner will pull again; return how many."""
         discarded = len(self._waiting)
         if discarded:
             self.next_offset = self._waiting[0].queue_offset
@@ -104,7 +106,7 @@ class ProcessQueue:
 
     @property
     def waiting(self) -> bool:
-        """There is something to `take`."""
+        """Return whether there is something to `take`."""
         return bool(self._waiting)
 
     @property
@@ -123,14 +125,14 @@ class ProcessQueue:
 
     @property
     def span(self) -> int:
-        """Highest minus lowest offset in here; a message that hangs makes it grow."""
+        """Highest minus lowest offset; a blocked message makes it grow."""
         if not self.count:
             return 0
         last = self._waiting[-1] if self._waiting else self._runs[-1].messages[-1]
         return last.queue_offset - self.committable
 
     def check(self) -> None:
-        """Assert order, and that the sums are right. O(messages)."""
+        """Assert the order and the sums. O(messages)."""
         messages = [message for run in self._runs for message in run.messages]
         messages += self._waiting
         offsets = [message.queue_offset for message in messages]

@@ -1,7 +1,7 @@
-"""What a consumer has pulled and consumed lately, per topic: rates and mean times.
+"""Statistics of a consumer per topic: rates and mean times of pulls and consumption.
 
-Kept in steps of ten seconds, for an hour; rates are those of the last minute, the step under way
-included. A topic of the group's retries counts by itself, as everywhere in RocketMQ.
+Kept in steps of ten seconds, for an hour; rates cover the last minute including the current step.
+The group's retry topic counts separately, as everywhere in RocketMQ.
 Source: client/stat/ConsumerStatsManager.java, common/stats/StatsItem.java.
 """
 
@@ -18,12 +18,15 @@ HOUR_STEPS = 360
 
 
 class TopicStatistics(msgspec.Struct, frozen=True):
-    """Of one topic. Times are means in ms: of a pull that brought something, of a call of the listener."""
+    """The statistics of one topic.
+
+    Times are means in ms: of a pull that returned messages, of a call of the listener.
+    """
 
     pull_ms: float = 0.0
     pulled_per_second: float = 0.0
     consume_ms: float = 0.0
-    """Of the last minute, or of the last hour where nothing was consumed in that minute."""
+    """Over the last minute, or over the last hour if nothing was consumed in that minute."""
     consumed_per_second: float = 0.0
     failed_per_second: float = 0.0
     failed_in_hour: int = 0
@@ -50,18 +53,18 @@ class ConsumeStatistics:
         self._steps: dict[str, deque[_Step]] = {}
 
     def begin(self, now: int) -> None:
-        """The consumer starts: rates count from here until there is a whole minute."""
+        """Start counting: rates are relative to this moment until a whole minute has passed."""
         self._began = now
 
     def pulled(self, topic: str, took_ms: int, messages: int, now: int) -> None:
-        """A pull brought messages."""
+        """Record a pull that returned messages."""
         step = self._step(topic, now)
         step.pulls += 1
         step.pull_ms += took_ms
         step.pulled += messages
 
     def consumed(self, topic: str, took_ms: int, messages: int, ok: bool, now: int) -> None:
-        """The listener was called with messages, and came to a verdict."""
+        """Record a call of the listener and its result."""
         step = self._step(topic, now)
         step.calls += 1
         step.call_ms += took_ms
@@ -71,7 +74,7 @@ class ConsumeStatistics:
             step.failed += messages
 
     def _step(self, topic: str, now: int) -> _Step:
-        """The step that is under way."""
+        """Return the current step."""
         number = now // STEP_MS
         steps = self._steps.get(topic)
         if steps is None:
@@ -82,7 +85,7 @@ class ConsumeStatistics:
         return steps[-1]
 
     def of(self, topic: str, now: int) -> TopicStatistics:
-        """What is known of the topic; zeros where nothing is."""
+        """Return the statistics of a topic; zeros if there are none."""
         number = now // STEP_MS
         hour = [s for s in self._steps.get(topic, ()) if s.number > number - HOUR_STEPS]
         minute = [s for s in hour if s.number > number - MINUTE_STEPS]
@@ -100,7 +103,7 @@ class ConsumeStatistics:
 
 
 def _mean(parts: Iterable[tuple[int, int]]) -> float:
-    """Sum over count, 0 where nothing was counted."""
+    """Return sum over count; 0 if nothing was counted."""
     total = count = 0
     for part_total, part_count in parts:
         total += part_total

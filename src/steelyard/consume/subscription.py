@@ -1,4 +1,4 @@
-"""Tag expressions: what a broker is told of a subscription, and the client's own second look.
+"""Tag expressions: the subscription sent to brokers, and the client's own filter.
 
 A broker filters by the hash of the tag, and two tags may share a hash: the client compares the tags
 themselves. Source: common/filter/FilterAPI.java, client/impl/consumer/PullAPIWrapper.java.
@@ -19,9 +19,9 @@ _OR = "||"
 
 
 def subscription(wanted: Subscription, version: int) -> SubscriptionData:
-    """What brokers are told of a subscription; an empty tag expression means all.
+    """Build the subscription sent to brokers; an empty tag expression means all.
 
-    `version` grows with each change of the subscriptions of a client. Raises ConfigError.
+    `version` increases with each change of a client's subscriptions. Raises ConfigError.
     """
     topic, expression, expression_type = wanted
     if expression_type is ExpressionType.SQL92:
@@ -40,7 +40,7 @@ def subscription(wanted: Subscription, version: int) -> SubscriptionData:
 
 
 def wanted(messages: Sequence[MessageView], tags: frozenset[str]) -> Sequence[MessageView]:
-    """The messages whose tag is one of `tags`; all of them where `tags` is empty."""
+    """Return the messages whose tag is in `tags`; all of them if `tags` is empty."""
     if not tags:
         return messages
     return [message for message in messages if message.tags in tags]

@@ -236,7 +236,7 @@ def costs(records: Iterable[Record]) -> Costs:
     return Costs(moved, paid)
 
 
-# -- the measures, for anyone who has the numbers ---------------------------------------------------
+# -- the measures, for anyone who has the numbers --------------------------------------------------
 
 
 def pause_ms(last_at_old: int, stored: int, first_at_new: int) -> int:
@@ -296,7 +296,7 @@ def duplicates(deliveries: Iterable[Delivered]) -> int:
     return sum(_redelivered(seen[_queue_of(one)], one) for one in sorted(deliveries, key=_order))
 
 
-# -- one group --------------------------------------------------------------------------------------
+# -- one group -------------------------------------------------------------------------------------
 
 
 class _Queue(NamedTuple):
@@ -550,7 +550,7 @@ def _name(group: str, start: _Start) -> str:
     return f"{group}/{start.at}"
 
 
-# -- backlog ----------------------------------------------------------------------------------------
+# -- backlog ---------------------------------------------------------------------------------------
 
 
 class Backlogs(NamedTuple):

@@ -120,7 +120,7 @@ class Delivered(_Record, frozen=True, kw_only=True, tag="delivered"):
 
 
 def joined(first: Delivered, later: Delivered) -> Delivered:
-    """One record of two deliveries to one client, where `later` begins with the offset that ends `first`."""
+    """Join two deliveries to one client; `later` begins where `first` ends."""
     return replace(
         first,
         until=later.until,

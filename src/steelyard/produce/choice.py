@@ -1,14 +1,15 @@
-"""Which queue a message goes to.
+"""The choice of a queue for a message.
 
-- Without more to go by: round robin per topic, from a random start; a retry avoids the broker that failed last,
-  unless there is no other.
-- With latency fault tolerance (`faults`) a broker that is available comes first, as each version has it:
-  4.x: available > one of the least bad > any.
-  5.x: available and not the last > reachable and not the last > any.
-- A sharding key always leads to the same queue, as long as the topic has as many.
+- By default: round robin per topic, from a random start; a retry avoids the broker that failed
+  last, unless there is no other.
+- With latency fault tolerance (`faults`), available brokers come first, by the rules of each
+  version: 4.x: available > one of the least bad > any. 5.x: available and not the last > reachable
+  and not the last > any.
+- A sharding key always leads to the same queue, as long as the number of queues is the same.
 
 Source: client/impl/producer/TopicPublishInfo.java, client/latency/MQFaultStrategy.java
-`selectOneMessageQueue`, ThreadLocalIndex.java, client/producer/selector/SelectMessageQueueByHash.java.
+`selectOneMessageQueue`, ThreadLocalIndex.java,
+client/producer/selector/SelectMessageQueueByHash.java.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from steelyard.wire.remoting.flags import tag_code
 
 
 class QueueChoice:
-    """One turn per topic. The random start keeps producers that begin together from moving in step."""
+    """The turn of each topic.
+
+    Random starts keep producers that start together from staying in step.
+    """
 
     def __init__(self, rng: Random, faults: FaultStrategy | None = None) -> None:
         self._rng = rng
@@ -31,7 +35,10 @@ class QueueChoice:
     def choose(
         self, topic: str, queues: Sequence[MessageQueue], now: int, avoid_broker: str = ""
     ) -> MessageQueue:
-        """The next queue of the topic. `queues` is not empty; `avoid_broker` failed just before."""
+        """Choose the next queue of the topic.
+
+        `queues` is not empty; `avoid_broker` failed just before.
+        """
         turn = self._turns.get(topic)
         if turn is None:
             turn = self._rng.randrange(1 << 31)
@@ -56,7 +63,7 @@ class QueueChoice:
         now: int,
         avoid_broker: str,
     ) -> int | None:
-        """How many queues to pass over, None where no broker is any good."""
+        """Return how many queues to skip; None if no broker is healthy."""
         if faults.table.pauses_are_kept:
             step = _steps_to(
                 queues,
@@ -74,14 +81,14 @@ class QueueChoice:
         least_bad = faults.pick_one_at_least(now)
         step = _steps_to(queues, turn, lambda broker: broker == least_bad)
         if step is None and least_bad is not None:
-            faults.forget(least_bad)  # it has no queue of this topic that can be written
+            faults.forget(least_bad)  # it has no writable queue of this topic
         return step
 
 
 def _steps_to(
     queues: Sequence[MessageQueue], turn: int, is_good: Callable[[str], bool]
 ) -> int | None:
-    """How far the next queue is whose broker is good, None where there is none."""
+    """Return the distance to the next queue with a healthy broker; None if there is none."""
     for step in range(len(queues)):
         if is_good(queues[(turn + step) % len(queues)].broker_name):
             return step
@@ -89,5 +96,8 @@ def _steps_to(
 
 
 def queue_of_key(queues: Sequence[MessageQueue], sharding_key: str) -> MessageQueue:
-    """The queue that Java clients choose for the key. `queues` is not empty, in the order of the route."""
+    """Choose the queue that Java clients choose for the key.
+
+    `queues`: not empty, in route order.
+    """
     return queues[abs(tag_code(sharding_key)) % len(queues)]

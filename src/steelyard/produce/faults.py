@@ -1,21 +1,22 @@
-"""Which brokers a producer avoids for a while, because they answered slowly, badly or not at all.
+"""The brokers that a producer avoids because of slow, failed or missing responses.
 
-Every attempt to send tells how long it took; a table says for how long the broker is then not *available*:
-the pause of the highest latency bound that was reached. An attempt that failed counts as one of
-`failure_latency_ms`. From 5.x on a broker that failed is also not *reachable*, until it answers again.
+Every attempt to send reports its duration; a table determines for how long the broker is then not
+*available*: the pause of the highest latency bound reached. A failed attempt counts as one of
+`failure_latency_ms`. From 5.x on, a broker that failed is also not *reachable* until it responds
+again.
 
-What the versions do differently:
+Differences between the versions:
 
 | | 4.x | 5.x |
 |---|---|---|
-| a quick answer of a broker that is avoided | ends the pause | does not |
-| no reply | pause | pause; not reachable, where a detector looks for its return |
+| a quick response of an avoided broker | ends the pause | does not |
+| no reply | pause | pause; not reachable, if a detector is running |
 | an error code | pause | pause; not reachable |
-| the broker is not in the route | pause | a quick answer |
-| nobody is available | the one that was least bad | any who is reachable |
+| the broker is not in the route | pause | a quick response |
+| no broker is available | the least bad one | any reachable one |
 
-Source: client/latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java of 4.9.8 and 5.3.3; who calls
-`updateFaultItem` how: client/impl/producer/DefaultMQProducerImpl.java `sendDefaultImpl`.
+Source: client/latency/MQFaultStrategy.java, LatencyFaultToleranceImpl.java of 4.9.8 and 5.3.3; who
+calls `updateFaultItem` how: client/impl/producer/DefaultMQProducerImpl.java `sendDefaultImpl`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from steelyard.types import Random
 
 
 class Failure(Enum):
-    """How an attempt to send came to nothing."""
+    """Reasons why an attempt to send failed."""
 
     NO_REPLY = "no connection, or no reply in time"
     REFUSED = "the broker answered with an error code"
@@ -39,13 +40,13 @@ class Failure(Enum):
 
 
 class FaultTable(NamedTuple):
-    """What one version of RocketMQ does. Bounds and pauses belong together, bounds ascending."""
+    """The rules of one version of RocketMQ. Bounds are ascending, each with its pause."""
 
     latency_bounds_ms: tuple[int, ...]
     pauses_ms: tuple[int, ...]
     failure_latency_ms: int
     pauses_are_kept: bool
-    """A pause is only ever prolonged, and a retry starts at a queue drawn at random (`resetIndex`)."""
+    """A pause is only ever prolonged, and a retry starts at a random queue (`resetIndex`)."""
 
 
 FAULT_TABLES: Mapping[str, FaultTable] = MappingProxyType(
@@ -64,11 +65,11 @@ FAULT_TABLES: Mapping[str, FaultTable] = MappingProxyType(
         ),
     }
 )
-"""By the values of `ProducerConfig.latency_faults`."""
+"""Tables by the values of `ProducerConfig.latency_faults`."""
 
 
 def pause_ms(table: FaultTable, latency_ms: int) -> int:
-    """How long a broker is avoided that took `latency_ms` (computeNotAvailableDuration)."""
+    """Return for how long a broker is avoided after `latency_ms` (computeNotAvailableDuration)."""
     for bound, pause in zip(
         reversed(table.latency_bounds_ms), reversed(table.pauses_ms), strict=True
     ):
@@ -78,7 +79,7 @@ def pause_ms(table: FaultTable, latency_ms: int) -> int:
 
 
 class _Fault(msgspec.Struct):
-    """What is known of one broker."""
+    """The state of one broker."""
 
     latency_ms: int = 0
     available_at: int = 0
@@ -95,11 +96,11 @@ class FaultStrategy:
         self._turn = rng.randrange(1 << 31)
 
     def answered(self, broker: str, latency_ms: int, now: int) -> None:
-        """The broker stored a message, `latency_ms` after it was sent."""
+        """Record that the broker stored a message, `latency_ms` after it was sent."""
         self._note(broker, latency_ms, pause_ms(self.table, latency_ms), True, now)
 
     def failed(self, broker: str, failure: Failure, latency_ms: int, now: int) -> None:
-        """An attempt failed after `latency_ms`."""
+        """Record an attempt that failed after `latency_ms`."""
         if not self.table.pauses_are_kept:
             reachable = True
         elif failure is Failure.NO_ROUTE:
@@ -119,21 +120,24 @@ class FaultStrategy:
             fault.available_at = available_at
 
     def available(self, broker: str, now: int) -> bool:
-        """The broker is not avoided, or not any more. Of an unknown one the best is believed."""
+        """Return whether the broker is not avoided (any more).
+
+        An unknown one counts as available.
+        """
         fault = self._faults.get(broker)
         return fault is None or now >= fault.available_at
 
     def reachable(self, broker: str) -> bool:
-        """The broker is not known to have failed since it answered last."""
+        """Return whether the broker is not known to have failed since its last response."""
         fault = self._faults.get(broker)
         return fault is None or fault.reachable
 
     def unreachable(self) -> list[str]:
-        """The brokers that are not reachable, in the order they were met first."""
+        """Return the brokers that are not reachable, in the order in which they were first met."""
         return [broker for broker, fault in self._faults.items() if not fault.reachable]
 
     def returned(self, broker: str) -> None:
-        """The broker answered a question: it is reachable. Its pause goes on."""
+        """Mark a broker that answered a probe as reachable. Its pause continues."""
         fault = self._faults.get(broker)
         if fault is not None:
             fault.reachable = True
@@ -142,9 +146,9 @@ class FaultStrategy:
         self._faults.pop(broker, None)
 
     def pick_one_at_least(self, now: int) -> str | None:
-        """One of the better half of the known brokers in turn, None where none is known.
+        """Return brokers of the better half in turn; None if none is known.
 
-        Better is who is available, answered faster, is available earlier.
+        A broker is better if it is available, responded faster, or is available earlier.
         """
         faults = self._faults
         ranking = sorted(

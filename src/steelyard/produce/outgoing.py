@@ -1,11 +1,12 @@
-"""From what an application wants sent to what goes over the wire: bodies, properties, the request.
+"""Conversion of an application's messages to requests: bodies, properties, headers.
 
-- A half message says so in its system flag and with TRAN_MSG; PGROUP is the group whose members the broker may
-  ask what became of the transaction. It has no delay.
-- A request carries whom to reply to, and for how long that makes sense; a reply carries both back.
+- A half message is marked in its system flag and by TRAN_MSG; PGROUP is the group whose members the
+  broker may ask about the transaction. It has no delay.
+- A request names the client to reply to and its time-out; the reply returns both.
 
-Source: client/impl/producer/DefaultMQProducerImpl.java `sendKernelImpl`, `sendMessageInTransaction`,
-`prepareSendRequest`; DefaultMQProducer.java `batch`; client/utils/MessageUtil.java `createReplyMessage`.
+Source: client/impl/producer/DefaultMQProducerImpl.java `sendKernelImpl`,
+`sendMessageInTransaction`, `prepareSendRequest`; DefaultMQProducer.java `batch`;
+client/utils/MessageUtil.java `createReplyMessage`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from steelyard.wire.remoting.properties import (
 )
 
 REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
-"""Of the topic that every broker of a cluster has for replies, after the cluster's name."""
+"""Suffix of the topic for replies on every broker of a cluster, after the cluster's name."""
 
 _COMPRESSIONS: Mapping[str, int] = MappingProxyType(
     {
@@ -54,7 +55,7 @@ _COMPRESSIONS: Mapping[str, int] = MappingProxyType(
         "zstd": SysFlag.COMPRESSED | SysFlag.ZSTD,
     }
 )
-"""By the values of `ProducerConfig.compress_type`."""
+"""Compressions by the values of `ProducerConfig.compress_type`."""
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -75,7 +76,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 def prepare(
     messages: Sequence[Message], ids: UniqueIds, config: ProducerConfig, now: int
 ) -> Outgoing:
-    """One message as a single send, several as one batch. Raises MessageError where a rule is broken."""
+    """Prepare one message as a single send, several as a batch. Raises MessageError."""
     rules.check_batch(messages, config.message_bytes_max)
     if len(messages) == 1:
         return _single(messages[0], ids.next(now), config, now)
@@ -103,7 +104,7 @@ def prepare(
 
 
 def prepare_half(message: Message, ids: UniqueIds, config: ProducerConfig, now: int) -> Outgoing:
-    """The half message of a transaction; its `message_id` is the transaction's id. Raises MessageError."""
+    """Prepare the half message of a transaction; `message_id` is its id. Raises MessageError."""
     half = msgspec.structs.replace(message, delay_level=0)
     rules.check_message(half, config.message_bytes_max)
     system = {TRAN_MSG: "true", PGROUP: config.group}
@@ -120,7 +121,7 @@ def prepare_request(
     config: ProducerConfig,
     now: int,
 ) -> Outgoing:
-    """A message that asks for a reply within `timeout_ms`. Raises MessageError."""
+    """Prepare a message that requests a reply within `timeout_ms`. Raises MessageError."""
     rules.check_message(message, config.message_bytes_max)
     system = {
         CORRELATION_ID: correlation_id,
@@ -131,7 +132,7 @@ def prepare_request(
 
 
 def reply_topic(request: MessageView) -> str:
-    """Where a reply to the request goes. Raises MessageError where the message asks for none."""
+    """Return the topic for the reply to a request. Raises MessageError if it is not a request."""
     cluster = request.property_of(CLUSTER)
     if not cluster:
         raise MessageError(f"message {request.message_id} names no cluster to which to reply")
@@ -141,7 +142,10 @@ def reply_topic(request: MessageView) -> str:
 def prepare_reply(
     message: Message, request: MessageView, ids: UniqueIds, config: ProducerConfig, now: int
 ) -> Outgoing:
-    """The reply to a request; the topic of `message` is the `reply_topic`. Raises MessageError."""
+    """Prepare the reply to a request; `message` has the topic `reply_topic`.
+
+    Raises MessageError.
+    """
     rules.check_message(message, config.message_bytes_max)
     system = {MSG_TYPE: "reply"}
     for name in (CORRELATION_ID, REPLY_TO_CLIENT, TTL):
@@ -205,7 +209,7 @@ def _properties(message: Message, identity: str, system: Mapping[str, str] = _NO
 
 
 def header_template(config: ProducerConfig) -> dict[str, str]:
-    """The ext fields that all sends of a producer share, for `command`; the others are still empty."""
+    """Return the ext fields common to all sends of a producer; `command` fills in the others."""
     header = headers.SendMessageRequestHeaderV2(
         producer_group=config.group,
         topic="",
@@ -221,10 +225,10 @@ def header_template(config: ProducerConfig) -> dict[str, str]:
 
 
 def command(outgoing: Outgoing, queue: MessageQueue, template: dict[str, str]) -> Command:
-    """What asks a broker to store it in one queue: SEND_MESSAGE_V2, SEND_BATCH_MESSAGE or SEND_REPLY_MESSAGE_V2.
+    """Build SEND_MESSAGE_V2, SEND_BATCH_MESSAGE or SEND_REPLY_MESSAGE_V2 for one queue.
 
-    The fields are filled in by their letters, see SendMessageRequestHeaderV2: writing the whole header anew would
-    take 2 µs of the 11 that a send takes in all.
+    The fields are filled in by their letters, see SendMessageRequestHeaderV2: encoding the whole
+    header each time would take 2 µs of the 11 that a send takes in all.
     """
     ext = template.copy()
     ext["b"] = outgoing.topic

@@ -1,4 +1,4 @@
-"""What a message must look like to be sent. Broken rules raise MessageError before anything is sent.
+"""The rules for messages. Violations raise MessageError before anything is sent.
 
 Source: client/Validators.java, common/message/MessageBatch.java, common/message/Message.java
 `putUserProperty`, common/topic/TopicValidator.java (4.9.8).
@@ -30,14 +30,14 @@ FORBIDDEN_TOPICS = frozenset(
 
 RESERVED_PROPERTIES = frozenset(
     {
-        "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP",
-        "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG",
-        "MQ2_FLAG", "RECONSUME_TIME", "MSG_REGION", "TRACE_ON", "UNIQ_KEY", "MAX_RECONSUME_TIMES",
-        "CONSUME_START_TIME", "INSTANCE_ID", "CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME",
-        "PUSH_REPLY_TIME", "CLUSTER", "MSG_TYPE",
+        "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG",
+        "PGROUP", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG",
+        "CORRECTION_FLAG", "MQ2_FLAG", "RECONSUME_TIME", "MSG_REGION", "TRACE_ON", "UNIQ_KEY",
+        "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "INSTANCE_ID", "CORRELATION_ID",
+        "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME", "PUSH_REPLY_TIME", "CLUSTER", "MSG_TYPE",
     }
 )  # fmt: skip
-"""Names that mean something to brokers and clients (MessageConst.STRING_HASH_SET)."""
+"""Property names that brokers and clients use themselves (MessageConst.STRING_HASH_SET)."""
 
 
 def check_topic(topic: str) -> None:
@@ -55,7 +55,7 @@ def check_topic(topic: str) -> None:
 
 
 def check_message(message: Message, body_bytes_max: int) -> None:
-    """Raise MessageError where the message breaks a rule by itself."""
+    """Raise MessageError if the message by itself violates a rule."""
     check_topic(message.topic)
     if not message.body:
         raise MessageError("the body is empty")
@@ -92,7 +92,7 @@ def _check_property(name: str, value: str) -> None:
 
 
 def check_batch(messages: Sequence[Message], body_bytes_max: int) -> None:
-    """Raise MessageError where the messages cannot be one batch, or one of them not be sent at all."""
+    """Raise MessageError if the messages cannot form a batch, or one of them cannot be sent."""
     if not messages:
         raise MessageError("a batch without messages")
     first = messages[0]

@@ -1,4 +1,4 @@
-"""What a broker's answer to a send means: stored, worth another try, or final.
+"""The meaning of a broker's response to a send: stored, retriable, or final.
 
 Source: client/impl/MQClientAPIImpl.java `processSendResponse` and DefaultMQProducer.java
 `retryResponseCodes` of 4.9.8 and 5.3.3.
@@ -20,7 +20,7 @@ STORED: Mapping[int, SendStatus] = MappingProxyType(
         ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
     }
 )
-"""Codes that carry a SendResult."""
+"""Codes with a SendResult."""
 
 _NO_BUYER_ID = 204
 _NOT_IN_CURRENT_UNIT = 205
@@ -42,4 +42,4 @@ RETRIED: Mapping[str, frozenset[int]] = MappingProxyType(
         "5.x": _RETRIED_4 | {ResponseCode.SYSTEM_BUSY, ResponseCode.GO_AWAY},
     }
 )
-"""Codes after which another broker is tried, by the values of `ProducerConfig.retry_codes`."""
+"""Codes retried on another broker, by the values of `ProducerConfig.retry_codes`."""

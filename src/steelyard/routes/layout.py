@@ -1,8 +1,9 @@
-"""Which queue of which broker a partition is: the translator between RocketMQ's numbering and Kafka's.
+"""The mapping between queues of brokers (RocketMQ) and partitions (Kafka).
 
-A topic's layout is a list of extents, `broker-a:8,broker-b:8`: partitions 0 to 7 are the queues 0 to 7 of broker-a,
-8 to 15 those of broker-b. It only ever grows at its end, so that a partition stays what it is, also while its
-broker is down. A broker with several extents has its queues in their order: in `a:2,b:2,a:1` partition 4 is queue 2 of a.
+A topic's layout is a list of extents, `broker-a:8,broker-b:8`: partitions 0 to 7 are the queues 0
+to 7 of broker-a, 8 to 15 those of broker-b. It grows only at its end, so that a partition never
+changes, even while its broker is down. The queues of a broker with several extents are numbered
+across them: in `a:2,b:2,a:1` partition 4 is queue 2 of a.
 """
 
 from __future__ import annotations
@@ -15,20 +16,23 @@ import msgspec
 from steelyard.errors import ProtocolError
 
 EXTENTS_MAX = 10_000
-"""Most extents in one layout."""
+"""Maximum extents in one layout."""
 PARTITIONS_MAX = 1_000_000
-"""Most partitions in one layout."""
+"""Maximum partitions in one layout."""
 
 
 class Extent(NamedTuple):
-    """Partitions in a row on one broker."""
+    """Consecutive partitions on one broker."""
 
     broker: str
     queues: int
 
 
 class Layout(msgspec.Struct, frozen=True, gc=False):
-    """See the module's text. Neighbouring extents are of different brokers; each has at least one queue."""
+    """A layout; see the module docstring. Neighbouring extents have different brokers.
+
+    Each extent has at least one queue.
+    """
 
     extents: tuple[Extent, ...] = ()
 
@@ -37,7 +41,7 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
         return sum(extent.queues for extent in self.extents)
 
     def place(self, partition: int) -> tuple[str, int] | None:
-        """The broker and the queue id of a partition, None for none of the layout."""
+        """Return the broker and queue id of a partition; None if it is not in the layout."""
         if partition < 0:
             return None
         left = partition
@@ -49,7 +53,7 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
         return None
 
     def partition_of(self, broker: str, queue_id: int) -> int | None:
-        """The partition that a broker's queue is, None for none of the layout."""
+        """Return the partition of a broker's queue; None if it is not in the layout."""
         if queue_id < 0:
             return None
         first = 0
@@ -63,7 +67,7 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
         return None
 
     def leaders(self) -> list[tuple[str, int]]:
-        """(broker, queue id) of every partition, in their order."""
+        """Return (broker, queue id) of every partition, in order."""
         found: list[tuple[str, int]] = []
         used: dict[str, int] = {}
         for broker, queues in self.extents:
@@ -73,14 +77,14 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
         return found
 
     def queues(self) -> dict[str, int]:
-        """How many queues each broker has, in the order in which the brokers come."""
+        """Return the number of queues per broker, in the order in which brokers appear."""
         counts: dict[str, int] = {}
         for broker, queues in self.extents:
             counts[broker] = counts.get(broker, 0) + queues
         return counts
 
     def grown(self, extents: Iterable[Extent]) -> Layout:
-        """This layout with more partitions at its end."""
+        """Return this layout with more partitions at its end."""
         joined = list(self.extents)
         for extent in extents:
             if not extent.queues:
@@ -92,7 +96,7 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
         return Layout(tuple(joined))
 
     def covering(self, queues: Mapping[str, int]) -> Layout:
-        """This layout, grown by those of the brokers' queues that it does not have, by broker name."""
+        """Return this layout extended by those brokers' queues that it lacks, by broker name."""
         have = self.queues()
         return self.grown(
             Extent(broker, queues[broker] - have.get(broker, 0))
@@ -101,28 +105,31 @@ class Layout(msgspec.Struct, frozen=True, gc=False):
         )
 
     def extends(self, other: Layout) -> bool:
-        """True where this is `other`, or `other` grown."""
+        """Return whether this is `other`, or an extension of it."""
         return self.leaders()[: other.partitions] == other.leaders()
 
 
 def spread(partitions: int, brokers: Sequence[str]) -> list[Extent]:
-    """Partitions over brokers in contiguous extents, as even as can be; the first brokers have the odd ones."""
+    """Spread partitions over brokers in contiguous extents as evenly as possible.
+
+    The first brokers have one more.
+    """
     each, odd = divmod(partitions, len(brokers))
     return [Extent(broker, each + (position < odd)) for position, broker in enumerate(brokers)]
 
 
 def of_brokers(brokers: Iterable[str]) -> Layout:
-    """The layout in which partition n is on the n-th broker given."""
+    """Return the layout in which partition n is on the n-th broker given."""
     return Layout().grown(Extent(broker, 1) for broker in brokers)
 
 
 def write(layout: Layout) -> str:
-    """`broker-a:8,broker-b:8`."""
+    """Format as `broker-a:8,broker-b:8`."""
     return ",".join(f"{broker}:{queues}" for broker, queues in layout.extents)
 
 
 def read(text: str) -> Layout:
-    """The layout that `write` wrote. Raises ProtocolError for anything else."""
+    """Parse a layout that `write` wrote. Raises ProtocolError for anything else."""
     parts = text.split(",", EXTENTS_MAX) if text else []
     if len(parts) > EXTENTS_MAX:
         raise ProtocolError(f"a layout of more than {EXTENTS_MAX} extents")

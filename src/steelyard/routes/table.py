@@ -1,11 +1,11 @@
-"""The routes a nameserver knows: which broker has how many queues of which topic, and where it listens.
+"""The routes of a nameserver: the brokers' addresses, topics and numbers of queues.
 
-Brokers tell, the table keeps, clients ask. Nothing here outlives the process: brokers say everything
-again every 30 seconds. A broker leaves when it says so, when its connection closes, or when it was
-silent for longer than it promised; its queue data go with its last replica.
+Brokers register, clients query. Nothing here outlives the process: brokers register again every 30
+seconds. A broker is removed when it unregisters, when its connection closes, or when it was silent
+for longer than its expiry; its queue data are removed with its last replica.
 
-- Only a master (id 0) tells topics; replicas tell where they listen.
-- A topic missing from a later registration stays, as in RocketMQ: deleting is its own request.
+- Only a master (id 0) registers topics; replicas register their addresses.
+- A topic missing from a later registration stays, as in RocketMQ: deletion is a separate request.
 - The same address under a new id (a replica made master) drops the old id.
 - A replica set that moved to a new address is refused while a newer `state_version` is known.
 - RocketMQ refuses the first registration of a broker that has exactly one topic. We do not.
@@ -30,14 +30,14 @@ from steelyard.wire.remoting.bodies import (
 from steelyard.wire.remoting.names import MASTER_ID, PERM_READ, PERM_WRITE
 
 BROKERS_MAX = 10_000
-"""Most broker addresses in one table."""
+"""Maximum broker addresses in one table."""
 TOPICS_MAX = 1_000_000
-"""Most (topic, broker) pairs in one table."""
+"""Maximum (topic, broker) pairs in one table."""
 KV_MAX = 100_000
-"""Most key-value settings in one table."""
+"""Maximum key-value settings in one table."""
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-"""Namespace of the strictly ordered topics: topic to `broker:queues;broker:queues`."""
+"""Namespace of strictly ordered topics: topic to `broker:queues;broker:queues`."""
 
 
 class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,14 +54,17 @@ class BrokerRegistration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Master(msgspec.Struct, frozen=True):
-    """Where the master of a replica listens, both empty if there is none or the replica is it."""
+    """The address of a replica's master.
+
+    Both fields are empty if there is none or it is the replica.
+    """
 
     address: str = ""
     ha_address: str = ""
 
 
 class Full(msgspec.Struct, frozen=True):
-    """The table has no room for what was registered; nothing was changed."""
+    """The table has no room for the registration; nothing was changed."""
 
     reason: str
 
@@ -78,7 +81,7 @@ class _Live(msgspec.Struct):
 
 
 class RouteTable:
-    """See the module's text. `link` numbers the connection that a registration came on."""
+    """The routes; see the module docstring. `link` numbers the connection of a registration."""
 
     def __init__(self) -> None:
         self._queues: dict[str, dict[str, QueueData]] = {}
@@ -166,18 +169,18 @@ class RouteTable:
         return Master() if live is None else Master(address, live.ha_address)
 
     def version(self, cluster: str, address: str) -> DataVersion | None:
-        """The version of the topics a broker last registered, None for a stranger."""
+        """Return the version of the topics that a broker last registered; None if it is unknown."""
         live = self._live.get((cluster, address))
         return None if live is None else live.version
 
     def touch(self, cluster: str, address: str, now: int) -> None:
-        """The broker is alive, though it registered nothing new."""
+        """Mark the broker as alive, although it registered nothing new."""
         live = self._live.get((cluster, address))
         if live is not None:
             live.heard_at = now
 
     def unregister(self, cluster: str, broker_name: str, address: str) -> None:
-        """The broker leaves. Strangers are ignored."""
+        """Remove a broker; unknown ones are ignored."""
         self._live.pop((cluster, address), None)
         data = self._brokers.get(broker_name)
         if data is None or data.cluster != cluster:
@@ -194,23 +197,23 @@ class RouteTable:
         self._forget_queues([broker_name], list(self._queues))
 
     def link_closed(self, link: int) -> list[str]:
-        """The connection is gone, and with it every broker that registered on it: their addresses."""
+        """Remove every broker that registered on a closed connection; return their addresses."""
         gone = [live for live in self._live.values() if live.link == link]
         for live in gone:
             self.unregister(live.cluster, live.broker_name, live.address)
         return [live.address for live in gone]
 
     def expire(self, now: int) -> list[tuple[str, int]]:
-        """Drop the brokers that were silent for too long: (address, link) of each."""
+        """Remove the brokers that were silent for too long; return (address, link) of each."""
         gone = [live for live in self._live.values() if live.heard_at + live.expiry_ms < now]
         for live in gone:
             self.unregister(live.cluster, live.broker_name, live.address)
         return [(live.address, live.link) for live in gone]
 
     def set_write_permission(self, broker_name: str, *, allowed: bool) -> int:
-        """Let clients write to all topics of a broker, or not; how many topics it has.
+        """Allow or forbid writes to all topics of a broker; return their number.
 
-        Holds until the broker registers something new.
+        Applies until the broker registers something new.
         """
         count = 0
         for by_broker in self._queues.values():
@@ -224,7 +227,7 @@ class RouteTable:
     # -- topics ----------------------------------------------------------------------------------
 
     def route(self, topic: str) -> TopicRouteData | None:
-        """Where the topic lives, None if no live broker has it."""
+        """Return the route of a topic; None if no live broker has it."""
         by_broker = self._queues.get(topic)
         if not by_broker:
             return None
@@ -236,12 +239,15 @@ class RouteTable:
         return tuple(self._queues)
 
     def topics_of(self, cluster: str) -> tuple[str, ...]:
-        """Topics that a broker of the cluster has."""
+        """Return the topics of a cluster's brokers."""
         names = set(self._clusters.get(cluster, ()))
         return tuple(t for t, by_broker in self._queues.items() if names & by_broker.keys())
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget the topic, everywhere or in one cluster. A broker that still has it tells it again."""
+        """Remove a topic, everywhere or in one cluster.
+
+        A broker that still has it registers it again.
+        """
         if cluster is None:
             self._queues.pop(topic, None)
         elif topic in self._queues:
@@ -279,14 +285,14 @@ class RouteTable:
             self._settings.pop(namespace, None)
 
     def settings(self, namespace: str) -> dict[str, str] | None:
-        """All settings of a namespace, None if it has none."""
+        """Return all settings of a namespace; None if it has none."""
         settings = self._settings.get(namespace)
         return None if settings is None else dict(settings)
 
     # -- invariants ------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Assert that brokers, clusters, live entries and queues tell the same story."""
+        """Assert that brokers, clusters, live entries and queues are consistent."""
         addresses = {
             (data.cluster, address)
             for data in self._brokers.values()

@@ -1,1 +1,1 @@
-"""SQL92 conditions over the properties of messages: `parser` reads them, `expressions` says whether they hold."""
+"""SQL92 conditions over message properties: `parser` parses, `expressions` evaluates them."""

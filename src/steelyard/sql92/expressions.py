@@ -1,18 +1,22 @@
-"""The tree of an SQL92 condition, and what it comes to for the properties of a message.
+"""The expression tree of an SQL92 condition, and its evaluation for a message's properties.
 
-Values are those of Java: texts, Integer, Long, Double, Boolean and null. Properties are texts. The logic is three-valued:
-null stands for "cannot be said", and a message matches only where the whole condition is true. The rules are RocketMQ's,
-odd ones included:
+Values are those of Java: texts, Integer, Long, Double, Boolean and null. Properties are texts. The
+logic is three-valued: null means unknown, and a message matches only if the whole condition is
+true. The rules are RocketMQ's, including the odd ones:
 
-- A text compared with a number is read as a number of that type (`a = 3` wants a text of Java's Integer, so neither
-  "3.0" nor "3000000000"); with `<` and its like two texts are both read as Double. A text that cannot be read makes the
-  whole condition fail, whatever stands beside it: only what AND and OR had decided before counts.
-- `a = b` is null where only `a` is missing, false where only `b` is, true where both are.
-- A property alone is never true, for it is no Boolean; neither is `-a` a number.
-- IN, CONTAINS, STARTSWITH and ENDSWITH compare texts only. NOT CONTAINS of a missing property is false, NOT IN null.
-- `TRUE = a` fails, `a = TRUE` reads `a` as a Boolean. Other mixtures compare as unequal, and "less".
+- A text compared with a number is parsed as a number of that type (`a = 3` requires the text of a
+  Java Integer, so neither "3.0" nor "3000000000"); for `<`, `<=`, `>` and `>=` two texts are both
+  parsed as Double. A text that cannot be parsed makes the whole condition fail, regardless of its
+  other parts, unless AND or OR was already decided.
+- `a = b` is null if only `a` is missing, false if only `b` is, true if both are.
+- A property alone is never true, because it is not a Boolean; neither is `-a` a number.
+- IN, CONTAINS, STARTSWITH and ENDSWITH compare texts only. NOT CONTAINS of a missing property is
+  false, NOT IN null.
+- `TRUE = a` fails, `a = TRUE` reads `a` as a Boolean. Other mixtures compare as unequal, and
+  "less".
 
-Source: filter/expression/ComparisonExpression.java, LogicExpression.java, UnaryExpression.java, ConstantExpression.java.
+Source: filter/expression/ComparisonExpression.java, LogicExpression.java, UnaryExpression.java,
+ConstantExpression.java.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ Properties = Mapping[str, str]
 
 
 class Long(int):
-    """A number that Java holds as Long; plain `int` is Integer."""
+    """A number that Java holds as Long; a plain `int` is an Integer."""
 
     __slots__ = ()
 
@@ -47,11 +51,14 @@ _NAMED = {
     sign + name: float(sign + name) for sign in ("", "+", "-") for name in ("NaN", "Infinity")
 }
 _SPACES = "".join(map(chr, range(33)))
-"""What Java's `String.trim` takes away."""
+"""Characters that Java's `String.trim` removes."""
 
 
 class EvaluationError(Exception):
-    """Two values that cannot be compared: the message does not match. (Java throws, and its broker logs it.)"""
+    """Two values cannot be compared: the message does not match.
+
+    (Java throws, and its broker logs it.)
+    """
 
 
 class Ordering(Enum):
@@ -91,7 +98,7 @@ class Property(msgspec.Struct, frozen=True):
 
 
 class Negation(msgspec.Struct, frozen=True):
-    """`-operand`: a number, or null for anything else."""
+    """`-operand`: a number, or null for any other operand."""
 
     operand: Expression
 
@@ -106,7 +113,7 @@ class Negation(msgspec.Struct, frozen=True):
 
 
 class Truth(msgspec.Struct, frozen=True):
-    """A property where a condition is wanted: false, for its text is no Boolean, or null where it is missing."""
+    """A property used as a condition: false, because its text is not a Boolean; null if missing."""
 
     property: Property
 
@@ -123,7 +130,7 @@ class Not(msgspec.Struct, frozen=True):
 
 
 class And(msgspec.Struct, frozen=True):
-    """False at the first that is false; what follows is not looked at."""
+    """False at the first false operand; later ones are not evaluated."""
 
     conditions: tuple[Condition, ...]
 
@@ -139,7 +146,7 @@ class And(msgspec.Struct, frozen=True):
 
 
 class Or(msgspec.Struct, frozen=True):
-    """True at the first that is true; what follows is not looked at."""
+    """True at the first true operand; later ones are not evaluated."""
 
     conditions: tuple[Condition, ...]
 
@@ -169,7 +176,7 @@ class Equal(msgspec.Struct, frozen=True):
 
 
 class Ordered(msgspec.Struct, frozen=True):
-    """`left < right` and its like."""
+    """`left < right`, `<=`, `>` or `>=`."""
 
     left: Expression
     order: Ordering
@@ -209,7 +216,10 @@ class In(msgspec.Struct, frozen=True):
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """`operand CONTAINS 'text'` and its like, or NOT. Never null: false for an empty text and for what is not text."""
+    """`operand CONTAINS 'text'`, STARTSWITH or ENDSWITH, or NOT.
+
+    Never null: false for an empty text and for anything that is not a text.
+    """
 
     operand: Expression
     part: TextMatch
@@ -240,7 +250,7 @@ class Literal(msgspec.Struct, frozen=True):
 
 
 Condition = Truth | Not | And | Or | Equal | Ordered | In | Partial | Literal
-"""What is true, false or null."""
+"""Expressions that are true, false or null."""
 
 Expression = Constant | Property | Negation | Condition
 
@@ -251,9 +261,9 @@ NULL = Literal(None)
 
 
 def compare(left: Value, right: Value) -> int:
-    """Negative, zero or positive as in Java's `compareTo`, after a text was read as what it is compared with.
+    """Compare as Java's `compareTo`, with a text parsed as the type of the other operand.
 
-    Both are not null. Raises EvaluationError.
+    Returns a negative number, zero or a positive one. Neither is null. Raises EvaluationError.
     """
     if isinstance(left, bool):
         if isinstance(right, str):  # Java casts the wrong one of the two, and fails
@@ -275,7 +285,7 @@ def compare(left: Value, right: Value) -> int:
 
 
 def _read(text: str, kind: Value) -> int | float | bool:
-    """The text as a value of the type of `kind`. Raises EvaluationError."""
+    """Parse the text as a value of the type of `kind`. Raises EvaluationError."""
     if isinstance(kind, bool):
         return text.lower() == "true"
     if isinstance(kind, float):
@@ -284,10 +294,11 @@ def _read(text: str, kind: Value) -> int | float | bool:
 
 
 def _integer(text: str, bits: int) -> int:
-    """Java's Integer.valueOf or Long.valueOf: a sign perhaps, and digits, which may be of another script."""
+    """Parse as Java's Integer.valueOf or Long.valueOf: optional sign, digits of any script."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     significant = digits.lstrip("0") or "0"
-    # Counted first: Python converts a long text slowly, and a very long one not at all.
+    # The length is checked first: Python converts a long text slowly, and a very long one not at
+    # all.
     if _DIGITS.fullmatch(digits) and len(significant) <= bits:
         number = -int(significant) if text[0] == "-" else int(significant)
         if -(1 << bits - 1) <= number < 1 << bits - 1:
@@ -296,7 +307,7 @@ def _integer(text: str, bits: int) -> int:
 
 
 def _double(text: str) -> float:
-    """Java's Double.valueOf."""
+    """Parse as Java's Double.valueOf."""
     trimmed = text.strip(_SPACES)
     if _DECIMAL.fullmatch(trimmed):
         return float(trimmed.rstrip("fFdD"))
@@ -312,7 +323,7 @@ def _double(text: str) -> float:
 
 
 def _compare_doubles(left: float, right: float) -> int:
-    """Double.compareTo: NaN is the largest and equal to itself, -0.0 is below 0.0."""
+    """Compare as Double.compareTo: NaN is the largest and equals itself, -0.0 is below 0.0."""
     if left < right:
         return -1
     if left > right:

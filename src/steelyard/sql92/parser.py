@@ -1,4 +1,4 @@
-"""Reads SQL92 conditions by recursive descent, as RocketMQ's grammar has them.
+"""Parser of SQL92 conditions by recursive descent, following RocketMQ's grammar.
 
     or          and (OR and)*
     and         equality (AND equality)*
@@ -9,12 +9,13 @@
     unary       + unary | - unary | NOT unary | primary
     primary     'text' | number | TRUE | FALSE | NULL | property | (or)
 
-- NOT binds tighter than a comparison: `NOT a = 1` is `(NOT a) = 1`, which is never true; write `NOT (a = 1)`.
+- NOT binds tighter than a comparison: `NOT a = 1` is `(NOT a) = 1`, which is never true; write
+  `NOT (a = 1)`.
 - There is no LIKE, no arithmetic and no `!=`. CONTAINS, STARTSWITH and ENDSWITH came with 5.x.
-- Words are the same in upper and lower case, names of properties are not. A quote in a text is doubled. `--` to the end of
-  the line and `/* */` are comments.
+- Keywords are case-insensitive, names of properties are not. A quote in a text is doubled. `--` to
+  the end of the line and `/* */` are comments.
 - Integers must fit into 64 bits, and 0.0 is refused as too small, as in RocketMQ.
-- Refused here, where RocketMQ reads on or not at all: anything behind a whole condition (it ignores that silently), and
+- Refused here but not in RocketMQ: text after a complete condition (which it silently ignores), and
   more than CHARACTERS_MAX or DEPTH_MAX.
 
 Source: filter/parser/SelectorParser.jj; checks of operands: ComparisonExpression.java.
@@ -54,12 +55,15 @@ from steelyard.sql92.expressions import (
 )
 
 CHARACTERS_MAX = 16 * 1024
-"""Longest condition, some 40 ms of work."""
+"""Maximum length of a condition, some 40 ms of work."""
 DEPTH_MAX = 50
-"""Deepest nesting of parentheses, signs and chained comparisons. Terms of AND and OR do not count."""
+"""Maximum nesting of parentheses, signs and chained comparisons; AND and OR do not count."""
 
 CACHED_MAX = 200
-"""Conditions kept parsed: heartbeats and pulls bring the same ones again and again. RocketMQ keeps 100."""
+"""Number of parsed conditions cached, because heartbeats and pulls repeat them.
+
+RocketMQ keeps 100.
+"""
 
 _TOKEN = re.compile(
     r"""
@@ -76,15 +80,15 @@ _LITERALS = {"TRUE": Literal(True), "FALSE": Literal(False), "NULL": NULL}
 _ORDERS = {order.value: order for order in Ordering}
 _PARTS = {part.value: part for part in TextMatch}
 _PREDICATES = frozenset(("BETWEEN", "IN", *_PARTS))
-"""Words behind an operand, with or without NOT."""
+"""Keywords after an operand, with or without NOT."""
 _RESERVED = _PREDICATES | _LITERALS.keys() | {"NOT", "AND", "OR", "IS"}
 
 _LESS_THAN_ANY = 5e-324
-"""Double.MIN_VALUE: the smallest number that a literal may be."""
+"""Double.MIN_VALUE: the smallest number allowed as a literal."""
 
 
 class _Token(NamedTuple):
-    """`kind`: a group of the pattern, `reserved` (then `text` is in upper case) or `end`."""
+    """`kind`: a group of the pattern, `reserved` (`text` is then in upper case) or `end`."""
 
     kind: str
     text: str
@@ -93,7 +97,7 @@ class _Token(NamedTuple):
 
 @lru_cache(maxsize=CACHED_MAX)
 def parse(text: str) -> Condition:
-    """The condition in `text`. Raises ProtocolError, which says what is wrong and where."""
+    """Parse a condition. Raises ProtocolError that says what is wrong and where."""
     if len(text) > CHARACTERS_MAX:
         raise ProtocolError(f"a condition of {len(text)} characters; {CHARACTERS_MAX} are allowed")
     return _Parser(_tokens(text)).parse()
@@ -123,7 +127,10 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Parser:
-    """`_height` is that of the expression read last: a chain of comparisons grows one level with each link."""
+    """The parser.
+
+    `_height` is that of the last expression: chained comparisons grow by one each.
+    """
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
@@ -144,12 +151,12 @@ class _Parser:
         return self._tokens[self._position]
 
     def _is(self, *texts: str) -> bool:
-        """Are these reserved words or signs next?"""
+        """Return whether the next tokens are one of these reserved words or signs."""
         ahead = self._tokens[self._position : self._position + len(texts)]
         return [token.text for token in ahead if token.kind in ("reserved", "sign")] == [*texts]
 
     def _took(self, *texts: str) -> bool:
-        """Take these reserved words or signs where they are next."""
+        """Consume these reserved words or signs if they are next."""
         if not self._is(*texts):
             return False
         self._position += len(texts)
@@ -165,7 +172,7 @@ class _Parser:
         return ProtocolError(f"SQL92: expected {what} at character {position}, not {found}")
 
     def _grown(self, *heights: int) -> None:
-        """The expression read last stands on parts of these heights."""
+        """Set the height of the last expression from those of its parts."""
         self._height = 1 + max(heights)
         if self._height > DEPTH_MAX:
             raise ProtocolError(f"SQL92: nested more than {DEPTH_MAX} deep")
@@ -226,7 +233,7 @@ class _Parser:
             self._grown(height, self._height)
 
     def _predicate(self, left: Expression, *, negated: bool) -> Condition:
-        """What begins with a word behind its operand."""
+        """Parse a predicate: a keyword after its operand."""
         if self._took("BETWEEN"):
             low = self._unary()
             height = self._height
@@ -296,7 +303,7 @@ class _Parser:
         return text[1:-1].replace("''", "'")
 
 
-# -- literals and operands ---------------------------------------------------------------------------
+# -- literals and operands -------------------------------------------------------------------------
 
 
 def _integer(text: str) -> int | Long:
@@ -315,7 +322,7 @@ def _float(text: str) -> float:
 
 
 def _condition(expression: Expression) -> Condition:
-    """The expression where a condition is wanted."""
+    """Return the expression as a condition."""
     if isinstance(expression, Property):
         return Truth(expression)
     if isinstance(expression, Constant | Negation):

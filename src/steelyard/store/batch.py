@@ -1,4 +1,4 @@
-"""What the store reads in an entry that is a Kafka record batch, kept as it came but for its offset.
+"""The fields of a Kafka record batch that the store reads; all but its offset is kept as received.
 
     at   0  int64   base offset               at  23  int32  offset of the last record less the base
     at   8  int32   bytes that follow         at  27  int64  base timestamp
@@ -7,11 +7,13 @@
     at  17  uint32  CRC-32C of bytes 21..end  at  57  int32  count
     at  21  int16   attributes                at  61  the records, opaque
 
-Source: clients/.../record/internal/DefaultRecordBatch.java. `wire.kafka.records` makes and reads the
-rest; the two rooms are siblings, so the few fields that the store needs are read here.
+Source: clients/.../record/internal/DefaultRecordBatch.java. `wire.kafka.records` makes and reads
+the rest; the two rooms must not import each other, so the few fields that the store needs are read
+here.
 
-In the index a batch of n records has n equal rows. Their tag code is not a tag's: the first byte says
-"batch", the others hold when it was appended, for a batch carries the producer's clock only.
+In the index a batch of n records has n equal rows. Instead of a tag code they hold a first byte
+that marks a batch, followed by the time of the append, because a batch carries only the producer's
+clock.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ from steelyard.store.index import TIME_BITS, TIME_MAX
 
 HEAD_BYTES = 61
 SIZE_BEFORE = 12
-"""Bytes of a batch up to and including its size; the size counts the rest."""
+"""Bytes of a batch up to and including its size field; the size counts the bytes after it."""
 
 COUNT_MAX = 1 << 20
-"""Records in one batch: an index row each, 20 MB in all. A frame of 1 MB holds 150,000 records at most unless compressed."""
+"""Maximum number of records in a batch: one index row each, 20 MB in all.
+
+An uncompressed frame of 1 MB holds at most 150,000 records.
+"""
 
 KIND = 0x40
-"""First byte of the tag code of a batch. Java's hash codes, of 32 bits with a sign, begin with 0 or 0xFF."""
+"""First byte of a batch's tag code. Java's hash codes, signed 32-bit, begin with 0 or 0xFF."""
 
 _BASE = struct.Struct(">q")
 _INT32 = struct.Struct(">i")
@@ -39,17 +44,17 @@ _MAX_TIMESTAMP = struct.Struct(">q")
 
 
 def row_tag(now: int) -> int:
-    """The tag code of the index rows of a batch that was appended at `now`."""
+    """Return the tag code of the index rows of a batch appended at `now`."""
     return KIND << TIME_BITS | min(max(now, 0), TIME_MAX)
 
 
 def is_batch(tag_code: int) -> bool:
-    """Is this the tag code of a batch's row?"""
+    """Return whether this is the tag code of a batch's row."""
     return tag_code >> TIME_BITS == KIND
 
 
 def appended_at(tag_code: int) -> int:
-    """When the batch with this tag code was appended, ms."""
+    """Return when the batch with this tag code was appended, in ms."""
     return tag_code & TIME_MAX
 
 
@@ -59,25 +64,25 @@ def base_offset(data: bytes, start: int = 0) -> int:
 
 
 def count_of(data: bytes, start: int = 0) -> int:
-    """The number of records, as the batch says."""
+    """Return the number of records according to the header."""
     (count,) = _INT32.unpack_from(data, start + 57)
     return int(count)
 
 
 def max_timestamp(data: bytes, start: int = 0) -> int:
-    """The largest timestamp of the records, as their producer gave them."""
+    """Return the largest timestamp of the records, as given by their producer."""
     (timestamp,) = _MAX_TIMESTAMP.unpack_from(data, start + 35)
     return int(timestamp)
 
 
 def size_at(data: bytes, start: int = 0) -> int:
-    """The size of a batch that is known to begin at `start`."""
+    """Return the size of a batch that is known to begin at `start`."""
     (rest,) = _INT32.unpack_from(data, start + 8)
     return SIZE_BEFORE + int(rest)
 
 
 def size_of(data: bytes, start: int, offset: int) -> int:
-    """The size of the batch at `start` that was written for `offset`; 0 when none begins there.
+    """Return the size of the batch at `start` written for `offset`; 0 if none begins there.
 
     The first HEAD_BYTES of a batch are enough.
     """
@@ -95,6 +100,6 @@ def size_of(data: bytes, start: int, offset: int) -> int:
 
 
 def is_intact(data: bytes, start: int, size: int) -> bool:
-    """True when the `size` bytes at `start`, of which `size_of` told, match their checksum."""
+    """Return whether the `size` bytes at `start`, as told by `size_of`, match their checksum."""
     (crc,) = _CRC.unpack_from(data, start + 17)
     return bool(crc32c(memoryview(data)[start + 21 : start + size]) == crc)

@@ -1,12 +1,13 @@
-"""Verifies a data directory without opening a store: whose it is, its tables, its logs and their indexes.
+"""Verification of a data directory without opening a store: owner, tables, logs and indexes.
 
-`check` reads everything and changes nothing. Memory: one table at a time, and of logs a piece. What it yields:
+`check` reads everything and changes nothing. It keeps one table, or a piece of a log, in memory at
+a time. It yields:
 
     BytesRead     how much was read since the last one; for whoever shows that
     CheckFinding  one thing that is not as it was written, or that an operator should know
     Summary       the last word
 
-Where the last stop was not a clean one, a write that did not end is not damage: the next start cuts it.
+Unless the last stop was clean, an incomplete write is not damage: the next start truncates it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from steelyard.store.verify import ROWS, verify_log
 DAMAGE = "damage"
 """Severity: something was lost, or will not be served."""
 NOTE = "note"
-"""Severity: nothing is lost, or nothing that was acknowledged; the next start deals with it."""
+"""Severity: nothing acknowledged is lost; the next start deals with it."""
 
 _STARTS_PATH = "tables/log%20starts.table"
 
@@ -36,7 +37,9 @@ TABLE, INDEX, LOG, FOLDER, IDENTITY, STOP = "table", "index", "log", "folder", "
 class CheckFinding(msgspec.Struct, frozen=True):
     """`position`, `size`: in the file, bytes; -1 where the file as a whole is meant. `part`: what kind of file it is.
 
-    `topic`, `queue_id`, `offset`, `count`: the messages that it concerns, where it is a log's.
+    `position`, `size`: location in the file, in bytes; -1 for the file as a whole. `part`: the kind
+    of file. `topic`, `queue_id`, `offset`, `count`: the messages concerned, if the file belongs to
+    a log.
     """
 
     severity: str
@@ -59,7 +62,10 @@ class BytesRead(msgspec.Struct, frozen=True, gc=False):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What was looked at. `clean_stop`: the broker was stopped cleanly, so that all ends are known."""
+    """The totals of a check.
+
+    `clean_stop`: the broker was stopped cleanly, so that all ends are known.
+    """
 
     owner: Identity
     tables: int
@@ -75,7 +81,7 @@ Result = CheckFinding | BytesRead | Summary
 
 
 class _Counts:
-    """Of one check."""
+    """The counts of one check."""
 
     def __init__(self) -> None:
         self.messages = self.bytes = self.damage = self.notes = 0
@@ -94,7 +100,10 @@ class _Counts:
 
 
 def check(files: Files) -> Iterator[Result]:
-    """See the module's text. Raises StorageError for a newer format, and where the disk cannot be read."""
+    """Check a data directory as the module docstring describes.
+
+    Raises StorageError for a newer format, or if the disk cannot be read.
+    """
     counts = _Counts()
     owner = Identity()
     found: list[CheckFinding] = []
@@ -221,7 +230,7 @@ def _check_end(files: Files, folder: str, position: int, offset: int) -> Iterato
 
 
 def entries_of(files: Files, path: str) -> list[Entry]:
-    """The whole records of a table's file, in order."""
+    """Return the intact records of a table's file, in order."""
     if not files.disk.exists(path):
         return []
     data = files.read(path, 0, files.size(path))

@@ -1,8 +1,8 @@
-"""What a clean stop leaves: the file `clean-stop`, with the ends of all logs and tables.
+"""The file `clean-stop`, in which a clean stop records the ends of all logs and tables.
 
-After a kill a file may end in a write that was not finished. After a clean stop none does: everything was on the disk,
-so whatever differs from what this file says was damaged since, even where it looks like a torn write, or like a table
-that never was. The file is removed at the next start, durably, before anything is written.
+After a kill a file may end in an incomplete write. After a clean stop none does: everything was on
+disk, so any difference from this file is damage, even if it looks like a torn write or a missing
+table. The file is removed at the next start, durably, before anything is written.
 
     a line of JSON, `Ends`; a line with its CRC-32 in hex
 """
@@ -19,19 +19,23 @@ PATH = "clean-stop"
 
 
 class Ends(msgspec.Struct, frozen=True):
-    """`tables`: by file name, size and CRC-32. `logs`: by folder, position and offset after the last entry."""
+    """The ends of all files.
+
+    `tables`: by file name, size and CRC-32. `logs`: by folder, position and offset after the last
+    entry.
+    """
 
     tables: dict[str, tuple[int, int]]
     logs: dict[str, tuple[int, int]]
 
 
 def end_of(data: bytes) -> tuple[int, int]:
-    """Size and CRC-32 of a table's file."""
+    """Return size and CRC-32 of a table's file."""
     return len(data), zlib.crc32(data)
 
 
 def write(files: Files, ends: Ends) -> None:
-    """Everything that `ends` tells of is on the disk. Raises StorageError."""
+    """Write the file; everything in `ends` must already be on disk. Raises StorageError."""
     text = msgspec.json.encode(ends)
     new = PATH + ".new"
     files.remove(new)
@@ -42,7 +46,7 @@ def write(files: Files, ends: Ends) -> None:
 
 
 def read(files: Files) -> Ends | None:
-    """None where the last stop was none, or where the file is damaged."""
+    """Read the file; None if the last stop was not clean, or if the file is damaged."""
     if not files.disk.exists(PATH):
         return None
     data = files.read(PATH, 0, files.size(PATH))
@@ -56,7 +60,7 @@ def read(files: Files) -> Ends | None:
 
 
 def remove(files: Files) -> None:
-    """From now on the directory is not as it was left. Raises StorageError."""
+    """Remove the file, because the directory is about to change. Raises StorageError."""
     if files.disk.exists(PATH):
         files.remove(PATH)
         files.disk.sync_folder("")

@@ -1,16 +1,18 @@
-"""What the store asks of a disk. `driver/disk.py` is the real one, `sim/disk.py` a faulty one, `memory` one for tests.
+"""The disk interface of the store.
 
-Paths are relative to the data directory, joined by `/`; the empty path is the data directory itself.
+`driver/disk.py` implements it with files, `sim/disk.py` with faults, `memory` for tests. Paths are
+relative to the data directory, joined by `/`; the empty path is the data directory itself.
 
-One process at a time may use a data directory: a `Disk` whose folder others can reach locks it when it
-is made, and raises StorageError when another process holds it. The store relies on that.
+One process at a time may use a data directory: a `Disk` whose folder others can reach locks it when
+it is made, and raises StorageError when another process holds it. The store relies on that.
 
-Failures are `OSError` or `StorageError`; a full disk is `OSError` with ENOSPC or EDQUOT, or
-`DiskFullError`; a process without a file descriptor left is `OSError` with EMFILE or ENFILE, from what opens
-something (`open`, `open_existing`, `list`, `sync_folder`), and passes. A call that failed may have done part of its work: `Files` sees to the rest.
+Failures raise `OSError` or `StorageError`: for a full disk, `OSError` with ENOSPC or EDQUOT, or
+`DiskFullError`; for a process without free file descriptors, `OSError` with EMFILE or ENFILE from
+calls that open something (`open`, `open_existing`, `list`, `sync_folder`), which is transient. A
+failed call may have done part of its work; `Files` cleans up.
 
-Threads: the store calls everything from one thread, but for `Unsynced.sync`, which calls `exists`,
-`open_existing`, `sync_folder`, and on files of its own `sync` and `close`, from another.
+Threads: the store makes all calls from one thread, except that `Unsynced.sync` calls `exists`,
+`open_existing`, `sync_folder`, and `sync` and `close` on files of its own, from another.
 """
 
 from __future__ import annotations
@@ -21,53 +23,59 @@ from steelyard.types import FileRange
 
 
 class File(Protocol):
-    """An open file, read and written at positions. It has no cursor and no buffer of its own."""
+    """An open file, read and written at positions. It has no cursor and no buffer."""
 
     def size(self) -> int: ...
 
     def read(self, position: int, size: int, /) -> bytes:
-        """`size` bytes from `position`; fewer only where the file ends."""
+        """Read `size` bytes from `position`; fewer only at the end of the file."""
 
     def lend(self, position: int, size: int, /) -> FileRange:
-        """The `size` bytes from `position`, not read: see `FileRange`. They are there; `close` leaves them so."""
+        """Return `size` existing bytes from `position` without reading them: see `FileRange`.
+
+        `close` does not invalidate the range.
+        """
 
     def write(self, position: int, data: bytes, /) -> None:
-        """All of `data` is with the kernel when this returns. It outlives the process, not the machine."""
+        """Write `data`.
+
+        On return the kernel has all of it: it survives the process, not the machine.
+        """
 
     def truncate(self, size: int, /) -> None: ...
 
     def sync(self) -> None:
-        """What was written to the file, through any handle, outlives the machine."""
+        """Make everything written to the file, through any handle, survive the machine."""
 
     def close(self) -> None:
-        """Free the handle. Nothing is synced."""
+        """Free the handle without syncing."""
 
 
 class Disk(Protocol):
     """The files below one data directory."""
 
     def open(self, path: str, /) -> File:
-        """Open a file, made if it is missing; its folder must be there."""
+        """Open a file, created if it is missing; its folder must exist."""
 
     def open_existing(self, path: str, /) -> File | None:
-        """Open a file; None if it is missing. Never makes one: another thread may remove it meanwhile."""
+        """Open a file, or return None if it is missing; another thread may remove it meanwhile."""
 
     def list(self, folder: str, /) -> list[str]:
-        """The names in a folder, sorted; none if it is missing."""
+        """Return the names in a folder, sorted; none if it is missing."""
 
     def remove(self, path: str, /) -> None:
         """Remove a file, or an empty folder."""
 
     def rename(self, old: str, new: str, /) -> None:
-        """Put file `old` in the place of `new`, in one step."""
+        """Replace `new` with the file `old`, atomically."""
 
     def exists(self, path: str, /) -> bool: ...
 
     def make_folder(self, path: str, /) -> None:
-        """Make a folder and those above it, where they are missing."""
+        """Create a folder and its parents if they are missing."""
 
     def space(self) -> tuple[int, int]:
-        """(bytes that can still be written, bytes in all) of the disk that the data directory is on."""
+        """Return (writable bytes, total bytes) of the disk that holds the data directory."""
 
     def sync_folder(self, path: str, /) -> None:
-        """Names made, renamed and removed in the folder outlive the machine."""
+        """Make names created, renamed and removed in the folder survive the machine."""

@@ -1,13 +1,13 @@
-"""What the store reads in an entry that is a record of RocketMQ's commit log. `batch` reads the other kind.
+"""The fields of a RocketMQ commit log record that the store reads; `batch` reads Kafka batches.
 
     at   0  int32  total size          at  28  int64  physical offset (our address)
-    at   4  int32  magic               at  36  int32  system flag: 0x10 IPv6 born host, 0x20 IPv6 store host
+    at   4  int32  magic               at  36  int32  system flag: IPv6 of born 0x10, store 0x20
     at   8  int32  CRC of the body     at  48  born host, 8 bytes or 20
     at  20  int64  queue offset        then store timestamp 8, store host 8 or 20, 12 more,
                                        body size 4, body, topic size 1 (v2: 2), topic,
                                        properties size 2, properties
-Source: common/message/MessageDecoder.java. `wire.remoting.message` makes and reads the rest; the two
-rooms are siblings, so the few fields that recovery needs are read here.
+Source: common/message/MessageDecoder.java. `wire.remoting.message` makes and reads the rest; the
+two rooms must not import each other, so the few fields that recovery needs are read here.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ BATCHES = 1
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
-"""Topics over 127 bytes: their size takes two bytes."""
+"""Magic of records whose topic has more than 127 bytes: its size takes two bytes."""
 
 HEAD_BYTES = 76
-"""Enough of an entry to read its size, its places and its store timestamp."""
+"""Bytes of an entry that are enough to read its size, offset, address and store timestamp."""
 
 SIZE_MIN = 91
-"""An entry without body, topic and properties."""
+"""Size of an entry without body, topic and properties."""
 
 _SIZE_MAGIC_CRC = struct.Struct(">III")
 _PLACES = struct.Struct(">qq")
 PLACES_BYTE = 20
 unpack_places = _PLACES.unpack_from
-"""`places` for those to whom a call matters: `unpack_places(entry, PLACES_BYTE)`."""
+"""`places` without the call: `unpack_places(entry, PLACES_BYTE)`."""
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -44,13 +44,13 @@ _TAGS = b"TAGS\x01"
 
 
 def places(entry: bytes, start: int = 0) -> tuple[int, int]:
-    """(queue offset, address) that the entry was written with."""
+    """Return the (queue offset, address) for which the entry was written."""
     found: tuple[int, int] = unpack_places(entry, start + PLACES_BYTE)
     return found
 
 
 def size_of(data: bytes, start: int = 0) -> int:
-    """The total size of the entry at `start`; 0 when no entry begins there."""
+    """Return the total size of the entry at `start`; 0 if none begins there."""
     if start + 12 > len(data):
         return 0
     size, magic, _ = _SIZE_MAGIC_CRC.unpack_from(data, start)
@@ -58,16 +58,16 @@ def size_of(data: bytes, start: int = 0) -> int:
 
 
 def stored_at(entry: bytes, start: int = 0) -> int:
-    """The store timestamp, ms since the epoch. The first HEAD_BYTES of an entry are enough."""
+    """Return the store timestamp in ms since the epoch; the first HEAD_BYTES are enough."""
     (flag,) = _INT32.unpack_from(entry, start + 36)
     (timestamp,) = _INT64.unpack_from(entry, start + (68 if flag & _BORN_IPV6 else 56))
     return int(timestamp)
 
 
 def is_intact(data: bytes, start: int, size: int, offset: int, address: int) -> bool:
-    """True when the `size` bytes at `start` are a whole entry, written for this offset and address.
+    """Return whether the `size` bytes at `start` are a whole entry for this offset and address.
 
-    Checks the sizes of body, topic and properties against the whole and the body against its CRC.
+    Checks the sizes of body, topic and properties against the whole, and the body against its CRC.
     """
     end = start + size
     if places(data, start) != (offset, address):
@@ -84,7 +84,7 @@ def is_intact(data: bytes, start: int, size: int, offset: int, address: int) -> 
 
 
 def tag_code(entry: bytes) -> int:
-    """The index's tag code of an intact entry: Java's hash of the property TAGS, 0 without one."""
+    """Return the index's tag code of an intact entry: Java's hash of TAGS, 0 without tags."""
     body = _body(entry, 0, len(entry))
     found = None if body is None else _properties(entry, 0, body[1], len(entry))
     if found is None:
@@ -97,7 +97,7 @@ def tag_code(entry: bytes) -> int:
 
 
 def java_hash(text: str) -> int:
-    """Java's String.hashCode: over UTF-16 units, signed 32 bits."""
+    """Return Java's String.hashCode: over UTF-16 units, signed 32 bits."""
     units = text.encode("utf-16-be", "surrogatepass")
     code = 0
     for place in range(0, len(units), 2):

@@ -1,4 +1,4 @@
-"""The open files of one store: a bounded number of them, opened when needed, and what is not on the disk yet."""
+"""The open files of one store: opened when needed, bounded in number; and its unsynced changes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from steelyard.types import FileRange
 T = TypeVar("T")
 
 OPEN_FILES_MAX = 256
-"""Handles kept open, unless a lower limit of the process leaves fewer."""
+"""Handles kept open, unless the process's own limit allows fewer."""
 
 FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
 
 
 def storage_error(action: str, path: str, error: OSError) -> StorageError:
-    """The error a caller of the store gets for what the disk said."""
+    """Return the error that callers of the store get for an error of the disk."""
     kind = DiskFullError if error.errno in FULL else StorageError
     if error.errno in NO_DESCRIPTOR:
         kind = DescriptorsError
@@ -32,18 +32,18 @@ def storage_error(action: str, path: str, error: OSError) -> StorageError:
 
 
 class Unsynced(msgspec.Struct, frozen=True):
-    """Files and folders with changes that the kernel has and the disk may not have yet."""
+    """Files and folders with changes that the kernel has but the disk may not have yet."""
 
     disk: Disk
     paths: tuple[str, ...]
     folders: tuple[str, ...]
 
     def sync(self) -> None:
-        """Bring them to the disk. May run in any thread: it opens handles of its own.
+        """Sync them to disk. May run in any thread, because it opens its own handles.
 
-        What was deleted meanwhile is passed over. Raises StorageError when the disk refuses; then it
-        is not known what it has, and nothing that waits for this may be acknowledged. DescriptorsError is no
-        such refusal: call it again, until it returns or says something else.
+        Files deleted meanwhile are skipped. Raises StorageError if the disk refuses; then its
+        contents are unknown, and nothing that waits for this may be acknowledged. DescriptorsError
+        is transient: call again until it returns or raises something else.
         """
         for path in self.paths:
             try:
@@ -66,10 +66,10 @@ class Unsynced(msgspec.Struct, frozen=True):
 
 
 class Files:
-    """Reads and writes by path; turns the disk's errors into StorageError and DiskFullError.
+    """Access to files by path, with StorageError and DiskFullError in place of the disk's errors.
 
-    A write that failed half-way is undone: the file is cut back to where the write began, at once or
-    before the next write to it.
+    A partial write is undone: the file is truncated to where the write began, at once or before the
+    next write to it.
     """
 
     def __init__(self, disk: Disk, open_max: int = OPEN_FILES_MAX) -> None:
@@ -83,7 +83,7 @@ class Files:
     # -- one file --------------------------------------------------------------------------------
 
     def create(self, path: str) -> None:
-        """Make the file and its folders; their names count as unsynced."""
+        """Create the file and its folders; their names count as unsynced."""
         folder = path.rpartition("/")[0]
         try:
             self.disk.make_folder(folder)
@@ -93,7 +93,10 @@ class Files:
         self.suspect(path)
 
     def suspect(self, path: str) -> None:
-        """The file and the names on the way to it count as unsynced: an earlier process may have been killed."""
+        """Count the file and its parent folders as unsynced.
+
+        An earlier process may have been killed before it synced them.
+        """
         self._unsynced.add(path)
         folder = path
         while folder:
@@ -101,9 +104,9 @@ class Files:
             self._unsynced_folders.add(folder)
 
     def write(self, path: str, position: int, data: bytes, *, can_be_lost: bool = False) -> None:
-        """One write. When it raises, the file counts as unchanged.
+        """Write at a position, in one call. If it raises, the file counts as unchanged.
 
-        `can_be_lost`: the file is not worth a sync, recovery makes it anew from others.
+        `can_be_lost`: the file need not be synced, because recovery can rebuild it from others.
         """
         if self._torn:
             self._mend(path)
@@ -118,21 +121,21 @@ class Files:
             file.write(position, data)
         except (OSError, StorageError) as error:
             self._torn[path] = position
-            with suppress(StorageError):  # it stays noted, for the next write to this file
+            with suppress(StorageError):  # the next write to this file tries again
                 self._mend(path)
             if isinstance(error, StorageError):
                 raise
             raise storage_error("write", path, error) from error
 
     def overwrite(self, path: str, position: int, data: bytes) -> None:
-        """Write over what the file holds, of which nothing is undone when it fails; never synced."""
+        """Overwrite existing bytes; not undone if it fails, and never synced."""
         try:
             self._file(path).write(position, data)
         except OSError as error:
             raise storage_error("write", path, error) from error
 
     def read(self, path: str, position: int, size: int) -> bytes:
-        """`size` bytes; fewer only where the file ends."""
+        """Read `size` bytes; fewer only at the end of the file."""
         file = self._open.get(path)
         if file is None:
             file = self._file(path)
@@ -144,18 +147,18 @@ class Files:
             raise storage_error("read", path, error) from error
 
     def lend(self, path: str, position: int, size: int) -> FileRange:
-        """As `read`, but without reading: whoever gets the range does, or sends it as it lies."""
+        """Return a range without reading it; its receiver reads it, or sends it from the file."""
         return self._file(path).lend(position, size)
 
     def size(self, path: str) -> int:
-        """Bytes in the file."""
+        """Return the size of the file in bytes."""
         try:
             return self._file(path).size()
         except OSError as error:
             raise storage_error("look at", path, error) from error
 
     def truncate(self, path: str, size: int) -> None:
-        """Cut the file."""
+        """Truncate the file."""
         file = self._file(path)
         self._unsynced.add(path)
         try:
@@ -164,7 +167,7 @@ class Files:
             raise storage_error("cut", path, error) from error
 
     def sync(self, path: str) -> None:
-        """Bring one file to the disk, here and now."""
+        """Sync one file to disk immediately."""
         try:
             self._file(path).sync()
         except OSError as error:
@@ -172,7 +175,7 @@ class Files:
         self._unsynced.discard(path)
 
     def rename(self, old: str, new: str) -> None:
-        """Put a file that was synced in the place of another, in one step, and bring that to the disk."""
+        """Replace a file with one that was synced, atomically, and sync that to disk."""
         self.forget(old)
         self.forget(new)
         folder = new.rpartition("/")[0]
@@ -183,7 +186,7 @@ class Files:
             raise storage_error("replace", new, error) from error
 
     def remove(self, path: str) -> None:
-        """Delete the file, or an empty folder; one that is not there is fine."""
+        """Delete a file or an empty folder; it need not exist."""
         self.forget(path)
         self._unsynced.discard(path)
         self._unsynced_folders.discard(path)
@@ -195,7 +198,7 @@ class Files:
             raise storage_error("remove", path, error) from error
 
     def forget(self, path: str) -> None:
-        """Close the handle, if there is one. What was written stays noted as unsynced."""
+        """Close the handle, if there is one. Unsynced changes are still tracked."""
         file = self._open.pop(path, None)
         if file is not None:
             file.close()
@@ -212,11 +215,14 @@ class Files:
         return file
 
     def list(self, folder: str) -> list[str]:
-        """The names in a folder, sorted; none if it is missing."""
+        """Return the names in a folder, sorted; none if it is missing."""
         return self._with_descriptor("list", folder, self.disk.list)
 
     def _with_descriptor(self, action: str, path: str, call: Callable[[str], T]) -> T:
-        """What `call` gives, which needs a descriptor. Where there is none, handles make room that were not used for long."""
+        """Run `call`, which needs a descriptor.
+
+        If there is none, close the least recently used handles.
+        """
         while True:
             try:
                 return call(path)
@@ -232,7 +238,10 @@ class Files:
             del self._torn[path]
 
     def mend(self) -> bool:
-        """Undo every write that failed half-way and could not be undone then; False where one still cannot be."""
+        """Undo every partial write that could not be undone yet.
+
+        Return False if one still cannot be.
+        """
         with suppress(StorageError):
             for path in list(self._torn):
                 self._mend(path)
@@ -241,11 +250,11 @@ class Files:
     # -- all files -------------------------------------------------------------------------------
 
     def dirty(self) -> bool:
-        """True when something may not be on the disk yet."""
+        """Return whether anything may not be on disk yet."""
         return bool(self._unsynced or self._unsynced_folders)
 
     def take(self) -> Unsynced:
-        """What is unsynced, which is now the taker's duty."""
+        """Return what is unsynced, and leave syncing it to the caller."""
         taken = Unsynced(
             self.disk, tuple(sorted(self._unsynced)), tuple(sorted(self._unsynced_folders))
         )
@@ -254,7 +263,7 @@ class Files:
         return taken
 
     def close(self) -> None:
-        """Close all handles. They are opened again when needed."""
+        """Close all handles. They are reopened when needed."""
         for file in self._open.values():
             file.close()
         self._open.clear()

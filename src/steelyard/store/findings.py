@@ -1,18 +1,20 @@
-"""What reads found to be wrong with the files of a store, until somebody takes and reports it."""
+"""Damage that reads found in the files of a store, kept until it is reported."""
 
 from __future__ import annotations
 
 import msgspec
 
 FINDINGS_MAX = 1_000
-"""Findings that wait to be taken; more are counted only. The broker takes them after each event."""
+"""Findings that wait to be taken; further ones are only counted. The broker takes them each event.
+"""
 
 
 class Finding(msgspec.Struct, frozen=True):
     """Something in a file that is not as it was written.
 
-    `position`, `size`: where in the file, bytes. `offset`, `count`: the offsets of the queue that it concerns.
-    `mended`: an index row that was rebuilt from the log; nothing is lost. Else the messages cannot be read.
+    `position`, `size`: location in the file, in bytes. `offset`, `count`: the affected offsets of
+    the queue. `mended`: an index row that was rebuilt from the log, so that nothing is lost;
+    otherwise the messages cannot be read.
     """
 
     path: str
@@ -27,13 +29,13 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Findings:
-    """All findings of a store. `damaged`, `mended`: how often something of the kind was met since the start."""
+    """All findings of a store. `damaged`, `mended`: how often each kind was met since the start."""
 
     def __init__(self) -> None:
         self.damaged = 0
         self.mended = 0
         self.waiting: dict[tuple[str, int], Finding] = {}
-        """By path and position, so that what is met again and again waits once."""
+        """By path and position, so that damage met repeatedly is reported once."""
 
     def note(self, finding: Finding) -> None:
         if finding.mended:
@@ -44,7 +46,7 @@ class Findings:
             self.waiting[finding.path, finding.position] = finding
 
     def take(self) -> list[Finding]:
-        """What was found since the last time, in that order."""
+        """Return the findings since the last call, in order."""
         found = list(self.waiting.values())
         self.waiting.clear()
         return found

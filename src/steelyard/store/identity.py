@@ -1,19 +1,20 @@
-"""Whose a data directory is, and in which format: the file `format`, as Kafka's meta.properties.
+"""The owner and the format of a data directory: the file `format`, like Kafka's meta.properties.
 
-    steelyard-store 2                 the format's number; padded to 64 bytes
-    {"cluster":"...", ...}            `Identity` as JSON; `{}` as long as no broker has taken the directory
-    5f3c9a01                          CRC-32 of the lines above, in hex; the last line of every later format, too
+    steelyard-store 2         the format's number; padded to 64 bytes
+    {"cluster":"...", ...}    `Identity` as JSON; `{}` until a broker owns the directory
+    5f3c9a01                  CRC-32 of the lines above, in hex; also the last line of later formats
 
-Format 1 had the first line only. Versions that read format 1 look at the first 64 bytes, so that they name the number
-that they found. The file is replaced in one step, and synced, before anything else is changed.
+Format 1 had the first line only. Versions that read format 1 look at the first 64 bytes, so that
+their error names the number found. The file is replaced atomically, and synced, before anything
+else is changed.
 
 | format | what is different |
 |---|---|
 | 1 | |
 | 2 | an identity; `clean-stop`; index files with checksums (`.rows` in place of `.index`) |
 
-An upgrade writes the new number first: a version that reads the earlier format only must refuse from then on. What
-else differs is converted where it is met.
+An upgrade writes the new number first: from then on a version that reads only the earlier format
+must refuse the directory. Other differences are converted when they are encountered.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FORMAT = 2
 """The format that this version writes."""
 
 FORMAT_MIN = 1
-"""The oldest that it reads."""
+"""The oldest format that this version reads."""
 
 _WORD = "steelyard-store"
 _FIRST_LINE_BYTES = 64
@@ -40,10 +41,10 @@ _FILE_BYTES_MAX = 64 * 1024
 
 
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who writes to a data directory.
+    """The owner of a data directory.
 
-    `cluster_id` is what Kafka's clients are told; it is derived from the cluster's name. `node_id`: Kafka's, -1 for a
-    broker that has never served Kafka clients.
+    `cluster_id` is the id that Kafka clients see, derived from the cluster's name. `node_id`:
+    Kafka's, -1 for a broker that has never served Kafka clients.
     """
 
     cluster: str = ""
@@ -89,7 +90,7 @@ def read(files: Files) -> StoredIdentity:
 
 
 def _number(data: bytes) -> int:
-    """The format's number, 0 where the first line is not ours."""
+    """Return the format's number; 0 if the first line is not valid."""
     words = data[:_FIRST_LINE_BYTES].decode("ascii", "replace").split()
     if len(words) != 2 or words[0] != _WORD or not words[1].isdecimal():
         return 0
@@ -97,13 +98,13 @@ def _number(data: bytes) -> int:
 
 
 def _is_signed(data: bytes) -> bool:
-    """Does the last line match what is above it? In every format from 2 on."""
+    """Return whether the last line is the checksum of the others, as in every format from 2."""
     signed, newline, last = data[:-1].rpartition(b"\n")
     return data.endswith(b"\n") and last == b"%08x" % zlib.crc32(signed + newline)
 
 
 def _identity(data: bytes) -> Identity:
-    """Of a file of format 2."""
+    """Parse the identity in a file of format 2."""
     lines = data.split(b"\n")
     try:
         return msgspec.json.decode(lines[1], type=Identity)
@@ -112,7 +113,7 @@ def _identity(data: bytes) -> Identity:
 
 
 def write(files: Files, identity: Identity) -> None:
-    """Replace the file, in the format of this version."""
+    """Replace the file, in this version's format."""
     first = f"{_WORD} {FORMAT}".ljust(_FIRST_LINE_BYTES - 1).encode()
     signed = first + b"\n" + msgspec.json.encode(identity) + b"\n"
     files.remove(NEW_PATH)
@@ -123,10 +124,10 @@ def write(files: Files, identity: Identity) -> None:
 
 
 def claim(files: Files, wanted: Identity | None) -> int:
-    """Take the directory, or refuse it; the format that it had, 0 for a new one.
+    """Claim the directory, and return the format that it had, 0 for a new one.
 
-    A directory without an identity becomes `wanted`'s. With None nobody's name is looked at. Raises OwnerError where
-    it is another's, and what `read` raises.
+    A directory without an identity becomes `wanted`'s; with None the owner is not checked. Raises
+    OwnerError if it belongs to another broker, and the errors of `read`.
     """
     found = read(files)
     owner = found.identity

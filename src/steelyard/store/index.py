@@ -1,15 +1,16 @@
-"""The fixed-width index of a segment: for each offset the position, size and tag code of its entry, and two checksums.
+"""The fixed-width index of a segment: a row per offset that locates its entry.
 
     int64   position in the log                      int32   size of the entry
     int64   tag code, or a kind in its first byte    uint32  link
     uint32  check: CRC-32C of the row so far, little-endian
 
-The first three are RocketMQ's ConsumeQueue unit, big-endian. `link` is the CRC-32C of all entries of the
-segment from its begin up to and with this one (see `links`), so one call verifies any run of entries.
-`check` is so seeded that the CRC-32C of any number of sound rows is the seed again: one call verifies them all.
+The first three are RocketMQ's ConsumeQueue unit, big-endian. `link` is the CRC-32C of all entries
+of the segment from its beginning up to and including this one (see `links`), so one call verifies
+any run of entries. `check` is seeded so that the CRC-32C of any number of intact rows is the seed
+again: one call verifies them all.
 
-New rows wait in memory and are written in bulk, so that an append costs one write, to the log alone;
-the log is enough to make lost rows again. `Buffers` bounds how many rows of a store wait.
+New rows are buffered and written in bulk, so that an append costs a single write, to the log; lost
+rows can be rebuilt from the log. `Buffers` bounds the buffered rows of a store.
 """
 
 from __future__ import annotations
@@ -24,38 +25,38 @@ ROW = struct.Struct(">qiqI4x")
 """Unpacks a row: position, size, tag code, link. `pack_row` makes one."""
 ROW_BYTES = 28
 TAG_BYTE = 12
-"""Where in a row the tag code begins."""
+"""Position of the tag code in a row."""
 
 DAMAGED = 0x41
-"""First byte of the tag code of an offset whose entry cannot be found in the log. Readers are refused."""
+"""First byte of the tag code if the entry cannot be found in the log. Reads are refused."""
 GIVEN_UP = 0x42
-"""The same, but an operator or a power cut gave it up: readers pass over it."""
+"""The same, but given up by an operator or lost in a power cut: readers skip it."""
 
 _FRONT = struct.Struct(">qiqI")
 _SEALED = struct.Struct("<24sI")
 _LINK = struct.Struct(">I")
 _LINK_BYTE = 20
 SOUND = 0x48674BC7
-"""CRC-32C of anything that is followed by its own CRC-32C."""
+"""CRC-32C of any data followed by its own CRC-32C."""
 TIME_BITS = 56
 TIME_MAX = (1 << TIME_BITS) - 1
 
 
 def pack_row(position: int, size: int, tag_code: int, link: int) -> bytes:
-    """A row with its checksum."""
+    """Pack a row with its checksum."""
     front = _FRONT.pack(position, size, tag_code, link)
     return _SEALED.pack(front, crc32c(front, SOUND))
 
 
 def are_sound(rows: bytes) -> bool:
-    """Are these whole rows as they were packed, each of them?"""
+    """Return whether all of these rows are as they were packed."""
     return bool(crc32c(rows, SOUND) == SOUND)
 
 
 def corrected(row: bytes) -> bytes | None:
-    """The row that differs from this one in a single bit and is sound; None without one.
+    """Return the intact row that differs from this one in a single bit; None if there is none.
 
-    Sound rows differ from each other in six bits or more, so there is one at most.
+    Intact rows differ from each other in six bits or more, so there is at most one.
     """
     number = int.from_bytes(row, "big")
     for bit in range(8 * ROW_BYTES):
@@ -66,40 +67,43 @@ def corrected(row: bytes) -> bytes | None:
 
 
 def link_of(rows: bytes, number: int = 0) -> int:
-    """The link of one of several packed rows."""
+    """Return the link of one of several packed rows."""
     (link,) = _LINK.unpack_from(rows, number * ROW_BYTES + _LINK_BYTE)
     return int(link)
 
 
 def kinds(rows: bytes) -> bytes:
-    """A byte for each packed row: `batch.KIND`, DAMAGED or GIVEN_UP, or 0 or 0xFF where it is a record's."""
+    """Return a byte per packed row: `batch.KIND`, DAMAGED or GIVEN_UP; 0 or 0xFF for records."""
     return rows[TAG_BYTE::ROW_BYTES]
 
 
 def hole_tag(kind: int, now: int) -> int:
-    """The tag code of rows of a kind that has no entry; about when it was stored, ms."""
+    """Return the tag code of rows of a kind without entry; `now`: approximate store time, in ms."""
     return kind << TIME_BITS | min(max(now, 0), TIME_MAX)
 
 
 def kind_of(tag_code: int) -> int:
-    """The kind that a tag code tells: `batch.KIND`, DAMAGED, GIVEN_UP; 0 or -1 for a record's."""
+    """Return the kind in a tag code: `batch.KIND`, DAMAGED, GIVEN_UP; 0 or -1 for a record."""
     return tag_code >> TIME_BITS
 
 
 def is_hole(tag_code: int) -> bool:
-    """Is there no entry to be read, for this tag code?"""
+    """Return whether a row with this tag code has no readable entry."""
     return tag_code >> TIME_BITS in (DAMAGED, GIVEN_UP)
 
 
 def tells_no_link(tag_code: int, link: int) -> bool:
-    """Is a row with these a hole's of whose entry the link was never known? What follows it has its own checksum alone."""
+    """Return whether the row is a hole whose entry's link was never known.
+
+    Entries after it are protected by their own checksums only.
+    """
     return is_hole(tag_code) and not link
 
 
 class Buffers:
-    """The indexes of a store with rows in memory, oldest first; all together about `rows_max` rows.
+    """The indexes of a store with buffered rows, oldest first; about `rows_max` rows in all.
 
-    That bounds the memory as well as what recovery has to read after a kill.
+    This bounds both the memory and what recovery has to read after a kill.
     """
 
     def __init__(self, rows_max: int) -> None:
@@ -108,21 +112,24 @@ class Buffers:
         self.bytes_waiting = 0
 
     def enter(self, path: str, index: Index) -> None:
-        """`index` is about to have rows in memory."""
+        """Register an index that is about to buffer rows."""
         self._waiting[path] = index
 
     def leave(self, path: str, bytes_gone: int) -> None:
-        """The index has no rows in memory any more."""
+        """Unregister an index that no longer has buffered rows."""
         if self._waiting.pop(path, None) is not None:
             self.bytes_waiting -= bytes_gone
 
     def shrink(self) -> None:
-        """Have the oldest indexes write their rows where there are too many. Raises StorageError."""
+        """Make the oldest indexes write their rows if there are too many. Raises StorageError."""
         while self.bytes_waiting >= self.bytes_max:
             next(iter(self._waiting.values())).flush()
 
     def flush(self) -> None:
-        """Write all rows. Raises StorageError at the first index that cannot; the rows stay in memory."""
+        """Write all rows.
+
+        Raises StorageError at the first index that fails; its rows stay buffered.
+        """
         for index in list(self._waiting.values()):
             index.flush()
 
@@ -147,7 +154,10 @@ class Index:
         return self._file_rows + len(self._tail) // ROW_BYTES
 
     def prepare(self) -> None:
-        """Make room for more rows. Call before the log is written: it may raise StorageError, `add` cannot."""
+        """Make room for more rows; call it before writing the log.
+
+        It may raise StorageError, `add` cannot.
+        """
         buffers = self._buffers
         if buffers.bytes_waiting >= buffers.bytes_max:
             buffers.shrink()
@@ -157,12 +167,15 @@ class Index:
             buffers.enter(self._path, self)
 
     def add(self, rows: bytes) -> None:
-        """Append packed rows, in memory."""
+        """Append packed rows to the buffer."""
         self._tail += rows
         self._buffers.bytes_waiting += len(rows)
 
     def read(self, first: int, count: int) -> bytes:
-        """The packed rows from `first` on, as many of `count` as there are; zeros, which no row is, where the file was cut."""
+        """Return the packed rows from `first` on, at most `count`.
+
+        Where the file was cut they are zeros, which no valid row is.
+        """
         in_tail = first - self._file_rows
         if in_tail >= 0:
             return bytes(self._tail[in_tail * ROW_BYTES : (in_tail + count) * ROW_BYTES])
@@ -176,7 +189,7 @@ class Index:
         return rows
 
     def replace(self, first: int, rows: bytes) -> None:
-        """Put rows in the place of those from `first` on, which there are. Raises StorageError for those in the file."""
+        """Replace existing rows from `first` on. Raises StorageError for those in the file."""
         in_tail = max(0, first - self._file_rows)
         from_file = max(0, min(len(rows), (self._file_rows - first) * ROW_BYTES))
         if from_file < len(rows):
@@ -186,7 +199,7 @@ class Index:
             self._files.overwrite(self._path, first * ROW_BYTES, rows[:from_file])
 
     def flush(self) -> None:
-        """Write the rows in memory, in one write. On StorageError they stay in memory."""
+        """Write the buffered rows in one write. On StorageError they stay buffered."""
         if self._tail:
             position = self._file_rows * ROW_BYTES
             self._files.write(self._path, position, bytes(self._tail), can_be_lost=True)
@@ -194,12 +207,12 @@ class Index:
         self.discard()
 
     def discard(self) -> None:
-        """Forget the rows in memory."""
+        """Discard the buffered rows."""
         self._buffers.leave(self._path, len(self._tail))
         self._tail.clear()
 
     def cut(self, count: int) -> None:
-        """Keep the first `count` rows, all of them in the file; used while recovering."""
+        """Keep the first `count` rows, all of them in the file; used during recovery."""
         assert not self._tail
         assert count <= self._file_rows
         self._file_rows = count

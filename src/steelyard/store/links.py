@@ -1,11 +1,11 @@
-"""The links of a segment: a running CRC-32C over its entries, of which each index row holds the state after its entry.
+"""The links of a segment: a running CRC-32C of its entries, stored in the index after each entry.
 
-    record    the state goes on over all of its bytes
-    batch     over the first LINKED_BYTES only: these hold the CRC-32C of the others, which costs no second pass that way
-    hole      (`index.DAMAGED`, `GIVEN_UP`) the state that the entry had where that is known, else 0
+    record    the CRC continues over all of its bytes
+    batch     over the first LINKED_BYTES only, which contain the CRC-32C of the rest
+    hole      (`index.DAMAGED`, `GIVEN_UP`) the entry's link if it is known, otherwise 0
 
-A segment begins with 0. So the bytes of any run of records are as they were written if the running CRC over
-them, from the link before the first, is the link of the last: one call, at some 20 GB/s.
+A segment begins with 0. Any run of records is intact if the running CRC over it, from the link
+before the first record, equals the link of the last: one call, at some 20 GB/s.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from steelyard.store import batch as batches
 
 _SIZE_CRC = struct.Struct(">8xi5xI")
 LINKED_BYTES = 21
-"""Of a batch: base offset, size, leader epoch, magic, and the CRC of the rest."""
+"""Linked bytes of a batch: base offset, size, leader epoch, magic, and the CRC of the rest."""
 
 
 def record_link(data: bytes, link: int) -> int:
-    """The link after records back to back."""
+    """Return the link after contiguous records."""
     return int(crc32c(data, link))
 
 
 def batch_link(batch: bytes, link: int) -> int:
-    """The link after a batch, or after what begins with one."""
+    """Return the link after a batch, or after data that begins with one."""
     return int(crc32c(batch[:LINKED_BYTES], link))
 
 
 def is_record(data: bytes, link: int, expected: int) -> bool:
-    """Are these the records that were written after `link`, the last of which has the link `expected`?"""
+    """Return whether these records were written after `link` and end with the link `expected`."""
     return bool(crc32c(data, link) == expected)
 
 
 def is_batch(data: bytes, link: int, expected: int) -> bool:
-    """Is this one whole batch, as it was written after `link`?"""
+    """Return whether this is one whole batch that was written after `link`."""
     return (
         len(data) >= batches.HEAD_BYTES
         and crc32c(data[:LINKED_BYTES], link) == expected
@@ -47,9 +47,9 @@ def is_batch(data: bytes, link: int, expected: int) -> bool:
 
 
 def are_batches(data: bytes, link: int, expected: int) -> bool:
-    """Are these the batches that were written after `link`, the last of which has the link `expected`?
+    """Return whether these batches were written after `link` and end with the link `expected`.
 
-    Half a microsecond a batch and some 50 a megabyte.
+    Takes half a microsecond per batch and some 50 per megabyte.
     """
     view = memoryview(data)
     position, last = 0, len(data) - batches.HEAD_BYTES

@@ -1,14 +1,14 @@
 """The log of one queue: entries in segments, found by offset, by time or by address.
 
-    entry     a record of RocketMQ's commit log (`entry`) or a Kafka record batch (`batch`), in any order
-    offset    counts messages of this log, from 0: a record takes one offset, a batch of n records takes n;
-              min_offset <= offset < max_offset can be read
-    position  counts bytes of this log, from 0; it goes on growing when old segments are dropped
-    address   log id << 40 | position: one number for an entry in the whole store, which stands where
+    entry     a RocketMQ commit log record (`entry`) or a Kafka record batch (`batch`), in any order
+    offset    counts messages of this log, from 0: a record takes one offset, a batch of n records
+              takes n; readable: min_offset <= offset < max_offset
+    position  counts bytes of this log, from 0; dropping old segments does not change it
+    address   log id << 40 | position: one number for an entry in the whole store, used where
               RocketMQ has its commit-log offset
 
-An entry must carry its offset, a record its address as well, so that recovery can tell a whole entry from
-rubbish: build it with `max_offset` and `next_address`, then `append` it.
+An entry must carry its offset, and a record also its address, so that recovery can recognise whole
+entries: build it with `max_offset` and `next_address`, then `append` it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOG_ID_MAX = (1 << 63 - POSITION_BITS) - 1
 
 
 class Log:
-    """See the module's text. Made by `Store`."""
+    """The log of one queue, created by `Store`; see the module docstring."""
 
     __slots__ = (
         "_segments",
@@ -50,7 +50,7 @@ class Log:
     )
 
     def __init__(self, origin: Origin, config: LogConfig, starts: Table) -> None:
-        """`starts`: of all logs, by log id, what `delete_before` was told."""
+        """`starts`: by log id, the offsets passed to `delete_before` of all logs."""
         self.topic = origin.topic
         self.queue_id = origin.queue_id
         self.log_id = origin.log_id
@@ -64,9 +64,9 @@ class Log:
     # -- writing ---------------------------------------------------------------------------------
 
     def append(self, entry: bytes, tag_code: int, now: int) -> int:
-        """Add an entry; its offset. One write: when this returns, the kernel has the entry.
+        """Append an entry with one write; return its offset. On return the kernel has the entry.
 
-        Raises DiskFullError or StorageError; then the log is as before.
+        Raises DiskFullError or StorageError; the log is then unchanged.
         """
         address = self.next_address
         offset = self.max_offset
@@ -82,7 +82,7 @@ class Log:
         return offset
 
     def append_many(self, batch: Sequence[tuple[bytes, int]], now: int) -> int:
-        """Add (entry, tag code) pairs, at least one, at consecutive offsets; the first offset. One write for all."""
+        """Append (entry, tag code) pairs, at least one, with one write; return the first offset."""
         first = offset = self.max_offset
         begin = self.next_address & POSITION_MAX
         log_base = self.next_address - begin
@@ -106,9 +106,10 @@ class Log:
         return first
 
     def append_batch(self, batch: bytes, count: int, now: int) -> int:
-        """Add a Kafka record batch of `count` records; its base offset. One write.
+        """Append a Kafka batch of `count` records with one write; return its base offset.
 
-        The caller has checked it and set its base offset to `max_offset`. `now` is what `stored_at` says of it.
+        The caller has checked it and set its base offset to `max_offset`. `now` is the time that
+        `stored_at` will return for it.
         """
         first = self.max_offset
         size = len(batch)
@@ -135,14 +136,15 @@ class Log:
         tag_codes: frozenset[int] | None = None,
         end: int | None = None,
     ) -> Slice:
-        """Records from `offset` on: at most `count_max`, at most `bytes_max` bytes but always one.
+        """Read records from `offset` on: at most `count_max`, and `bytes_max` bytes but always one.
 
-        `end`: as if the log ended there; None or more than max_offset is max_offset.
+        `end`: read as if the log ended there; None or more than max_offset means max_offset.
 
-        With `tag_codes` only records with one of these codes; a bounded number of them is looked at, so
-        an empty slice with a `next_offset` past `offset` means: read on. A slice ends where a segment ends
-        or a batch begins; where `offset` is in a batch it is empty and `next_offset` is `offset`: see
-        `read_run`. Outside min_offset .. max_offset the slice is empty and `next_offset` the nearest of the two.
+        With `tag_codes` only records with one of these codes are returned; a bounded number of rows
+        is examined, so an empty slice with a `next_offset` past `offset` means: continue there. A
+        slice ends at the end of a segment or at a batch; if `offset` is in a batch, the slice is
+        empty and `next_offset` is `offset`: see `read_run`. Outside min_offset .. max_offset the
+        slice is empty and `next_offset` is the nearer of the two.
         """
         end = self.max_offset if end is None else min(end, self.max_offset)
         if not self.min_offset <= offset < end:
@@ -154,11 +156,7 @@ class Log:
         return reads.read_records(segment, offset, end, count_max, bytes_max)
 
     def read_run(self, offset: int, bytes_max: int, end: int | None = None) -> Run:
-        """Entries of one kind from the one that holds `offset` on: at most `bytes_max` bytes but always one.
-
-        `end`: as if the log ended there; a batch that goes on beyond it is not given. A run ends where a
-        segment ends. Outside min_offset .. max_offset the run is empty and `next_offset` the nearest of the two.
-        """
+        """Read entries of one kind, from the one that holds `offset`; one at least."""
         end = self.max_offset if end is None else min(end, self.max_offset)
         if not self.min_offset <= offset < end:
             nearest = max(self.min_offset, min(offset, end))
@@ -173,11 +171,17 @@ class Log:
         return reads.find_run(self._segment_at(offset), offset, end, bytes_max, refuse=refuse)
 
     def entry_at(self, offset: int) -> bytes:
-        """The entry that holds an offset that the log has: a record, or a whole batch. Raises CorruptError."""
+        """Return the entry that holds an existing offset: a record or batch.
+
+        Raises CorruptError.
+        """
         return self._segment_at(offset).entry(offset)
 
     def record_at(self, offset: int) -> bytes | None:
-        """The record at an offset that the log has, None where a batch holds it, or it was given up. Raises CorruptError."""
+        """Return the record at an existing offset; None if a batch holds it, or it was given up.
+
+        Raises CorruptError.
+        """
         segment = self._segment_at(offset)
         tag_code = segment.row(offset)[2]
         if batches.is_batch(tag_code) or index.kind_of(tag_code) == index.GIVEN_UP:
@@ -185,23 +189,23 @@ class Log:
         return segment.entry(offset)
 
     def address_at(self, offset: int) -> int:
-        """The address of the entry that holds an offset that the log has."""
+        """Return the address of the entry that holds an existing offset."""
         return self.log_id << POSITION_BITS | self._segment_at(offset).row(offset)[0]
 
     def stored_at(self, offset: int) -> int:
-        """When the entry that holds `offset`, which the log has, was stored, ms.
+        """Return when the entry that holds an existing offset was stored, in ms.
 
-        Of a record it is its own store timestamp, of a batch the time of its append by this broker's
-        clock, not the producers', so that times are in order.
+        For a record this is its own store timestamp, for a batch the time of its append by this
+        broker's clock, not the producers', so that times are in order.
         """
         return self._segment_at(offset).stored_at(offset)
 
     def offset_at_time(self, timestamp: int, upper: bool = False) -> int:
-        """The first offset stored at `timestamp` or later, max_offset if none is.
+        """Return the first offset stored at `timestamp` or later, max_offset if there is none.
 
-        `upper`: the last offset stored at `timestamp` or before, min_offset if none is. Takes store
-        timestamps to be in order, as they are but for a clock that was set back.
-        Source: store/ConsumeQueue.binarySearchInQueueByTime.
+        With `upper`, the last offset stored at `timestamp` or before, min_offset if there is none.
+        Assumes that store timestamps are in order, as they are unless a clock was set back. Source:
+        store/ConsumeQueue.binarySearchInQueueByTime.
         """
         low, high = self.min_offset, self.max_offset
         while low < high:
@@ -216,12 +220,7 @@ class Log:
     def offset_for_timestamp(
         self, timestamp: int, start: int | None = None
     ) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first entry with this timestamp or a later one; None without one.
-
-        See `times` for what the timestamp of an entry is. Of a batch it is the largest of its records,
-        of which the first that fits is to be found by the caller; where `min_offset` is inside the batch, that
-        may be one that is deleted: then look on, from `start`.
-        """
+        """Find the first entry with this timestamp or a later one: (offset, timestamp), or None."""
         start = self.min_offset if start is None else max(start, self.min_offset)
         for segment in self._segments.all:
             if segment.end[1] > start:
@@ -231,10 +230,7 @@ class Log:
         return None
 
     def max_timestamp(self, start: int | None = None) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first entry from `start` on with the largest timestamp; None without an entry.
-
-        Where `min_offset` is inside a batch, the largest of its records may be one that is deleted.
-        """
+        """Return (offset, timestamp) of the first entry with the largest timestamp, or None."""
         start = self.min_offset if start is None else max(start, self.min_offset)
         best: tuple[int, int] | None = None
         for segment in self._segments.all:
@@ -244,10 +240,7 @@ class Log:
         return best
 
     def learn_times(self, timestamp: int | None = None) -> bool:
-        """Do a part, of some 4 ms at most, of what `offset_for_timestamp` and `max_timestamp` (None) have to find out first.
-
-        False: there is more to be done. Those who cannot wait call these at once.
-        """
+        """Do a part, at most some 4 ms, of the scan for time queries (None: `max_timestamp`)."""
         may_learn = True
         for segment in self._segments.all:
             times = self._segments.times(segment)
@@ -261,9 +254,10 @@ class Log:
         return True
 
     def at_address(self, address: int) -> bytes | None:
-        """The record that begins at an address of this log; None when none does (it may be anybody's guess).
+        """Return the record that begins at an address of this log; None if none does.
 
-        A batch is none: it may hold many messages, and no id of RocketMQ's names one of them.
+        The address may be anyone's guess. A batch is never returned: it may hold many messages, and
+        no message id of RocketMQ names one of them.
         """
         position = address & POSITION_MAX
         segment = self._segments.at_position(position)
@@ -288,37 +282,46 @@ class Log:
         return self._segments.config
 
     def configure(self, config: LogConfig) -> None:
-        """From now on these settings hold; `retain` acts on what was written before as well."""
+        """Apply these settings from now on; `retain` applies them to existing entries as well."""
         self._segments.configure(config)
 
     def retain(self, now: int) -> int:
-        """Delete the segments that are past their retention; the number of messages gone.
+        """Delete the segments that are past their retention; return the number of deleted messages.
 
-        A log whose entries are all too old begins a new segment: offsets and positions go on.
-        Raises StorageError; what was deleted by then stays so.
+        If all entries are too old, the log begins a new segment: offsets and positions continue.
+        Raises StorageError; segments deleted before that stay deleted.
         """
         return self._drop(self._segments.past_retention(self.config, now))
 
     def oldest(self) -> tuple[int, int] | None:
-        """(when its newest entry was stored, bytes) of the first segment, None where there is no other one."""
+        """Return (store time of its newest entry, bytes) of the first segment.
+
+        None if it is the only one.
+        """
         return self._segments.oldest()
 
     def drop_oldest(self) -> int:
-        """Delete the segment that `oldest` told of, whatever the retention; the number of messages gone."""
+        """Delete the segment returned by `oldest` despite its retention.
+
+        Return the deleted messages.
+        """
         return self._drop(1)
 
     def delete_before(self, offset: int) -> None:
-        """Make `min_offset` at least `offset`, at most `max_offset`, for good; delete whole segments before it.
+        """Raise `min_offset` permanently to `offset`, at most `max_offset`.
 
-        What is left of a segment, or of a batch, stays on the disk and is not read. Raises StorageError; what
-        was deleted by then stays so. Source: storage/.../UnifiedLog.maybeIncrementLogStartOffset (KIP-107).
+        Delete whole segments before it.
+
+        The rest of a segment, or of a batch, stays on disk and is not read. Raises StorageError;
+        segments deleted before that stay deleted. Source:
+        storage/.../UnifiedLog.maybeIncrementLogStartOffset (KIP-107).
         """
         offset = min(offset, self.max_offset)
         if offset > self.min_offset:
             try:
                 self._starts.put(str(self.log_id), b"%d" % offset)
             except DiskFullError:
-                # What can be deleted whole makes the room that is missing.
+                # Segments that can be deleted whole free the space that is missing.
                 if not self._drop(self._segments.before(offset)):
                     raise
                 if self.min_offset < offset:
@@ -327,54 +330,58 @@ class Log:
             self._drop(self._segments.before(offset))
 
     def _drop(self, gone: int) -> int:
-        """Delete the first segments; how far that moves min_offset."""
+        """Delete the first segments; return how far min_offset moved."""
         if not gone:
             return 0
         before = self.min_offset
         try:
             self._segments.drop(gone)
-        finally:  # a file may stay where the disk refuses; what is not listed any more is not read
+        finally:  # a file may stay if the disk refuses; it is no longer listed, so it is not read
             self.min_offset = max(before, self._segments.all[0].base_offset)
         return self.min_offset - before
 
     @property
     def end(self) -> tuple[int, int]:
-        """Position and offset after the last entry."""
+        """Return the position and offset after the last entry."""
         return self.next_address & POSITION_MAX, self.max_offset
 
     @property
     def has_files(self) -> bool:
-        """Has an entry ever been appended, and is the log not deleted?"""
+        """Return whether an entry has ever been appended and the log not deleted."""
         return bool(self._segments.all)
 
     def size(self) -> int:
-        """Bytes of all segments: of all entries that can be read, and of those before them that are not deleted yet."""
+        """The bytes of all segments, including entries that are no longer readable."""
         return self._segments.size()
 
     def flush_index(self) -> None:
-        """Write the index rows that wait in memory."""
+        """Write the buffered index rows."""
         if self._segments.all:
             self._segments.all[-1].flush_index()
 
     def delete(self) -> None:
-        """Delete all files. Whoever still holds the log finds it empty, and must not append."""
+        """Delete all files. Other holders of the log find it empty and must not append."""
         self.min_offset = self.max_offset
         self._segments.remove()
 
     # -- damage ----------------------------------------------------------------------------------
 
     def give_up(self, offset: int) -> tuple[int, int]:
-        """Have readers pass over the damaged entry that holds an offset: its first offset, and how many it has.
+        """Make readers skip the damaged entry that holds an offset.
 
-        The offsets stay, and so do the bytes in the log file. It is noted in the index only: an index that is made anew
-        says again that the entry is damaged. Raises StorageError when the index cannot be written.
+        Return its first offset and count.
+
+        The offsets stay, and so do the bytes in the log file. Only the index records it: a rebuilt
+        index marks the entry as damaged again. Raises StorageError if the index cannot be written.
         """
         return self._segment_at(offset).give_up(offset)
 
     def verify(self, offset: int, bytes_max: int) -> tuple[int, int]:
-        """Read and verify entries from an offset on, about `bytes_max` bytes; what is damaged is noted in `findings`.
+        """Read and verify entries from an offset on, about `bytes_max` bytes.
 
-        The offset to go on from, max_offset at the end, and how many bytes were read.
+        Add damage to `findings`.
+
+        Returns the offset to continue from (max_offset at the end) and the number of bytes read.
         """
         offset = max(offset, self.min_offset)
         if offset >= self.max_offset:
@@ -391,9 +398,9 @@ class Log:
     # -- recovery --------------------------------------------------------------------------------
 
     def recover(self, now: int, end: tuple[int, int] | None = None) -> LogRecovery:
-        """Take over what the folder holds; see `recovery` and `repair`.
+        """Take over the contents of the folder; see `recovery` and `repair`.
 
-        `end`: position and offset where a clean stop left it; None after a kill.
+        `end`: position and offset recorded by a clean stop; None after a kill.
         """
         repair, segments_cut = self._segments.recover(now, end)
         if self._segments.all:
@@ -413,18 +420,19 @@ class Log:
         )
 
     def _recover_start(self) -> None:
-        """Take over what `delete_before` did, and end it where a kill came in between."""
+        """Restore the effect of `delete_before`, and complete one that a kill interrupted."""
         key = str(self.log_id)
         start = int(self._starts.get(key) or 0)
         if start > self.max_offset:
-            # A power cut took entries. Others get their offsets, and are not deleted.
+            # A power cut lost entries. Their offsets are given to new ones, which must not be
+            # deleted.
             start = self.max_offset
             self._starts.put(key, b"%d" % start)
         self.min_offset = max(self.min_offset, start)
         self._drop(self._segments.before(start))
 
     def check(self) -> None:
-        """Assert that the segments follow each other and that the ends agree."""
+        """Assert that the segments are contiguous and that the ends agree."""
         assert 0 <= self.min_offset <= self.max_offset
         assert self.next_address >> POSITION_BITS == self.log_id
         self._segments.check()

@@ -1,4 +1,4 @@
-"""The table `logs`, which lists every log of a data directory, and the folders of logs that are there."""
+"""The table `logs`, which lists every log of a data directory, and the logs' folders."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from steelyard.store.files import Files
 PATH = "tables/logs.table"
 
 LAST_ID = "last id"
-"""The key of the last log id that was given out; the others are log ids."""
+"""The key of the last log id that was assigned; the others are log ids."""
 
 CUT = "~"
-"""In the name of a folder: the topic's name was too long, what follows is a hash of it."""
+"""Marks a folder name whose topic was too long; a hash of the topic follows."""
 
 
 class ListedLog(msgspec.Struct, frozen=True):
@@ -25,11 +25,12 @@ class ListedLog(msgspec.Struct, frozen=True):
     topic: str
     queue_id: int
     deleted: bool = False
-    """Set before the files are deleted, so that a kill in between is made good at the next open."""
+    """Set before the files are deleted, so that the next open can complete an interrupted deletion.
+    """
 
 
 class Folder(msgspec.Struct, frozen=True):
-    """What a folder's name says. `topic` is empty where the name was too long to be kept whole."""
+    """The parts of a folder's name. `topic` is empty if the name was too long to be kept whole."""
 
     topic: str
     queue_id: int
@@ -37,7 +38,7 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 def folders(disk: Disk) -> dict[str, Folder]:
-    """The folders of logs on the disk, by path."""
+    """Return the folders of logs on disk, by path."""
     found = {}
     for name in disk.list("logs"):
         topic = "" if CUT in name else unquote_to_bytes(name).decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""A disk in memory, for tests and for brokers that keep nothing.
+"""A disk in memory, for tests and for brokers without persistent storage.
 
-It can fail as a real disk does: `room_bytes` makes it full, `kill_after_bytes` ends the process in the
-middle of a write, `lose_power` forgets what was not synced.
+It can fail as a real disk does: `room_bytes` makes it full, `kill_after_bytes` ends the process in
+the middle of a write, `lose_power` drops what was not synced.
 """
 
 from __future__ import annotations
@@ -87,18 +87,18 @@ class MemoryFile:
         self.synced_bytes = len(self.data)
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: there is nothing to free."""
 
 
 DISK_BYTES = 1 << 40
-"""The size that a disk in memory claims to have."""
+"""The size of a disk in memory."""
 
 
 class MemoryDisk:
-    """A `Disk`.
+    """A `Disk` in memory.
 
-    `room_bytes`: how much more fits, None without a limit. `kill_after_bytes`: how much is still
-    written before `Killed` rises; after that go on with a `copy`.
+    `room_bytes`: how much more can be written, None without a limit. `kill_after_bytes`: how much
+    is still written before `Killed` is raised; continue with a `copy` after that.
     """
 
     def __init__(self) -> None:
@@ -145,16 +145,16 @@ class MemoryDisk:
             path = path.rpartition("/")[0]
 
     def space(self) -> tuple[int, int]:
-        """Of a disk of a terabyte."""
+        """Report a disk of a terabyte."""
         return DISK_BYTES if self.room_bytes is None else self.room_bytes, DISK_BYTES
 
     def sync_folder(self, path: str) -> None:
-        """Names are durable at once here."""
+        """Do nothing: names are durable at once."""
         if path not in self.folders:
             raise FileNotFoundError(errno.ENOENT, "no such folder", path)
 
     def copy(self) -> MemoryDisk:
-        """What another process would find now, after this one was killed."""
+        """Return what another process would find now, after this one was killed."""
         other = MemoryDisk()
         other.folders = set(self.folders)
         other.room_bytes = self.room_bytes
@@ -165,7 +165,10 @@ class MemoryDisk:
         return other
 
     def lose_power(self, rng: Random) -> MemoryDisk:
-        """What the next process would find after a power cut: of each file what was synced, and some of the rest."""
+        """Return what the next process would find after a power cut.
+
+        Each file has what was synced, and some of the rest.
+        """
         other = self.copy()
         for _, file in sorted(other.files.items()):
             unsynced = len(file.data) - file.synced_bytes

@@ -1,8 +1,9 @@
-"""Index rows that are damaged are made anew, when they are read: a single wrong bit is found by the row's checksum alone.
+"""Damaged index rows are rebuilt when they are read.
 
-Others are made from the log. The sound rows on both sides say where in the log the entries lie, and the link of the row behind them proves that
-the entries are what was written. Where that cannot be proved the rows become DAMAGED: their offsets are refused to
-readers, and what follows them is read as before.
+A single wrong bit is corrected from the row's checksum alone; other rows are rebuilt from the log.
+The intact rows on both sides locate the entries in the log, and the link of the row after them
+proves that the entries are what was written. If that cannot be proved, the rows become DAMAGED:
+their offsets are refused to readers, and later entries are read as before.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from steelyard.store.segment import Segment
 
 _CORRECTED_MAX = 4
-"""Damaged rows in a row in which single wrong bits are looked for, some 40 µs each."""
+"""Number of consecutive damaged rows for which single wrong bits are searched, some 40 µs each."""
 
 
 def mended(segment: Segment, offset: int, count: int) -> bytes:
-    """The packed rows from `offset` on, as many of `count` as there are, after those that are damaged were made anew."""
+    """Return the packed rows from `offset` on, at most `count`, after rebuilding damaged ones."""
     first = offset - segment.base_offset
     stop = min(first + count, segment.index.count)
     rows = bytearray(_raw(segment, first, stop))
@@ -38,7 +39,7 @@ def mended(segment: Segment, offset: int, count: int) -> bytes:
             continue
         begin, end = _gap(segment, number)
         made = _made(segment, begin, end)
-        with suppress(StorageError):  # then they are made again the next time
+        with suppress(StorageError):  # otherwise they are rebuilt the next time
             segment.index.replace(begin, made)
         upto = min(end, stop)
         rows[at : (upto - first) * ROW_BYTES] = made[
@@ -49,9 +50,10 @@ def mended(segment: Segment, offset: int, count: int) -> bytes:
 
 
 def put_right(segment: Segment, number: int) -> bytes:
-    """A row that is damaged, without a look at its neighbours: as it was where a single bit of it is wrong, else as it is.
+    """Correct a damaged row without regard to its neighbours, if a single bit of it is wrong.
 
-    For repairs, which do not know yet what is behind it. Raises StorageError.
+    Otherwise it is returned unchanged. For repairs, which do not know the following rows yet.
+    Raises StorageError.
     """
     packed = _raw(segment, number, number + 1)
     row = index.corrected(packed)
@@ -63,12 +65,12 @@ def put_right(segment: Segment, number: int) -> bytes:
 
 
 def _raw(segment: Segment, first: int, stop: int) -> bytes:
-    """Rows as they lie in the file."""
+    """Return rows as they are in the file."""
     return segment.index.read(first, stop - first)
 
 
 def _gap(segment: Segment, number: int) -> tuple[int, int]:
-    """The damaged rows around one of them: the first and one past the last."""
+    """Return the range of damaged rows around one of them: the first, and one past the last."""
     begin, end = number, number + 1
     while begin > 0 and not index.are_sound(_raw(segment, begin - 1, begin)):
         begin -= 1
@@ -78,7 +80,7 @@ def _gap(segment: Segment, number: int) -> tuple[int, int]:
 
 
 def _made(segment: Segment, begin: int, end: int) -> bytes:
-    """Rows begin .. end - 1, made anew; it is noted what became of them."""
+    """Rebuild rows begin .. end - 1, and note the outcome."""
     before = _raw(segment, begin - 1, begin) if begin else b""
     after = _raw(segment, end, end + 1) if end < segment.index.count else b""
     rows = _corrected(_raw(segment, begin, end))
@@ -107,7 +109,7 @@ def _note(segment: Segment, begin: int, end: int, *, lost: bool) -> None:
 
 
 def _corrected(rows: bytes) -> bytes | None:
-    """The rows, where a single bit of each is wrong."""
+    """Correct the rows if a single bit of each is wrong."""
     if len(rows) > _CORRECTED_MAX * ROW_BYTES:
         return None
     parts = [index.corrected(rows[at : at + ROW_BYTES]) for at in range(0, len(rows), ROW_BYTES)]
@@ -115,12 +117,12 @@ def _corrected(rows: bytes) -> bytes | None:
 
 
 def _from_log(segment: Segment, begin: int, end: int, after: bytes) -> bytes | None:
-    """The rows, from the entries in the log; None where these are not proved to be what was written."""
+    """Build the rows from the log; None if its entries are not proved to be what was written."""
     base = segment.base_offset
     position, offset = segment.base_position, base
     if begin:
         held_position, size, tag_code, _ = segment.row(base + begin - 1)
-        if batches.is_batch(tag_code):  # it may go on
+        if batches.is_batch(tag_code):  # it may continue
             position, offset = held_position, segment.first_of(base + begin - 1)
         else:
             position, offset = held_position + size, base + begin
@@ -151,11 +153,11 @@ def _from_log(segment: Segment, begin: int, end: int, after: bytes) -> bytes | N
 def _is_proved(
     segment: Segment, last: ScannedEntry, link: int, rows: bytes, end: int, after: bytes
 ) -> bool:
-    """Do the rows, the last of them of the entry `last`, agree with the row after them?"""
+    """Return whether the rows, ending with the entry `last`, agree with the row after them."""
     if not after:
         is_end = last.position + last.size == segment.end[0]
         return is_end and (not segment.link or link == segment.link)
-    if last.offset + last.count > segment.base_offset + end:  # a batch that goes on
+    if last.offset + last.count > segment.base_offset + end:  # a batch that continues
         return rows[-ROW_BYTES:] == after
     position, size, tag_code, expected = ROW.unpack(after)
     if position != last.position + last.size:
@@ -171,7 +173,7 @@ def _is_proved(
 def _batch_tag(segment: Segment, found: ScannedEntry, begin: int, after: bytes) -> int:
     """The tag code of the rows of a batch: known from its other rows, else about when it was appended.
 
-    That is its largest timestamp, but not outside the times of what is before and behind the rows.
+    The latter holds the largest timestamp, limited to the times of the entries before and after.
     """
     first = segment.base_offset + begin
     if found.offset < first:
@@ -184,7 +186,10 @@ def _batch_tag(segment: Segment, found: ScannedEntry, begin: int, after: bytes) 
 
 
 def _stored_behind(segment: Segment, after: bytes) -> int:
-    """About when the entry behind the rows was stored. It is not verified: that would take these rows."""
+    """Return the approximate store time of the entry after the rows.
+
+    It is not verified, because that would need these rows.
+    """
     position, _, tag_code, _ = ROW.unpack(after)
     if batches.is_batch(tag_code) or index.is_hole(tag_code):
         return batches.appended_at(tag_code)
@@ -192,7 +197,7 @@ def _stored_behind(segment: Segment, after: bytes) -> int:
 
 
 def _hole(segment: Segment, begin: int, end: int, after: bytes) -> bytes:
-    """Rows that say that nothing is known of these offsets."""
+    """Return rows that mark these offsets as unknown."""
     position, stored = segment.base_position, 0
     if begin:
         held_position, size, _, _ = segment.row(segment.base_offset + begin - 1)

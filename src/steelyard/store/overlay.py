@@ -1,4 +1,4 @@
-"""A disk whose changes are kept in memory: what it shows is another disk as it would be after them."""
+"""A disk whose changes are kept in memory: it shows another disk as it would be after them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from steelyard.types import FileRange
 
 
 class _Change:
-    """Of one file: how much of the original counts, and what was written since, in order."""
+    """The change of one file: how much of the original remains, and the writes since, in order."""
 
     def __init__(self, size: int) -> None:
         self.original = size
@@ -17,7 +17,7 @@ class _Change:
 
 
 class OverlayFile:
-    """A file of an `Overlay`. `original`: None for one that the disk does not have."""
+    """A file of an `Overlay`. `original`: None if the disk does not have the file."""
 
     def __init__(self, original: File | None, change: _Change) -> None:
         self._original = original
@@ -56,7 +56,7 @@ class OverlayFile:
         change.size = size
 
     def sync(self) -> None:
-        """Nothing to bring anywhere."""
+        """Do nothing: changes stay in memory."""
 
     def close(self) -> None:
         if self._original is not None:
@@ -64,7 +64,7 @@ class OverlayFile:
 
 
 class Overlay:
-    """A `Disk`; what is made, changed, renamed and removed here stays here."""
+    """A `Disk` on which files created, changed, renamed and removed affect memory only."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -116,11 +116,11 @@ class Overlay:
         return path in self._changes or (path not in self._gone and self._disk.exists(path))
 
     def make_folder(self, path: str) -> None:
-        """Folders need not be there."""
+        """Do nothing: folders need not exist."""
 
     def space(self) -> tuple[int, int]:
-        """That of the disk."""
+        """Return the space of the underlying disk."""
         return self._disk.space()
 
     def sync_folder(self, path: str) -> None:
-        """Nothing to bring anywhere."""
+        """Do nothing: changes stay in memory."""

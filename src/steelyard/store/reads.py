@@ -1,11 +1,11 @@
 """Reading runs of entries: with and without tags, and runs of entries of one kind.
 
-A log may hold records and batches in any order. Whether an entry is a batch is the first byte of its
-tag code in the index, so runs are found without looking at the log.
+A log may hold records and batches in any order. Whether an entry is a batch is the first byte of
+its tag code in the index, so runs are found without looking at the log.
 
-What is read is verified, a run of records in one call (see `links`). Where a run fails its entries are looked at one by
-one: those before the first damaged one are given, and the next read, which begins with it, raises CorruptError.
-Entries that operators gave up are passed over.
+Data is verified when it is read, a run of records in one call (see `links`). If a run fails, its
+entries are checked one by one: those before the first damaged one are returned, and the next read,
+which begins with it, raises CorruptError. Entries that operators gave up are skipped.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from steelyard.store.segment import Segment
 from steelyard.types import FileRange
 
 SCAN_ROWS_MAX = 16_384
-"""Rows that one filtered read looks at. RocketMQ: maxFilterMessageSize, 800 rows at least."""
+"""Rows examined by one filtered read. RocketMQ: maxFilterMessageSize, at least 800 rows."""
 _SCAN_ROWS = 1_024
 _RUN_ROWS = 64
-"""Rows that a run is looked for in at first; twice as many each time."""
+"""Rows first examined for the end of a run; doubled each time."""
 _RUN_ROWS_MAX = 32_768
 
 _RECORD = b"\x00\xff"
-"""The kinds of rows that are records'."""
+"""The kind bytes of rows of records."""
 _BATCH = bytes((batches.KIND,))
 _HOLES = bytes((index.DAMAGED, index.GIVEN_UP))
 _UNKNOWN = -1
 
 
 class Slice(msgspec.Struct, frozen=True, gc=False):
-    """What a read found: `count` records back to back in `data`.
+    """The result of a read: `count` contiguous records in `data`.
 
-    `next_offset`: where to read on; past entries that the filter skipped. `first_offset`: that of the
-    first record in `data`, or `next_offset` when there is none.
+    `next_offset`: where to continue; past entries that the filter skipped. `first_offset`: that of
+    the first record in `data`, or `next_offset` if there is none.
     """
 
     data: bytes
@@ -51,10 +51,10 @@ class Slice(msgspec.Struct, frozen=True, gc=False):
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
-    """Entries of one kind back to back in `data`: `entry.RECORDS` or `entry.BATCHES`.
+    """Contiguous entries of one kind in `data`: `entry.RECORDS` or `entry.BATCHES`.
 
-    `first_offset`: that of the first entry in `data`, which for a batch may be less than the offset asked
-    for. `next_offset`: where to read on. Nothing was found where `data` is empty.
+    `first_offset`: that of the first entry in `data`, which for a batch may be less than the
+    requested offset. `next_offset`: where to continue. `data` is empty if nothing was found.
     """
 
     kind: int
@@ -66,8 +66,9 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 class RunExtent(msgspec.Struct, frozen=True, gc=False):
     """Where a run lies in its segment: `size` bytes from `position` on, to the entry before `next_offset`.
 
-    `offset`: the one asked for. `before`, `link`: the links before the run and of its last entry; `before` is -1 where
-    it is to be looked up. A run of no bytes was given up: go on at `next_offset`.
+    `offset`: the requested one. `before`, `link`: the links before the run and of its last entry;
+    `before` is -1 if it has yet to be looked up. A run of no bytes was given up: continue at
+    `next_offset`.
     """
 
     segment: Segment
@@ -80,7 +81,10 @@ class RunExtent(msgspec.Struct, frozen=True, gc=False):
     link: int
 
     def read(self) -> Run:
-        """The entries, verified: as many as there are before the first that is damaged. Raises CorruptError, StorageError."""
+        """Return the verified entries before the first damaged one.
+
+        Raises CorruptError, StorageError.
+        """
         segment, offset = self.segment, self.offset
         if not self.size:
             return Run(self.kind, b"", self.next_offset, self.next_offset)
@@ -101,18 +105,23 @@ class RunExtent(msgspec.Struct, frozen=True, gc=False):
         return Run(self.kind, data, first, stop)
 
     def lend(self) -> FileRange:
-        """The entries, not read and not verified: see `FileRange`. Raises StorageError."""
+        """Return the entries without reading and verifying them: see `FileRange`.
+
+        Raises StorageError.
+        """
         return self.segment.lend(self.position, self.size)
 
     def is_verified(self) -> bool:
-        """Has this process written all of it, or verified it before?"""
+        """Return whether this process has written or verified all of it."""
         return self.segment.is_verified(self.position, self.size)
 
 
 def read_records(segment: Segment, offset: int, end: int, count_max: int, bytes_max: int) -> Slice:
-    """Records from `offset` on, up to the first batch or the segment's end, within the limits but always one.
+    """Read records from `offset` up to the first batch, the segment's end or the limits.
 
-    Nothing, and `next_offset` unchanged, where the entry at `offset` is a batch.
+    At least one.
+
+    If the entry at `offset` is a batch, the result is empty with an unchanged `next_offset`.
     """
     count = min(count_max, end - offset)
     before = first = 0
@@ -163,7 +172,10 @@ def read_tagged(
     bytes_max: int,
     tag_codes: frozenset[int],
 ) -> Slice:
-    """Records with one of the tag codes, up to the first batch; a bounded number of rows is looked at."""
+    """Read records with one of the tag codes, up to the first batch.
+
+    Examines a bounded number of rows.
+    """
     count = total = 0
     pieces: list[_Piece] = []
     piece = _Piece(_UNKNOWN, 0, 0, 0, 0, 0)
@@ -208,7 +220,7 @@ def read_tagged(
 
 
 def _tagged(segment: Segment, pieces: list[_Piece], next_offset: int) -> Slice:
-    """The records of these pieces, up to the first that is damaged."""
+    """Return the records of these pieces, up to the first damaged one."""
     parts: list[bytes] = []
     count = 0
     first = pieces[0].first_offset if pieces else next_offset
@@ -291,7 +303,7 @@ def find_run(
 
 
 def _linked_rows(segment: Segment, offset: int, count: int) -> tuple[int, bytes]:
-    """The link that the record at `offset` goes on from, and the packed rows from there on."""
+    """Return the link before the record at `offset`, and the packed rows from there on."""
     if offset == segment.base_offset:
         return 0, segment.rows(offset, count)
     rows = segment.rows(offset - 1, count + 1)
@@ -299,7 +311,7 @@ def _linked_rows(segment: Segment, offset: int, count: int) -> tuple[int, bytes]
 
 
 def _past_holes(segment: Segment, offset: int, found: bytes, *, refuse: bool) -> int:
-    """The offset after those from `offset` on that have no entry; `found`: their kinds."""
+    """Skip offsets from `offset` on that have no entry; `found`: their kinds."""
     given_up = len(found) - len(found.lstrip(_HOLES))
     damaged = found[:given_up].find(index.DAMAGED)
     if damaged == 0:
@@ -311,7 +323,10 @@ def _past_holes(segment: Segment, offset: int, found: bytes, *, refuse: bool) ->
 
 
 def _damaged(segment: Segment, offset: int, stop: int) -> int:
-    """The offset of the first damaged entry before `stop`, or `stop`. Raises CorruptError where it is the first."""
+    """Return the offset of the first damaged entry before `stop`, or `stop`.
+
+    Raises CorruptError if it is the first entry.
+    """
     first = offset
     while offset < stop:
         try:

@@ -1,4 +1,4 @@
-"""What `Store.open` found and repaired, as data for the operator and for tests."""
+"""The results of `Store.open`: what was found and repaired, as data for operators and tests."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import msgspec
 
 
 class SegmentRepair(msgspec.Struct, frozen=True):
-    """What recovery did to one segment; all zero when nothing was wrong.
+    """The repair of one segment; all zero if nothing was wrong.
 
     `rows_made`: index rows rebuilt from the log. `rows_cut`: index rows that pointed at nothing.
-    `bytes_cut`: bytes at the end of the log file that were no whole entry. `damaged`: places in the log where
-    something else is than was written; they are kept, and refused to readers.
+    `bytes_cut`: bytes at the end of the log file that were not a whole entry. `damaged`: places in
+    the log that are not as they were written; they are kept, and refused to readers.
     """
 
     rows_made: int = 0
@@ -20,7 +20,10 @@ class SegmentRepair(msgspec.Struct, frozen=True):
 
 
 class LogRecovery(msgspec.Struct, frozen=True):
-    """What recovery did to one log. `segments_cut`: segments after a gap, removed; their bytes count as cut."""
+    """The repair of one log.
+
+    `segments_cut`: segments removed after a gap; their bytes count as cut.
+    """
 
     topic: str
     queue_id: int
@@ -33,9 +36,10 @@ class LogRecovery(msgspec.Struct, frozen=True):
 
 
 class TableDamage(msgspec.Struct, frozen=True):
-    """Bytes in a table's file that are neither a record nor a torn write. `key`: whose they seem to be, if that can be told.
+    """Bytes in a table's file that are neither a record nor a torn write.
 
-    `problem`: what else is wrong with the file as a whole, or with a log's folder.
+    `key`: the key they seem to belong to, if it can be determined. `problem`: another fault of the
+    file as a whole, or of a log's folder.
     """
 
     path: str
@@ -56,7 +60,7 @@ class TableDamage(msgspec.Struct, frozen=True):
 
 
 class TableRecovery(msgspec.Struct, frozen=True):
-    """Records of a table that were found, bytes of a torn write that were cut, and where that was.
+    """The number of records found in a table, the bytes of a torn write that were cut, and where.
 
     With `damage` nothing was cut, and the store was not opened.
     """
@@ -69,12 +73,12 @@ class TableRecovery(msgspec.Struct, frozen=True):
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """What `Store.open` found: `logs` with `entries` in all, and what had to be repaired.
+    """The result of `Store.open`: `logs` with `entries` in all, and what had to be repaired.
 
-    `repaired`: the logs that were not as a clean stop leaves them. Missing index rows are ordinary
-    after a kill; `bytes_cut` means that a write was torn, which no reply had acknowledged unless the
-    machine lost power. `unknown`: folders of logs that no table lists; they are left alone.
-    `upgraded_from`: the format that the folder had, 0 where that is as it was.
+    `repaired`: the logs that were not as a clean stop leaves them. Missing index rows are normal
+    after a kill; `bytes_cut` means that a write was torn, which no reply had acknowledged unless
+    the machine lost power. `unknown`: folders of logs that no table lists; they are left alone.
+    `upgraded_from`: the format that the folder had, 0 if it was current.
     """
 
     logs: int = 0
@@ -91,7 +95,7 @@ class Recovery(msgspec.Struct, frozen=True):
         return cut + sum(table.bytes_cut for table in self.tables)
 
     def warnings(self) -> list[str]:
-        """What an operator should know: everything that was cut, with file, position and size."""
+        """Report everything that was cut, with file, position and size, for operators."""
         found = [
             f"tables/{table.name}.table: a write at the end was not finished;"
             f" {table.bytes_cut} bytes from byte {table.position} on were cut"
@@ -99,8 +103,8 @@ class Recovery(msgspec.Struct, frozen=True):
             if table.bytes_cut
         ]
         found += [
-            f"the log of {log.topic}, queue {log.queue_id}: {log.bytes_cut} bytes that do not make a whole entry"
-            f" were cut from the end"
+            f"the log of {log.topic}, queue {log.queue_id}: {log.bytes_cut} bytes that do not make"
+            " a whole entry were cut from the end"
             for log in self.repaired
             if log.bytes_cut
         ]

@@ -1,13 +1,17 @@
-"""Makes the log and the index of a segment agree when a store is opened.
+"""Reconciles the log and the index of a segment when a store is opened.
 
-    torn tail      bytes at the end of the log that do not make a whole entry and that no sound row describes, or that were
-                   never written (`scanning.looks_unwritten`): what a kill or a power cut leaves; cut
-    damage         anything else that is not what was written: kept, and refused to readers (`index.DAMAGED`)
-    hole           unwritten bytes with whole entries behind them, from a power cut: readers pass over it (`index.GIVEN_UP`)
+    torn tail   bytes at the end of the log that do not make a whole entry and that no intact row
+                describes, or that were never written (`scanning.looks_unwritten`): the result of
+                a kill or a power cut; cut
+    damage      anything else that is not as it was written: kept, and refused to readers
+                (`index.DAMAGED`)
+    hole        unwritten bytes before whole entries, from a power cut: readers skip it
+                (`index.GIVEN_UP`)
 
-The rows up to the last that describes an entry are trusted here; each is verified when it is used. What follows in the log
-is read. When a batch was appended is lost with its rows: it counts as appended at its largest timestamp, or when what is
-before it was stored, if that is later; but not in the future.
+The rows up to the last that describes an entry are trusted here; each is verified when it is used.
+The log after them is read. If a batch's rows are lost, so is its append time: it is then assumed to
+be its largest timestamp, or the store time of the entry before it if that is later, but not in the
+future.
 """
 
 from __future__ import annotations
@@ -45,10 +49,13 @@ class Repair:
         *,
         was_stopped: bool,
     ) -> None:
-        """`newest`: when the last entry before this segment was stored, ms. `following`: where the next segment begins.
+        """`newest`: store time of the last entry before this segment, in ms.
 
-        `was_stopped`: the last stop was a clean one, so that nothing is torn and nothing unwritten. For the last segment
-        `following` is then where the log ended, otherwise None.
+        `following`: the next one.
+
+        `following` is where the next segment begins. `was_stopped`: the last stop was clean, so
+        that nothing is torn and nothing unwritten; for the last segment `following` is then where
+        the log ended, otherwise None.
         """
         self._segment = segment
         self._newest = newest
@@ -59,7 +66,7 @@ class Repair:
         self._made = 0
         self._damaged = 0
         self._last_is_damaged = False
-        """The entry that the last of the trusted rows describes."""
+        """The entry described by the last trusted row."""
         self._old_rows = b""
 
     def run(self) -> SegmentRepair:
@@ -68,7 +75,7 @@ class Repair:
         kept, position = self._trusted(file_rows)
         if kept != file_rows or segment.files.size(segment.index_path) != kept * ROW_BYTES:
             segment.index.cut(kept)
-            # Lest these rows come back when other entries lie there.
+            # So that these rows do not come back when other entries are there.
             segment.files.sync(segment.index_path)
         segment.size = position - segment.base_position
         segment.link = 0
@@ -90,14 +97,14 @@ class Repair:
         if segment.files.disk.exists(segment.old_index_path):
             segment.index.flush()
             segment.files.remove(segment.old_index_path)
-        segment.fresh = segment.end[0]  # nothing that is there was written by this process
+        segment.fresh = segment.end[0]  # nothing before that was written by this process
         cut = self._file_end - log_end
         return SegmentRepair(self._made, file_rows - kept, cut, self._damaged)
 
     # -- the rows that are there -----------------------------------------------------------------
 
     def _trusted(self, count: int) -> Place:
-        """How many rows there are up to the last that describes an entry, and the position after that."""
+        """Return the number of rows up to the last that describes an entry, and its end."""
         segment = self._segment
         while count:
             packed = segment.index.read(count - 1, 1)
@@ -112,7 +119,10 @@ class Repair:
         return 0, segment.base_position
 
     def _is_described(self, packed: bytes, count: int) -> bool:
-        """Does the last of the first `count` rows, which is sound, describe what is there or was there once?"""
+        """Return whether the last of the first `count` rows, itself intact, describes an entry.
+
+        The entry may have been damaged since.
+        """
         segment = self._segment
         position, size, tag_code, link = index.ROW.unpack(packed)
         if index.is_hole(tag_code):
@@ -127,7 +137,7 @@ class Repair:
         if segment.is_by_itself(data, first, position, size, is_batch=is_batch):
             rows_from = segment.base_offset + self._before(count, packed) if is_batch else first
             if last < following - 1 and self._may_begin(first, rows_from):
-                return False  # a kill came between the rows of a batch
+                return False  # a kill interrupted the rows of a batch
             if following == last + 1:
                 before = self._link_before(first)
                 whole = links.is_batch if is_batch else links.is_record
@@ -139,7 +149,7 @@ class Repair:
         return True
 
     def _may_begin(self, first: int, rows_from: int) -> bool:
-        """Are the sound rows of a batch those from `rows_from` on, and the others since its first offset damaged?"""
+        """Return whether a batch's intact rows begin at `rows_from`, those before are damaged."""
         base = self._segment.base_offset
         if first == rows_from:
             return True
@@ -151,7 +161,7 @@ class Repair:
         )
 
     def _link_before(self, first: int) -> int | None:
-        """What the entry goes on from, None where that is not known."""
+        """Return the link before the entry; None if it is unknown."""
         number = first - self._segment.base_offset
         if number <= 0:
             return 0
@@ -162,7 +172,7 @@ class Repair:
         return None if index.tells_no_link(tag_code, link) else int(link)
 
     def _before(self, count: int, packed: bytes) -> int:
-        """Of the first `count` rows, how many there are before the last ones that are equal to this one."""
+        """Return how many of the first `count` rows precede the final ones that equal this one."""
         while count:
             piece = min(count, _BACK_ROWS)
             rows = self._segment.index.read(count - piece, piece)
@@ -175,14 +185,14 @@ class Repair:
     # -- the log behind them ---------------------------------------------------------------------
 
     def _read_old(self) -> None:
-        """An index of format 1 knows when batches were appended."""
+        """Read append times of batches from an index of format 1."""
         segment = self._segment
         path = segment.old_index_path
         if segment.files.disk.exists(path):
             self._old_rows = segment.files.read(path, 0, segment.files.size(path))
 
     def _take(self) -> None:
-        """Make rows for the whole entries that follow."""
+        """Build rows for the whole entries that follow."""
         segment = self._segment
         log_base = segment.origin.log_address
         position, offset = segment.end
@@ -214,7 +224,10 @@ class Repair:
         self._made += len(rows) // ROW_BYTES
 
     def _pass_over(self) -> bool:
-        """Where whole entries follow what is none, or another segment does, keep its offsets. True to go on reading."""
+        """Keep the offsets of damage if whole entries or another segment follow.
+
+        Return True to continue.
+        """
         segment = self._segment
         position, offset = segment.end
         if position == self._file_end:

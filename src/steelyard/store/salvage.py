@@ -1,15 +1,16 @@
-"""Repairs a data directory: sets aside what is damaged, keeps what is whole, and says what is lost.
+"""Repair of a data directory: sets damage aside, keeps what is intact, and reports what is lost.
 
-Nothing is deleted: what was damaged lies in a folder `damaged-<label>` of the data directory, under its own path. A file
-is replaced in one step, after its copy was synced, so that a repair that is cut off is begun anew.
+Nothing is deleted: damaged data is put in a folder `damaged-<label>` of the data directory, under
+its own path. A file is replaced atomically after its copy was synced, so that an interrupted repair
+can be repeated.
 
-    format, clean-stop      set aside; the next broker that starts takes the directory
-    a table                 written anew with its whole records. Where a record is lost an older value of the key counts
-                            again, or none
-    tables/logs.table       gets the logs whose folders are there, as well
-    a log                   damaged entries stay as they are, and a copy of them is set aside; readers pass over their
-                            offsets, which nobody else gets
-    an index                made anew from its log
+    format, clean-stop      set aside; the next broker that starts owns the directory
+    a table                 rewritten with its intact records. If a record is lost, an older value
+                            of the key becomes current, or none
+    tables/logs.table       also gets the logs whose folders exist
+    a log                   damaged entries stay in place, and a copy of them is set aside; readers
+                            skip their offsets, which are not reused
+    an index                rebuilt from its log
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ COPY_BYTES = 1024 * 1024
 
 
 class Deed(msgspec.Struct, frozen=True):
-    """One thing that was done. `lost`: what no reader will get, empty where nothing is."""
+    """One repair. `lost`: what no reader will get, empty if nothing is lost."""
 
     path: str
     done: str
@@ -70,7 +71,7 @@ def repair(files: Files, findings: Iterable[CheckFinding], label: str, now: int)
 
 
 def disown(files: Files) -> Identity:
-    """Let the next broker that starts have the directory; whose it was."""
+    """Let the next broker that starts own the directory; return the previous owner."""
     owner = identity.read(files).identity
     identity.write(files, Identity())
     return owner
@@ -84,7 +85,7 @@ def _keep_copy(files: Files, finding: CheckFinding, aside: str) -> Deed:
 
 
 def _mend_table(files: Files, path: str, aside: str) -> Iterator[Deed]:
-    """Write the table anew without what is damaged."""
+    """Rewrite the table without damaged records."""
     if not files.disk.exists(path):
         if path != log_list.PATH:
             yield Deed(path, "rebuilt when it is needed", "everything that it held")
@@ -150,7 +151,7 @@ def _mend_list(files: Files, found: list[CheckFinding], aside: str) -> Iterator[
 
 
 def _topic_of(files: Files, path: str) -> str:
-    """The topic whose name was too long for its folder's, from the table of topics."""
+    """Find the topic whose name was too long for its folder, in the table of topics."""
     for entry in check.entries_of(files, "tables/topics.table"):
         if file_name(entry.key) == path.split("/")[1]:
             return entry.key
@@ -182,7 +183,7 @@ def _pass_over(store: Store, found: list[CheckFinding]) -> Iterator[Deed]:
 
 
 def _write(files: Files, path: str, data: bytes) -> None:
-    """A new file, on the disk when this returns."""
+    """Write a new file and sync it to disk."""
     files.remove(path)
     files.create(path)
     files.write(path, 0, data)

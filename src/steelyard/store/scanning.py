@@ -1,4 +1,4 @@
-"""Reads a log file without its index: the whole entries from a place on, and the next one behind damage."""
+"""Reading a log file without its index: whole entries from a place, and the next after damage."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from steelyard.store import batch as batches
 from steelyard.store import entry as entries
 
 SCAN_BYTES = 1024 * 1024
-"""The log is read in pieces of this size, or of an entry where one is larger."""
+"""Size of the pieces in which the log is read, unless an entry is larger."""
 
 SECTOR_BYTES = 512
-"""What a disk writes at once, at least."""
+"""The smallest unit that a disk writes."""
 
 TELLING_BYTES = 16
-"""So few zeros at the begin or the end of an entry tell nothing: sizes and small offsets have them, and empty values."""
+"""Fewer zeros at an end of an entry prove nothing: sizes, small offsets and empty values have them.
+"""
 
 Read = Callable[[int, int], bytes]
-"""The bytes of a log: from a position on, that many. Raises StorageError where they are not there."""
+"""Reads a number of bytes from a position of the log. Raises StorageError if they do not exist."""
 
 _HEADS = re.compile(rb"(?s)(?=\x00\x00\x00.{9}(?:\x00{4}|\xff{4})\x02|.{4}\xda\xa3\x20[\xa7\xab])")
-"""Where an entry may begin: a batch (offset, size, leader epoch 0 or -1, magic 2) or a record (size, magic)."""
+"""Where an entry may begin: a batch (offset, size, leader epoch, magic) or a record (size, magic).
+
+The leader epoch is 0 or -1, a batch's magic 2.
+"""
 
 
 class ScannedEntry(msgspec.Struct, frozen=True, gc=False):
@@ -69,7 +73,8 @@ def find_next(
 ) -> ScannedEntry | None:
     """The first whole entry behind `position`, where one of `offset` ought to be and is damaged; None without one.
 
-    Looks first where the damaged entry says that it ends: what else looks like an entry may be part of a message.
+    Looks first where the damaged entry claims to end: other apparent entries may be part of a
+    message.
     """
     head = read(position, min(batches.HEAD_BYTES, end - position))
     start = position
@@ -91,9 +96,10 @@ def find_next(
 
 
 def looks_unwritten(data: bytes, position: int) -> bool:
-    """Do these bytes, at `position` of a file, begin or end in a sector of nothing but zeros, as a power cut leaves it?
+    """Return whether these bytes begin or end in a sector of zeros, as a power cut leaves it.
 
-    A sector that they share with others counts as far as it is theirs, if that is TELLING_BYTES or more, else with the next one.
+    `position`: where they are in the file. A sector shared with other bytes counts as far as it is
+    theirs if that is at least TELLING_BYTES, otherwise together with the next one.
     """
     first = -position % SECTOR_BYTES
     last = (position + len(data)) % SECTOR_BYTES
@@ -141,11 +147,7 @@ def _whole(
 
 
 def _entry_at(data: bytes, start: int, offset: int, address: int) -> tuple[int, bool]:
-    """The size of the entry that begins at `start` and was written for this place, 0 without one; is it a batch?
-
-    A record says so by its magic and its places. A batch for the same offset cannot hold these at once:
-    its last offset delta would exceed `batch.COUNT_MAX`.
-    """
+    """Return the size of the entry at `start` (0: none) and whether it is a batch."""
     if start + batches.HEAD_BYTES > len(data):
         return 0, False
     size = entries.size_of(data, start)

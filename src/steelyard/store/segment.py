@@ -1,10 +1,10 @@
-"""One segment of a log: a file of entries back to back, and its index.
+"""One segment of a log: a file of contiguous entries, and its index.
 
-Both files are named by where they begin: position in the log and offset of the first entry, 20 digits
-each. The log is made when the first entry comes, the index when its rows are first written.
+Both files are named by where they begin: position in the log and offset of the first entry, 20
+digits each. The log is created with its first entry, the index when its rows are first written.
 
-Nothing is believed that is not verified: rows by their checksums whenever they are read (those that are damaged are
-rebuilt from the log, `mending`), entries by the links in their rows (`reads`).
+Everything is verified before use: rows by their checksums whenever they are read (damaged ones are
+rebuilt from the log, see `mending`), entries by the links in their rows (`reads`).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from steelyard.store.spans import Spans
 from steelyard.types import FileRange
 
 POSITION_BITS = 40
-"""Of an address; the rest is the log id."""
+"""Bits of an address for the position; the others are the log id."""
 
 POSITION_MAX = (1 << POSITION_BITS) - 1
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".rows"
 OLD_INDEX_SUFFIX = ".index"
-"""Of format 1: rows without checksums, 20 bytes each."""
+"""Suffix of index files of format 1: rows of 20 bytes without checksums."""
 
 _NEIGHBOURS = 16
-"""How many entries before a damaged one are looked at to learn about when it was stored."""
+"""Number of entries before a damaged one that are examined to estimate its store time."""
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Whose segments these are, what they are made with, and where what is found to be wrong with them is noted.
+    """The log of a segment, and what its segments share.
 
     `flush_rows`: index rows that are kept in memory before they are written.
     """
@@ -63,8 +63,8 @@ class Origin(msgspec.Struct, frozen=True):
 class Segment:
     """Entries `base_offset` .. `base_offset + count - 1`; positions are those of the whole log.
 
-    `link`: that of the last entry, known where entries are appended. `verified`: positions whose entries were
-    verified or written by this process; entries from `fresh` on were.
+    `link`: that of the last entry, known in segments that are appended to. `verified`: positions of
+    entries that this process verified or wrote; it wrote all entries from `fresh` on.
     """
 
     __slots__ = (
@@ -86,7 +86,10 @@ class Segment:
     def __init__(
         self, origin: Origin, place: tuple[int, int], size: int = 0, rows: int = 0
     ) -> None:
-        """`place`: position and offset of the first entry. `size`, `rows`: what the files hold already."""
+        """`place`: position and offset of the first entry.
+
+        `size`, `rows`: what the files already hold.
+        """
         self.base_position, self.base_offset = place
         stem = f"{origin.folder}/{self.base_position:020}-{self.base_offset:020}"
         self.log_path = stem + LOG_SUFFIX
@@ -111,17 +114,20 @@ class Segment:
         return self.base_position + self.size, self.base_offset + self.index.count
 
     def create(self) -> None:
-        """Make the log file, empty. The index file comes with its first rows."""
+        """Create the empty log file. The index file is created with its first rows."""
         self.files.create(self.log_path)
 
     def remove(self) -> None:
-        """Delete the files, the log first: an index alone is known to be rubbish."""
+        """Delete the files, the log first: recovery ignores an index without a log."""
         self.index.discard()
         self.files.remove(self.log_path)
         self.files.remove(self.index_path)
 
     def append(self, data: bytes, rows: bytes, link: int) -> None:
-        """Entries, their packed rows, and the link of the last. One write to the log; when it raises, nothing has changed."""
+        """Append entries, their packed rows and the last link.
+
+        One write; if it raises, nothing changed.
+        """
         index = self.index
         index.prepare()
         self.files.write(self.log_path, self.size, data)
@@ -132,19 +138,19 @@ class Segment:
     # -- the index -------------------------------------------------------------------------------
 
     def rows(self, offset: int, count: int) -> bytes:
-        """The packed rows of the entries from `offset` on, as many of `count` as there are; sound all of them."""
+        """Return the verified packed rows of the entries from `offset` on, at most `count`."""
         rows = self.index.read(offset - self.base_offset, count)
         if crc32c(rows, SOUND) == SOUND:  # as `are_sound`, without the call
             return rows
         return mended(self, offset, count)
 
     def row(self, offset: int) -> tuple[int, int, int, int]:
-        """(position, size, tag code, link) of one entry."""
+        """Return (position, size, tag code, link) of one entry."""
         position, size, tag_code, link = ROW.unpack(self.rows(offset, 1))
         return position, size, tag_code, link
 
     def first_of(self, offset: int) -> int:
-        """The first offset of the entry that holds `offset`: of a batch its base offset."""
+        """Return the first offset of the entry that holds `offset`: for a batch its base offset."""
         position = self.row(offset)[0]
         if offset == self.base_offset or self.row(offset - 1)[0] != position:
             return offset
@@ -152,15 +158,15 @@ class Segment:
         return self.base_offset + bisect_left(within, position, key=lambda item: self.row(item)[0])
 
     def last_of(self, offset: int) -> int:
-        """The last offset of the entry that holds `offset`."""
+        """Return the last offset of the entry that holds `offset`."""
         position = self.row(offset)[0]
         rest = range(offset, self.end[1])
         return offset - 1 + bisect_left(rest, position + 1, key=lambda item: self.row(item)[0])
 
     def offset_at(self, position: int) -> int | None:
-        """The offset of the entry that begins at a position or last before it."""
+        """Return the offset of the entry that begins at a position or last before it."""
         begin, end = self.base_offset, self.end[1]
-        # The entry itself says it, where it is one; but that may be part of anybody's message.
+        # An entry contains its own offset, but what looks like an entry may be part of a message.
         head = self.peek(position, entries.HEAD_BYTES)
         if len(head) == entries.HEAD_BYTES:
             offset = entries.places(head)[0]
@@ -170,11 +176,11 @@ class Segment:
         return begin + found - 1 if found else None
 
     def link_before(self, offset: int) -> int:
-        """The link that the entry goes on from whose first offset this is."""
+        """Return the link before the entry with this first offset."""
         return self.row(offset - 1)[3] if offset > self.base_offset else 0
 
     def follows_unknown(self, offset: int) -> bool:
-        """Is it not known what link an entry with this first offset goes on from?"""
+        """Return whether the link before the entry with this first offset is unknown."""
         if offset == self.base_offset:
             return False
         _, _, tag_code, link = self.row(offset - 1)
@@ -183,14 +189,14 @@ class Segment:
     # -- the log ---------------------------------------------------------------------------------
 
     def read(self, position: int, size: int) -> bytes:
-        """Bytes of the log, not verified. Raises StorageError when they are not there: somebody cut the file."""
+        """Read unverified bytes of the log. Raises StorageError if they do not exist any more."""
         data = self.files.read(self.log_path, position - self.base_position, size)
         if len(data) != size:
             raise StorageError(f"{self.log_path} ends before position {position + size}")
         return data
 
     def peek(self, position: int, size: int) -> bytes:
-        """As `read`, but what is not there is left out, for whoever verifies it."""
+        """As `read`, but missing bytes are left out; the caller verifies."""
         return self.files.read(self.log_path, position - self.base_position, size)
 
     def lend(self, position: int, size: int) -> FileRange:
@@ -198,7 +204,10 @@ class Segment:
         return self.files.lend(self.log_path, position - self.base_position, size)
 
     def entry(self, offset: int) -> bytes:
-        """The entry that holds an offset, verified: a record, or a whole batch. Raises CorruptError."""
+        """Return the verified entry that holds an offset: a record or a batch.
+
+        Raises CorruptError.
+        """
         position, size, tag_code, link = self.row(offset)
         is_batch = batches.is_batch(tag_code)
         if index.is_hole(tag_code):
@@ -219,14 +228,14 @@ class Segment:
     def is_by_itself(
         self, data: bytes, offset: int, position: int, size: int, *, is_batch: bool
     ) -> bool:
-        """Is this the whole entry of a place, as far as its own checksum tells?"""
+        """Return whether this is the whole entry of a place, judged by its own checksum only."""
         if is_batch:
             return batches.size_of(data, 0, offset) == size and batches.is_intact(data, 0, size)
         address = self.origin.log_id << POSITION_BITS | position
         return entries.size_of(data) == size and entries.is_intact(data, 0, size, offset, address)
 
     def corrupt(self, offset: int) -> CorruptError:
-        """The error for an entry, of which this is the first offset, that is not what was written; it is noted too."""
+        """Return the error for a damaged entry with this first offset, and note the damage."""
         position, size, tag_code, _ = self.row(offset)
         first, last = self.first_of(offset), self.last_of(offset)
         within = position - self.base_position
@@ -250,14 +259,15 @@ class Segment:
         return CorruptError(self.log_path, within, origin.topic, origin.queue_id, offset, last + 1)
 
     def is_verified(self, position: int, size: int) -> bool:
-        """Has this process written or verified all entries there?"""
+        """Return whether this process has written or verified all entries there."""
         end = min(position + size, self.fresh)
         return position >= end or self.verified.covers(position, end)
 
     def stored_at(self, offset: int) -> int:
-        """About when the entry that holds `offset` was stored, ms: a record says so itself, for a batch its row does.
+        """Return the approximate store time of the entry that holds `offset`, in ms.
 
-        For a damaged record what is known of one before it.
+        A record contains it, for a batch its row does. For a damaged record the time of an earlier
+        one is used.
         """
         for each in range(offset, max(self.base_offset, offset - _NEIGHBOURS) - 1, -1):
             tag_code = self.row(each)[2]
@@ -270,17 +280,20 @@ class Segment:
         return 0
 
     def newest(self) -> int:
-        """When the last entry, which there is, was stored; 0 where damage makes that unknown."""
+        """Return the store time of the last entry, which must exist.
+
+        It is 0 if damage makes it unknown.
+        """
         if self.newest_ms is None:
             self.newest_ms = self.stored_at(self.end[1] - 1)
         return self.newest_ms
 
     def flush_index(self) -> None:
-        """Write the rows that wait in memory."""
+        """Write the buffered rows."""
         self.index.flush()
 
     def give_up(self, offset: int) -> tuple[int, int]:
-        """Have readers pass over the entry that holds `offset`: its first offset and how many it has."""
+        """Make readers skip the entry that holds `offset`; return its first offset and count."""
         first, last = self.first_of(offset), self.last_of(offset)
         position, size, _, link = self.row(first)
         tag_code = index.hole_tag(index.GIVEN_UP, self.stored_at(first))

@@ -1,7 +1,4 @@
-"""The segments of one log, in order: where the next entry goes, which to drop, and what recovery finds.
-
-Which entry is where is `segment`'s business, what may be read is `log`'s.
-"""
+"""The ordered segments of one log: where the next entry goes, and which segments to drop."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ Place = tuple[int, int]
 
 
 class Segments:
-    """See the module's text. `all` is for reading only."""
+    """The segments of a log; see the module docstring. `all` is read-only for others."""
 
     __slots__ = (
         "_config",
@@ -46,7 +43,7 @@ class Segments:
         self._config = config
         self._folder = origin.folder
         self._roll_at = 0
-        """Until when the last segment is surely not too old for another entry, ms."""
+        """Time, in ms, before which the last segment is certainly not too old for another entry."""
         self._origin = origin
         self._times: dict[int, Times] = {}
         self.all: list[Segment] = []
@@ -54,26 +51,26 @@ class Segments:
     # -- finding ---------------------------------------------------------------------------------
 
     def at_offset(self, offset: int) -> Segment:
-        """The segment that has an offset that the log has."""
+        """Return the segment that holds an existing offset."""
         last = self.all[-1]
         if offset >= last.base_offset:
             return last
         return self.all[bisect_right(self.all, offset, key=lambda item: item.base_offset) - 1]
 
     def at_position(self, position: int) -> Segment | None:
-        """The segment that begins at a position or last before it, None without one."""
+        """Return the segment that begins at a position or last before it, or None."""
         place = bisect_right(self.all, position, key=lambda item: item.base_position)
         return self.all[place - 1] if place else None
 
     def times(self, segment: Segment) -> Times:
-        """The timestamps of a segment, kept for the next time."""
+        """Return the timestamps of a segment, which are cached."""
         times = self._times.get(segment.base_offset)
         if times is None:
             times = self._times[segment.base_offset] = Times(segment)
         return times
 
     def size(self) -> int:
-        """Bytes of all entries."""
+        """The bytes of all entries."""
         return sum(segment.size for segment in self.all)
 
     # -- growing ---------------------------------------------------------------------------------
@@ -83,12 +80,12 @@ class Segments:
         return self._config
 
     def configure(self, config: LogConfig) -> None:
-        """From now on these settings hold."""
+        """Apply these settings from now on."""
         self._config = config
         self._roll_at = 0
 
     def for_append(self, end: Place, size: int, now: int) -> Segment:
-        """The segment that the next `size` bytes go to: a new one at `end` where the last is too large or too old."""
+        """Return the segment for the next `size` bytes, possibly a new one."""
         if self.all:
             last = self.all[-1]
             if not last.size:
@@ -103,7 +100,7 @@ class Segments:
         return self._begin(end)
 
     def _is_old(self, segment: Segment, now: int) -> bool:
-        """The first entry of the last segment, which has one, is older than segment_ms."""
+        """Return whether the first entry of the last segment is older than segment_ms."""
         segment_ms = self._config.segment_ms
         if segment_ms < 0:
             return False
@@ -120,7 +117,7 @@ class Segments:
     # -- shrinking -------------------------------------------------------------------------------
 
     def past_retention(self, config: LogConfig, now: int) -> int:
-        """How many, from the first on, are to be deleted by one of the rules below.
+        """Return the number of leading segments to be deleted by one of the rules below.
 
         Source: storage/.../UnifiedLog.deleteOldSegments.
         """
@@ -130,9 +127,9 @@ class Segments:
         )
 
     def _older(self, now: int, retention_ms: int) -> int:
-        """How many, from the first on, hold nothing that is not older than that.
+        """Return the number of leading segments whose entries are all older than that.
 
-        A segment whose entries are damaged, so that their age is not known, goes with the next one.
+        A segment whose age is unknown because of damage goes together with the next one.
         """
         count = 0
         for number, segment in enumerate(self.all):
@@ -144,7 +141,7 @@ class Segments:
         return count
 
     def _beyond(self, bytes_max: int) -> int:
-        """How many, from the first on and without the last, the others have `bytes_max` bytes without."""
+        """Return the number of leading segments to be deleted by one of the rules below."""
         left = self.size()
         count = 0
         for segment in self.all[:-1]:
@@ -155,18 +152,24 @@ class Segments:
         return count
 
     def oldest(self) -> tuple[int, int] | None:
-        """(when its newest entry was stored, bytes) of the first, None where it is the last as well."""
+        """Return (store time of its newest entry, bytes) of the first.
+
+        None if it is also the last.
+        """
         if len(self.all) < 2:
             return None
         first = self.all[0]
         return (first.newest() if first.count else 0), first.size
 
     def before(self, offset: int) -> int:
-        """How many hold nothing but entries before `offset`."""
+        """Return the number of leading segments that only hold entries before `offset`."""
         return sum(segment.count > 0 and segment.end[1] <= offset for segment in self.all)
 
     def drop(self, count: int) -> None:
-        """Delete the first `count`, and their files. Where none is left, an empty one begins at the same end."""
+        """Delete the first `count` with their files.
+
+        If none is left, an empty one begins at the same end.
+        """
         if count and count == len(self.all):
             self._begin(self.all[-1].end)
         dropped, self.all = self.all[:count], self.all[count:]
@@ -185,10 +188,12 @@ class Segments:
     # -- recovery --------------------------------------------------------------------------------
 
     def recover(self, now: int, end: Place | None = None) -> tuple[SegmentRepair, int]:
-        """Take over what the folder holds: what was repaired, and the segments cut. `end`: as a clean stop left it.
+        """Take over the folder; return the repairs, and the segments cut.
 
-        The segments before the last one are taken as they are when their sizes fit what follows; from the
-        first that does not on, all is cut.
+        `end`: as in `Log.recover`.
+
+        Segments before the last are taken over unchanged if their sizes fit the next one; from the
+        first that does not, all are cut.
         """
         names = self._files.list(self._folder)
         places = places_in(self._files, self._folder)
@@ -226,13 +231,13 @@ class Segments:
         return total, segments_cut
 
     def check(self) -> None:
-        """Assert that they follow each other."""
+        """Assert that the segments are contiguous."""
         for before, after in pairwise(self.all):
             assert before.end == (after.base_position, after.base_offset)
 
 
 def end_position(files: Files, folder: str) -> int:
-    """The position after the last byte of a log, by its files alone; 0 without any."""
+    """Return the position after the last byte of a log, judged by its files; 0 without any."""
     places = [place for name in files.disk.list(folder) if (place := _place(name, LOG_SUFFIX))]
     if not places:
         return 0
@@ -241,13 +246,13 @@ def end_position(files: Files, folder: str) -> int:
 
 
 def places_in(files: Files, folder: str) -> list[Place]:
-    """Where the segments in a folder begin, in order."""
+    """Return where the segments in a folder begin, in order."""
     names = files.list(folder)
     return sorted(place for name in names if (place := _place(name, LOG_SUFFIX)))
 
 
 def _place(name: str, suffix: str) -> Place | None:
-    """Position and offset in a file's name; None for names that are not ours."""
+    """Return position and offset in a file's name; None for other names."""
     position, _, offset = name.removesuffix(suffix).partition("-")
     if not name.endswith(suffix) or not (position + offset).isdecimal():
         return None

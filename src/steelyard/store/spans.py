@@ -1,15 +1,18 @@
-"""A set of positions, kept as few spans without gaps: what of a file was verified already."""
+"""A set of positions kept as a few contiguous spans: the verified parts of a file."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
 SPANS_MAX = 64
-"""Most spans of one set. Beyond, the shortest is forgotten, which only costs that it is verified again."""
+"""Maximum spans of one set.
+
+Beyond it the shortest is dropped, which only costs another verification.
+"""
 
 
 class Spans:
-    """Positions begin .. end - 1 of any number of spans."""
+    """The positions begin .. end - 1 of any number of spans."""
 
     __slots__ = ("_begins", "_ends")
 
@@ -18,12 +21,12 @@ class Spans:
         self._ends: list[int] = []
 
     def covers(self, begin: int, end: int) -> bool:
-        """Is all of begin .. end - 1 in one span?"""
+        """Return whether all of begin .. end - 1 is in one span."""
         number = bisect_right(self._begins, begin) - 1
         return number >= 0 and self._ends[number] >= end
 
     def add(self, begin: int, end: int) -> None:
-        """Take begin .. end - 1 in; spans that touch become one."""
+        """Add begin .. end - 1; adjacent spans are merged."""
         first = bisect_left(self._ends, begin)
         last = bisect_right(self._begins, end)
         if first < last:
@@ -37,7 +40,7 @@ class Spans:
             del self._begins[shortest], self._ends[shortest]
 
     def remove(self, begin: int, end: int) -> None:
-        """Take begin .. end - 1 out."""
+        """Remove begin .. end - 1."""
         spans = list(zip(self._begins, self._ends, strict=True))
         self._begins, self._ends = [], []
         for one, other in spans:

@@ -1,21 +1,21 @@
 """The store of one broker: a log per queue, and tables, below one data directory.
 
-    format                                      the version of what is here, and whose it is; see `identity`
-    clean-stop                                  the ends of all files, as long as nobody writes; see `clean_stop`
-    tables/<name>.table                         see `tables`; the store's own are `logs` and `log starts`
-    logs/<topic>/<queue id>-<log id>/           one log; made when its first entry comes
-        <position>-<offset>.log, .rows          one segment; see `segment`
+    format                                the format and the owner; see `identity`
+    clean-stop                            the ends of all files after a clean stop; see `clean_stop`
+    tables/<name>.table                   see `tables`; the store's own: `logs` and `log starts`
+    logs/<topic>/<queue id>-<log id>/     one log; created with its first entry
+        <position>-<offset>.log, .rows    one segment; see `segment`
 
-A log id is given once and never again, so that an address names one entry for ever; after a power cut one that no disk
-had heard of may be. Names of topics and
-tables are escaped (`file_name`).
+A log id is never reused, so that an address names one entry for ever; the exception is an id that a
+power cut lost before it reached the disk. Names of topics and tables are escaped (`file_name`).
 
-What is promised. When an append has returned, the kernel has the entry: it survives the end of the
-process. When `flush`, or `Unsynced.sync` of what `take_dirty` gave afterwards, has returned, the disk has it.
+Guarantees. When an append has returned, the kernel has the entry: it survives the end of the
+process. When `flush` has returned, or `Unsynced.sync` on the result of a later `take_dirty`, the
+disk has it.
 
-Threads. A store belongs to one thread. The one thing that may run elsewhere meanwhile is
-`Unsynced.sync()`. For group commit: append, append, ...; `unsynced = store.take_dirty()`; let another
-thread run `unsynced.sync()` while appends go on; then everything appended before `take_dirty` may be
+Threads. A store belongs to one thread. Only `Unsynced.sync()` may run in another one. For group
+commit: append, append, ...; `unsynced = store.take_dirty()`; let another thread run
+`unsynced.sync()` while appends go on; then everything appended before `take_dirty` may be
 acknowledged. When `sync` raises, acknowledge nothing more and stop.
 """
 
@@ -42,16 +42,16 @@ from steelyard.store.segments import end_position
 from steelyard.store.tables import Table
 
 BUFFERED_ROWS_MAX = 65_536
-"""Index rows in memory, of all logs together: 1.8 MB, and a third of a second to make anew after a kill."""
+"""Index rows in memory for all logs: 1.8 MB, and a third of a second to rebuild after a kill."""
 
 NAME_BYTES_MAX = 200
-"""File systems allow 255; the rest is room for suffixes."""
+"""Limit for file names; file systems allow 255, the rest is for suffixes."""
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
 class Store:
-    """See the module's text. Call `open` first."""
+    """The store of a broker; see the module docstring. Call `open` first."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Store:
         *,
         open_files_max: int = OPEN_FILES_MAX,
     ) -> None:
-        """`owner`: the broker whose data directory it must be, or becomes; None takes any."""
+        """`owner`: the broker that owns the data directory, or will own it; None accepts any."""
         self._disk = disk
         self._owner = owner
         self._flush_rows = config.index_flush_rows
@@ -79,10 +79,13 @@ class Store:
     # -- opening and closing ---------------------------------------------------------------------
 
     def open(self, now: int) -> Recovery:
-        """Read what the data directory holds and repair it; what was found. Nothing is too old before `Log.retain`.
+        """Open and repair the data directory; return what was found.
 
-        Raises StorageError when the directory was written by a newer version, OwnerError when it is another broker's,
-        and DamageError when a table, or the directory itself, is not as it was written; nothing has changed then.
+        `Log.retain` deletes old messages.
+
+        Raises StorageError if the directory was written by a newer version, OwnerError if it
+        belongs to another broker, and DamageError if a table, or the directory itself, is damaged;
+        nothing has changed then.
         """
         assert not self._is_open
         format_before = identity.claim(self._files, self._owner)
@@ -117,7 +120,7 @@ class Store:
         )
 
     def _recover_tables(self, ends: clean_stop.Ends | None) -> tuple[TableRecovery, ...]:
-        """Read all tables. Raises DamageError, and names every file, where one is not as it was written."""
+        """Read all tables. Raises DamageError that names every damaged file."""
         reports: dict[str, TableRecovery] = {}
         for file in self._disk.list("tables"):
             name, _, suffix = file.rpartition(".")
@@ -136,14 +139,17 @@ class Store:
     def _check_logs(
         self, places: dict[int, ListedLog], folders: dict[str, Folder], ends: clean_stop.Ends | None
     ) -> None:
-        """Raise DamageError where logs or the table that lists them are gone, or ended elsewhere at the last clean stop."""
+        """Raise DamageError if logs or their table are missing or end elsewhere."""
         damage: list[TableDamage] = []
         if folders and not self._disk.exists(log_list.PATH):
             damage.append(TableDamage(log_list.PATH, 0, 0, problem="is missing"))
         for folder, (position, _) in ends.logs.items() if ends is not None else ():
             found = end_position(self._files, folder)
             if found != position:
-                problem = f"ends at byte {found} of the log; the last clean stop left it at byte {position}"
+                problem = (
+                    f"ends at byte {found} of the log;"
+                    f" the last clean stop left it at byte {position}"
+                )
                 damage.append(TableDamage(folder, 0, 0, problem=problem))
         _raise(damage)
 
@@ -155,7 +161,7 @@ class Store:
                 yield int(key), log_list.decode(value)
 
     def close(self) -> None:
-        """`flush`, then close the files. A closed store stays closed."""
+        """Flush, then close the files. A closed store stays closed."""
         if self._is_open:
             is_whole = self._files.mend()
             self.flush()
@@ -176,19 +182,22 @@ class Store:
         return None if queues is None else queues.get(queue_id)
 
     def logs(self, topic: str) -> list[Log]:
-        """The logs of a topic, by queue id."""
+        """Return the logs of a topic by queue id."""
         return [log for _, log in sorted(self._topics.get(topic, {}).items())]
 
     def topics(self) -> list[str]:
-        """Topics that have logs, sorted."""
+        """Return the topics that have logs, sorted."""
         return sorted(self._topics)
 
     def create_log(self, topic: str, queue_id: int) -> Log:
-        """A new, empty log, or the one that is there. One write to a table; files come with the first entry."""
+        """Return the log of a queue, created if it does not exist.
+
+        Its files come with the first entry.
+        """
         return self.create_logs(topic, (queue_id,))[0]
 
     def create_logs(self, topic: str, queue_ids: tuple[int, ...]) -> list[Log]:
-        """The logs of these queues; those that are missing are made, all in one write."""
+        """Return the logs of these queues; missing ones are created, all in one write."""
         assert self._is_open
         missing = [queue_id for queue_id in queue_ids if self.log(topic, queue_id) is None]
         if missing:
@@ -199,7 +208,8 @@ class Store:
                 self._last_id + 1 + number: ListedLog(topic, queue_id)
                 for number, queue_id in enumerate(missing)
             }
-            # A power cut may have left them from a log that had the id before; see the module's text.
+            # They may be left from a log that had the id before a power cut; see the module
+            # docstring.
             self._starts().put_many([(str(i), None) for i in new if str(i) in self._starts()])
             rows = [(str(log_id), log_list.encode(place)) for log_id, place in new.items()]
             self.table("logs").put_many([(log_list.LAST_ID, str(last_id).encode()), *rows])
@@ -210,9 +220,11 @@ class Store:
         return [queues[queue_id] for queue_id in queue_ids]
 
     def delete_topic(self, topic: str) -> None:
-        """Delete all logs of a topic and their files; a topic without logs is fine. Their ids are not used again.
+        """Delete all logs of a topic with their files; a topic need not have any.
 
-        Raises StorageError; then the topic has its logs still, but maybe without what was in them.
+        Ids are not reused.
+
+        Raises StorageError; the topic then still has its logs, but possibly not their contents.
         """
         logs = list(self._topics.get(topic, {}).values())
         if not logs:
@@ -222,7 +234,8 @@ class Store:
         try:
             self.table("logs").put_many(rows)
         except DiskFullError:
-            # Their files make the room that is missing. After a kill in between the queues are there, empty.
+            # Deleting the files frees the missing space. After a kill in between the queues exist,
+            # but are empty.
             if not any(log.has_files for log in logs):
                 raise
             for log in logs:
@@ -234,14 +247,15 @@ class Store:
         self._delete_files(logs)
 
     def at_address(self, address: int) -> bytes | None:
-        """The entry that begins at an address; None when none does."""
+        """Return the entry that begins at an address; None if none does."""
         log = self._by_id.get(address >> POSITION_BITS)
         return None if log is None else log.at_address(address)
 
     def configure(self, config_of: Callable[[str], LogConfig]) -> None:
-        """Take the settings of each topic's logs from `config_of`, now and for logs that are made later.
+        """Take the settings of each topic's logs from `config_of`, for existing and later logs.
 
-        Until then all logs have those of the StoreConfig. Call it again when the settings of a topic changed.
+        Until then all logs have those of the StoreConfig. Call it again when the settings of a
+        topic changed.
         """
         self._config_of = config_of
         for topic, queues in self._topics.items():
@@ -255,9 +269,10 @@ class Store:
         return list(self._by_id.values())
 
     def drop_oldest(self, bytes_wanted: int) -> tuple[int, int]:
-        """Delete the oldest closed segments of all logs, until so many bytes are free: (messages, bytes) gone.
+        """Delete the oldest closed segments of all logs until this many bytes are free.
 
-        Their retention does not matter. The last segment of a log stays. Raises StorageError.
+        Returns (messages, bytes) deleted. Ignores retention; the last segment of a log stays.
+        Raises StorageError.
         """
         oldest = [(*found, log.log_id) for log in self._by_id.values() if (found := log.oldest())]
         heapify(oldest)
@@ -299,7 +314,7 @@ class Store:
     # -- tables ----------------------------------------------------------------------------------
 
     def table(self, name: str) -> Table:
-        """The table of this name, made when its first value comes."""
+        """Return the table of this name; it is created with its first value."""
         assert self._is_open, "a table read before `open` would be empty"
         file = f"{file_name(name)}.table"
         table = self._tables.get(file)
@@ -310,34 +325,37 @@ class Store:
     # -- the disk --------------------------------------------------------------------------------
 
     def space(self) -> tuple[int, int]:
-        """(bytes that can still be written, bytes in all) of the disk that the data directory is on. Raises StorageError."""
+        """Return (writable bytes, total bytes) of the data directory's disk.
+
+        Raises StorageError.
+        """
         try:
             return self._disk.space()
         except OSError as error:
             raise storage_error("look at", "the data directory", error) from error
 
     def dirty(self) -> bool:
-        """True when something was written that the disk may not have yet."""
+        """Return whether anything was written that the disk may not have yet."""
         return self._files.dirty()
 
     def take_dirty(self) -> Unsynced:
-        """What must be synced for everything appended and put so far to be on the disk; see the module's text.
+        """Return what must be synced to bring all data so far to disk; see the module docstring.
 
-        Index files are never in it: recovery makes lost rows anew.
+        Index files are never included: recovery rebuilds lost rows.
         """
         return self._files.take()
 
     def flush_index(self) -> None:
-        """Write the index rows that wait in memory, so that the next start has less to read."""
+        """Write the buffered index rows, so that the next start has less to read."""
         self._buffers.flush()
 
     def flush(self) -> None:
-        """Write the index rows and bring logs and tables to the disk. In the store's own thread; it blocks."""
+        """Write the index rows and sync logs and tables to disk. Blocks the store's own thread."""
         self._buffers.flush()
         self.take_dirty().sync()
 
     def check(self) -> None:
-        """Assert what must hold between the logs; for tests and simulation."""
+        """Assert the invariants between logs; for tests and simulation."""
         for topic, queues in self._topics.items():
             for queue_id, log in queues.items():
                 assert (log.topic, log.queue_id) == (topic, queue_id)
@@ -347,10 +365,10 @@ class Store:
 
 
 def file_name(name: str) -> str:
-    """A name that every file system takes, for any text; different texts have different names.
+    """Return a unique name that every file system accepts, for any text.
 
-    Letters, digits, `_` and `-` stay, other bytes of the UTF-8 become %XX; what is too long is cut and
-    ends in a hash. Names that differ in upper and lower case only need a file system that minds case.
+    Letters, digits, `_` and `-` stay, other bytes of the UTF-8 become %XX; names that are too long
+    are cut and end in a hash. Names that differ only in case need a case-sensitive file system.
     """
     data = name.encode()
     escaped = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in data)
@@ -360,7 +378,7 @@ def file_name(name: str) -> str:
 
 
 def _raise(damage: list[TableDamage]) -> None:
-    """DamageError, if there is any damage."""
+    """Raise DamageError if there is any damage."""
     if damage:
         more = f" (and {len(damage) - 1} more)" if len(damage) > 1 else ""
         paths = tuple(dict.fromkeys(item.path for item in damage))

@@ -1,15 +1,15 @@
-"""The records of a table's file, and the question what bytes are that are not a record: a torn write, or damage?
+"""The records of a table's file, and the distinction between torn writes and damage.
 
     record: uint32 CRC of the rest, uint32 key size, uint32 value size (0xFFFFFFFF: the key is
             deleted), key in UTF-8, value; big-endian
 
-A process that is killed inside a write leaves the beginning of what it wrote, and nothing behind it: bytes at the end
-of the file that begin a record and are too few for it. Such a tail was never acknowledged, and may be cut. Anything
-else that is not a record is damage: whole records follow it, or a record of full length does not match its CRC, or one
-with a wrong size would match if it ended where the file does, or if one bit of its sizes were another. A record behind
-damage is found by trying every byte.
+A process killed during a write leaves the beginning of what it wrote, and nothing after it: an
+incomplete record at the end of the file. Such a tail was never acknowledged, and may be cut.
+Anything else that is not a record is damage: whole records follow it, or a record of full length
+does not match its CRC, or one with a wrong size would match if it ended where the file does, or if
+one bit of its sizes were flipped. The next record after damage is found by trying every byte.
 
-A power cut may also leave pages that were never written, as zeros: those count as torn, too.
+A power cut may also leave unwritten pages, as zeros: those count as torn, too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VALUE_BYTES_MAX = 64 * 1024 * 1024
 HEAD_BYTES = 12
 PAGE_BYTES = 4096
 ZEROS_MIN = 512
-"""So many zeros at the end of a file were never written; fewer may be the end of a value."""
+"""This many zeros at the end of a file were never written; fewer may be the end of a value."""
 
 _HEAD = struct.Struct(">III")
 _SIZES = struct.Struct(">II")
@@ -36,7 +36,7 @@ _DELETED = 0xFFFFFFFF
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """A whole record of `size` bytes at `position`. `value`: None where it deletes the key."""
+    """A whole record of `size` bytes at `position`. `value`: None if it deletes the key."""
 
     position: int
     size: int
@@ -45,9 +45,9 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gap(msgspec.Struct, frozen=True, gc=False):
-    """Bytes that are not a record. `torn`: the last write did not end, else something damaged them.
+    """Bytes that are not a record. `torn`: an incomplete last write, otherwise damage.
 
-    `key`: of the one record that seems to have been there, empty where it cannot be told or there may have been several.
+    `key`: of the record that seems to have been there; empty if unknown or possibly several.
     """
 
     position: int
@@ -57,7 +57,7 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode(key: str, value: bytes | None) -> bytes:
-    """The record that sets a key, or deletes it."""
+    """Encode the record that sets a key, or deletes it."""
     name = key.encode()
     assert len(name) <= KEY_BYTES_MAX, f"a key of {len(name)} bytes"
     if value is None:
@@ -69,12 +69,12 @@ def encode(key: str, value: bytes | None) -> bytes:
 
 
 def encoded_size(key: str, value: bytes) -> int:
-    """The size of the record that sets a key."""
+    """Return the size of the record that sets a key."""
     return HEAD_BYTES + len(key.encode()) + len(value)
 
 
 def decode(data: bytes) -> Iterator[Entry | Gap]:
-    """Everything in a table's file, in order: records, and what lies between and behind them."""
+    """Yield everything in a table's file, in order: records and gaps."""
     position = 0
     while position < len(data):
         entry = _entry_at(data, position)
@@ -90,7 +90,7 @@ def decode(data: bytes) -> Iterator[Entry | Gap]:
 
 
 def _entry_at(data: bytes, position: int) -> Entry | None:
-    """The whole record that begins there, None without one."""
+    """Return the whole record that begins there, or None."""
     if position + HEAD_BYTES > len(data):
         return None
     crc, key_size, value_size = _HEAD.unpack_from(data, position)
@@ -110,17 +110,17 @@ def _end(position: int, key_size: int, value_size: int) -> int:
 
 
 def _next_entry(data: bytes, start: int) -> int | None:
-    """Where the next whole record begins, None where there is none any more."""
+    """Return where the next whole record begins, or None."""
     for position in range(start, len(data) - HEAD_BYTES + 1):
         if data[position + 4] or data[position + 5] > 15:
-            continue  # a key above the limit: the quickest way to say no
+            continue  # a key above the limit: rejected without computing the CRC
         if _entry_at(data, position) is not None:
             return position
     return None
 
 
 def _is_torn(data: bytes, position: int) -> bool:
-    """Can the last bytes of a file, with no whole record in them, be the beginning of a write?"""
+    """Return whether the last bytes of a file, none a whole record, can be an incomplete write."""
     left = len(data) - position
     if left < HEAD_BYTES or _is_unwritten(data, position):
         return True
@@ -133,7 +133,10 @@ def _is_torn(data: bytes, position: int) -> bool:
 
 
 def _filling(data: bytes, position: int, end: int) -> int | None:
-    """The key size of the one record that filled these bytes, None where no sizes do. One is told by the other if it is wrong."""
+    """Return the key size of the one record that filled these bytes; None if no sizes fit.
+
+    If one of the two sizes is wrong, it follows from the other.
+    """
     room = end - position - HEAD_BYTES
     if room < 0:
         return None
@@ -151,7 +154,10 @@ def _filling(data: bytes, position: int, end: int) -> int | None:
 
 
 def _has_wrong_bit(data: bytes, position: int) -> bool:
-    """Does a record begin there that would be whole if one bit of its sizes were another? A torn write may follow it."""
+    """Return whether a record begins there that would be whole with one bit of its sizes flipped.
+
+    A torn write may follow it.
+    """
     crc = int.from_bytes(data[position : position + 4])
     sizes = int.from_bytes(data[position + 4 : position + HEAD_BYTES])
     for bit in range(64):
@@ -163,14 +169,14 @@ def _has_wrong_bit(data: bytes, position: int) -> bool:
 
 
 def _is_unwritten(data: bytes, position: int) -> bool:
-    """Does the file end in a page, or in more than a few bytes of one, that a power cut left as zeros?"""
+    """Return whether the file ends in a page, or most of one, that a power cut left as zeros."""
     page = (len(data) - 1) // PAGE_BYTES * PAGE_BYTES
     tail = data[max(position, page) :]
     return not any(tail) and (position >= page or len(tail) >= ZEROS_MIN)
 
 
 def _key_at(data: bytes, position: int, end: int, *, torn: bool) -> str:
-    """The key of a damaged record, as far as it can be told. Of a torn one the sizes are as they were written."""
+    """Return as much of a damaged record's key as is known. The sizes of a torn one are correct."""
     if position + HEAD_BYTES > len(data):
         return ""
     _, key_size, _ = _HEAD.unpack_from(data, position)

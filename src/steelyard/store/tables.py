@@ -1,8 +1,8 @@
 """A table: a small durable map from text to bytes, for topics, groups and committed offsets.
 
-The file is a log of records; the last record of a key counts. When the log has grown to several times
-the size of what lives, it is replaced by a snapshot, in one step. All of it is in memory as well.
-`table_records` has the form of a record, and tells a torn write from damage.
+The file is a log of records; the last record of a key counts. When the log has grown to several
+times the size of the current data, it is atomically replaced by a snapshot. The data is also kept
+in memory. `table_records` defines the format, and distinguishes torn writes from damage.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from steelyard.store.recovery import TableDamage, TableRecovery
 from steelyard.store.table_records import Entry, decode, encode, encoded_size
 
 GROWTH_MAX = 4
-"""The log is replaced when it is so many times larger than a snapshot would be."""
+"""The log is replaced when it is this many times larger than a snapshot would be."""
 
 SNAPSHOT_BYTES_MIN = 64 * 1024
-"""But not while it is smaller than this."""
+"""Size below which the log is not replaced."""
 
 
 class Table:
-    """See the module's text. Made by `Store.table`. Iterates in the order in which keys first came."""
+    """A table, created by `Store.table`. Iterates in the order in which keys were first set."""
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
@@ -39,7 +39,7 @@ class Table:
         return self._values.get(key)
 
     def items(self) -> ItemsView[str, bytes]:
-        """All pairs; do not change the table while iterating."""
+        """Return all pairs; do not change the table while iterating."""
         return self._values.items()
 
     def __len__(self) -> int:
@@ -49,11 +49,11 @@ class Table:
         return key in self._values
 
     def put(self, key: str, value: bytes) -> None:
-        """Set a value. One write; on StorageError nothing has changed."""
+        """Set a value with one write; on StorageError nothing has changed."""
         self.put_many(((key, value),))
 
     def delete(self, key: str) -> None:
-        """Remove a key, which need not be there. One write."""
+        """Remove a key, which need not exist, with one write."""
         if key in self._values:
             self.put_many(((key, None),))
 
@@ -88,13 +88,17 @@ class Table:
 
     def _shrink(self) -> None:
         if self._size > GROWTH_MAX * self._live_bytes:
-            # The log stands and is only longer than it need be; this is tried again when it has doubled.
+            # The log is intact, only longer than necessary; this is tried again when it has
+            # doubled.
             with suppress(StorageError):
                 self._write_snapshot()
         self._snapshot_above = max(SNAPSHOT_BYTES_MIN, 2 * self._size)
 
     def _write_snapshot(self) -> None:
-        """Replace the log. Synced before it takes the name, lest a power cut leave an empty table."""
+        """Replace the log.
+
+        Synced before the rename, so that a power cut cannot leave an empty table.
+        """
         data = b"".join([encode(key, value) for key, value in self._values.items()])
         new = self._path + ".new"
         self._files.remove(new)
@@ -111,9 +115,11 @@ class Table:
         return self._size, self._crc
 
     def recover(self, name: str, end: tuple[int, int] | None = None) -> TableRecovery:
-        """Read the file, if there is one; cut a torn write at its end. Where there is damage nothing is changed.
+        """Read the file, if there is one; cut a torn write at its end.
 
-        `end`: size and CRC-32 of the file at the last clean stop, if that is known.
+        If it is damaged, change nothing.
+
+        `end`: size and CRC-32 of the file at the last clean stop, if known.
         """
         if not self._files.disk.exists(self._path):
             return TableRecovery(name, 0)

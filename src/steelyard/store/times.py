@@ -1,11 +1,13 @@
-"""Which entry of a segment is the first with a timestamp, and which has the largest: what Kafka's clients ask.
+"""Searches in a segment by timestamp: the first entry at a time, and the largest timestamp.
 
-The timestamp of a batch is the largest of its records, which is the producers': they may come in any order. That of a
-RocketMQ record is its store timestamp; these are taken to be in order, as they are but for a clock that was set back.
+Kafka clients ask for both. The timestamp of a batch is the largest of its records', which producers
+set in any order. That of a RocketMQ record is its store timestamp; these are assumed to be in
+order, as they are unless a clock was set back.
 
-For each block of about BLOCK_BYTES the largest timestamp is kept in memory, some 100 bytes. That is made when somebody
-asks, and goes on from there the next time; a batch costs half a microsecond then.
-Source: storage/.../TimeIndex.java, LogSegment.findOffsetByTimestamp, readMaxTimestampAndOffsetSoFar.
+For each block of about BLOCK_BYTES the largest timestamp is kept in memory, some 100 bytes. Blocks
+are built on the first query and extended by the next; a batch then costs half a microsecond.
+Source: storage/.../TimeIndex.java, LogSegment.findOffsetByTimestamp,
+readMaxTimestampAndOffsetSoFar.
 """
 
 from __future__ import annotations
@@ -40,10 +42,10 @@ class Times:
         self._segment = segment
         self._blocks: list[_Block] = []
         self._next_offset = segment.base_offset
-        """Of the entries that were taken in; what was given up counts as that."""
+        """The end of the entries scanned so far, including those given up."""
 
     def first_at(self, timestamp: int, start: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first entry from `start` on with this timestamp or a later one, None without one."""
+        """Find (offset, timestamp) of the first entry from `start` not before a timestamp."""
         self.extend()
         for block in self._blocks:
             if block.largest >= timestamp and block.next_offset > start:
@@ -53,7 +55,7 @@ class Times:
         return None
 
     def largest(self, start: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first entry from `start` on with the largest timestamp; None without an entry."""
+        """Return (offset, timestamp) of the first entry with the largest timestamp, or None."""
         self.extend()
         best: tuple[int, int] | None = None
         for block in self._blocks:
@@ -65,16 +67,16 @@ class Times:
 
     @property
     def is_complete(self) -> bool:
-        """Is every entry of the segment taken in?"""
+        """Return whether every entry of the segment is scanned."""
         segment = self._segment
         return self._next_offset >= segment.end[1]
 
     def reaches(self, timestamp: int) -> bool:
-        """Is an entry that was taken in known to have this timestamp or a later one?"""
+        """Return whether a scanned entry is known to have this timestamp or a later one."""
         return any(block.largest >= timestamp for block in self._blocks)
 
     def extend(self, runs_max: int | None = None) -> None:
-        """Take in the entries that came since the last time, at most `runs_max` runs of BLOCK_BYTES."""
+        """Scan the entries added since the last time, at most `runs_max` runs of BLOCK_BYTES."""
         segment, blocks = self._segment, self._blocks
         offset, end = self._next_offset, segment.end[1]
         while offset < end and runs_max != 0:
@@ -98,7 +100,7 @@ class Times:
             offset = self._next_offset = extent.next_offset
 
     def _walk(self, offset: int, end: int) -> Iterator[tuple[int, int]]:
-        """(offset, timestamp) of each entry, from the one that holds `offset` on."""
+        """Yield (offset, timestamp) of each entry, from the one that holds `offset`."""
         while offset < end:
             run = find_run(self._segment, offset, end, BLOCK_BYTES).read()
             data = run.data

@@ -1,11 +1,13 @@
-"""Verifies the folder of a log that no broker uses, for `steelyard check`: index rows, entries, and what links them.
+"""Verification of a log's folder for `steelyard check`: index rows, entries, and their links.
 
-It does what a broker does that opens the log and reads all of it, but on an `Overlay`: nothing on the disk is changed.
-What it says is therefore what a broker would serve, mend and refuse. Memory is that for a piece, or for an
-entry where one is larger, and 28 bytes for each index row that is missing.
+It does the same as a broker that opens the log and reads all of it, but on an `Overlay`: nothing on
+disk is changed. The result is therefore exactly what a broker would serve, repair and refuse. The
+log must not be in use. Memory: a piece, or an entry if it is larger, and 28 bytes for each missing
+index row.
 
-Damaged rows (ROWS) are made anew when they are read, or when the index file is taken away before the store is
-opened. A damaged entry (LOG) is lost: `Log.give_up` has readers pass over it. A torn tail (TAIL) is cut at the next start.
+Damaged rows (ROWS) are rebuilt when they are read, or when the index file is removed before the
+store is opened. A damaged entry (LOG) is lost: `Log.give_up` makes readers skip it. A torn tail
+(TAIL) is cut at the next start.
 """
 
 from __future__ import annotations
@@ -32,13 +34,14 @@ TAIL = "tail"
 PIECE_BYTES = 1024 * 1024
 _ROWS_MAX = 1 << 40
 _NOW = 1 << 55
-"""No timestamp of an entry is beyond it."""
+"""Later than any timestamp of an entry."""
 
 
 class Stretch(msgspec.Struct, frozen=True):
-    """Bytes `position` .. `position + size - 1` of a file, which hold or describe offsets `offset` .. `offset + count - 1`.
+    """Part of a file: `size` bytes from `position`, for `count` offsets from `offset`.
 
-    `problem`: what is wrong with them, "" for nothing. `part`: LOG, ROWS or TAIL; see the module's text.
+    `problem`: what is wrong with them, "" if nothing. `part`: LOG, ROWS or TAIL; see the module
+    docstring.
     """
 
     path: str
@@ -51,10 +54,11 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 def verify_log(files: Files, folder: str, end: tuple[int, int] | None = None) -> Iterator[Stretch]:
-    """All of the log in `folder`, `logs/<topic>/<queue id>-<log id>`: damage, and between it sound stretches of 1 MiB.
+    """Verify the log in `folder`: yield damage, and intact stretches of 1 MiB between it.
 
-    `end`: position and offset where a clean stop left it; None after a kill, when the last bytes may be a torn write.
-    Raises StorageError where the disk cannot be read.
+    `folder` is `logs/<topic>/<queue id>-<log id>`. `end`: position and offset recorded by a clean
+    stop; None after a kill, when the last bytes may be a torn write. Raises StorageError if the
+    disk cannot be read.
     """
     files = Files(Overlay(files.disk))
     findings = Findings()

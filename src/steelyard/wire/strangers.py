@@ -1,18 +1,20 @@
-"""What a client speaks that knocked at the wrong port, told from the first bytes it sent.
+"""Recognition of clients at the wrong port by the first bytes that they send.
 
-| first bytes | it speaks |
+| first bytes | protocol |
 |---|---|
 | `PRI * HTTP/2.0` | HTTP/2: gRPC, the clients of RocketMQ 5.x proxies |
 | a method, a space and a path | HTTP/1 |
 | `16 03` | TLS, on a port that is not encrypted |
 | a size, an API key and version of Kafka's, a client id | Kafka |
-| a size, a serialization type and the size of a header, `{` or a request code | RocketMQ's remoting protocol |
+| a size, a serialization type, a header size, `{` or a request code | RocketMQ's remoting |
 
-Called once a decoder has refused the bytes of a connection that never sent a whole message, so that it costs good clients nothing.
+Called once a decoder has refused the bytes of a connection that never sent a whole message, so that
+it costs valid clients nothing.
 
-The other way round, for clients at a wrong port, `answerer` tells from what came back, and `unanswered` where nothing did; then the server is asked a `question`
-of the other protocol, whose answer is `named`.
-Source: RFC 9113 section 3.4; RFC 8446 section 5.1; RequestHeader.json; remoting/protocol/RemotingCommand.java.
+For our own clients at a wrong port, `answerer` recognises the server by its response, and
+`unanswered` handles the lack of one; the server is then sent a `question` of the other protocol,
+whose response `named` recognises. Source: RFC 9113 section 3.4; RFC 8446 section 5.1;
+RequestHeader.json; remoting/protocol/RemotingCommand.java.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ from typing import assert_never
 import msgspec
 
 HEAD_BYTES = 64
-"""So many bytes are enough to tell."""
+"""Number of bytes that are enough for recognition."""
 
 API_KEY_MAX, VERSION_MAX = 100, 25
-"""Beyond those of Kafka 4."""
+"""Above those of Kafka 4."""
 
 
 class Stranger(Enum):
-    """What it speaks, in words."""
+    """Protocols by their names in error texts."""
 
     HTTP_2 = "HTTP/2 (gRPC, as clients of RocketMQ 5.x proxies do)"
     HTTP_1 = "HTTP"
@@ -47,7 +49,7 @@ _REMOTING = struct.Struct(">iI")
 
 
 def recognise(head: bytes) -> Stranger | None:
-    """What the sender of these first bytes of a connection speaks; None where it cannot be told."""
+    """Return the protocol of a connection's first bytes; None if unknown."""
     if head.startswith(b"PRI * HTTP/2.0"):
         return Stranger.HTTP_2
     if _HTTP_1.match(head) is not None:
@@ -74,7 +76,7 @@ def _is_kafka(head: bytes) -> bool:
 
 
 def _is_remoting(head: bytes) -> bool:
-    """Its header is JSON, or binary: both types are small numbers in the byte where Kafka has the API key."""
+    """Return whether it is remoting: JSON or binary header type at the byte of Kafka's API key."""
     if len(head) < 10:
         return False
     size, word = _REMOTING.unpack_from(head)
@@ -86,11 +88,11 @@ def _is_remoting(head: bytes) -> bool:
 
 _HTTP_2_SETTINGS = re.compile(rb"\0..\x04\0\0\0\0\0", re.DOTALL)
 _TEXT = re.compile(rb"[ -~]{4,}")
-"""As a size it would be 512 MB or more, above what either protocol sends."""
+"""Printable text; as a size it would be 512 MB or more, above either protocol's limit."""
 
 
 def answerer(head: bytes) -> str:
-    """What a server is that answers a client with these first bytes; empty where it may be one that the client wants."""
+    """Describe a server by its first bytes; empty if it may be the one that the client wants."""
     if head.startswith(b"HTTP/"):
         return "an HTTP server"
     if head[:2] == b"\x15\x03":
@@ -102,14 +104,14 @@ def answerer(head: bytes) -> str:
 
 
 def question(wants: Stranger) -> bytes:
-    """What to ask a server that said nothing to a client who wants that: a request of the other protocol."""
+    """Return a request of the other protocol, for a server that did not respond."""
     if wants is Stranger.KAFKA:
         return _PROBE_SIZES.pack(4 + len(_CLUSTERS), len(_CLUSTERS)) + _CLUSTERS
     return _PROBE.pack(8 + 2 + len(_NAME), 18, 0, PROBE_NUMBER, len(_NAME)) + _NAME
 
 
 def named(wants: Stranger, head: bytes) -> str:
-    """What a server is that answers the `question` with these first bytes, and what to do; empty where it cannot be told."""
+    """Describe a server by its response to `question`, with advice; empty if unknown."""
     if wants is Stranger.KAFKA:
         code = _CODE.search(head) if _is_remoting(head) else None
         if code is None:
@@ -123,17 +125,20 @@ def named(wants: Stranger, head: bytes) -> str:
 
 
 def not_a_nameserver(address: str) -> str:
-    """What to tell a client whose question the server at a nameserver's address does not know."""
+    """Return the text for a client whose request a presumed nameserver does not know."""
     advice = _ADVICE[Stranger.REMOTING]
     return f"{address} is the port of a RocketMQ broker, not of a nameserver: {advice}"
 
 
 PROBE_NUMBER = 0x73746C79
-"""By which the answer to our question is known."""
+"""Identifies the response to our question."""
 _PROBE = struct.Struct(">ihhih")
 _PROBE_SIZES = struct.Struct(">iI")
 _NAME = b"steelyard"
-_CLUSTERS = b'{"code":106,"flag":0,"language":"OTHER","opaque":1,"serializeTypeCurrentRPC":"JSON","version":0}'
+_CLUSTERS = (
+    b'{"code":106,"flag":0,"language":"OTHER","opaque":1,'
+    b'"serializeTypeCurrentRPC":"JSON","version":0}'
+)
 _CODE = re.compile(rb'"code":(\d+)')
 _ADVICE = {
     Stranger.REMOTING: "give a nameserver's address (port 9876 unless it was changed)",
@@ -142,29 +147,32 @@ _ADVICE = {
 
 
 def expected(wants: Stranger) -> str:
-    """What a client wants to find at an address, by what it speaks."""
+    """Return the kind of server that a client expects at an address."""
     if wants is Stranger.KAFKA:
         return "a Kafka broker"
     return "a RocketMQ nameserver or broker"
 
 
 def unanswered(wants: Stranger) -> str:
-    """What to check where a server closed the connection before it answered anything."""
+    """Return what to check if a server closed the connection before it responded."""
     return (
-        f"before it answered: it has too many connections, is stopping, or is not {expected(wants)};"
-        " check host and port"
+        "before it answered: it has too many connections, is stopping,"
+        f" or is not {expected(wants)}; check host and port"
     )
 
 
 class Signs(msgspec.Struct, frozen=True):
-    """What a listening port says of itself and of its neighbours. `here`: what it is; the addresses are empty where there is none."""
+    """How a listening port describes itself and its neighbours.
+
+    `here`: what it is; addresses are empty if there is none.
+    """
 
     here: str = "a port of Steelyard"
     kafka: str = ""
     remoting: str = ""
 
     def advice(self, stranger: Stranger) -> str:
-        """Where one who speaks that should go."""
+        """Return where a client of that protocol should connect."""
         match stranger:
             case Stranger.KAFKA if self.kafka:
                 return f"Kafka clients connect to {self.kafka}"
@@ -172,8 +180,8 @@ class Signs(msgspec.Struct, frozen=True):
                 return "Kafka clients connect to the Kafka port of a broker (--kafka-port)"
             case Stranger.REMOTING if self.remoting:
                 return (
-                    "RocketMQ clients connect to a nameserver, which sends them to this broker's RocketMQ port,"
-                    f" {self.remoting}"
+                    "RocketMQ clients connect to a nameserver, which sends them to this broker's"
+                    f" RocketMQ port, {self.remoting}"
                 )
             case Stranger.REMOTING:
                 return "RocketMQ clients connect to a nameserver"
@@ -181,8 +189,8 @@ class Signs(msgspec.Struct, frozen=True):
                 return "this port is not encrypted: connect without TLS"
             case Stranger.HTTP_2:
                 return (
-                    "gRPC is not served: use a client of the remoting protocol (any 4.x client; of 5.x the one"
-                    " that takes a nameserver's address)"
+                    "gRPC is not served: use a client of the remoting protocol (any 4.x client;"
+                    " of 5.x the one that takes a nameserver's address)"
                 )
             case Stranger.HTTP_1:
                 return "HTTP is not served here"
@@ -191,12 +199,15 @@ class Signs(msgspec.Struct, frozen=True):
 
 
 def refusal(stranger: Stranger, signs: Signs) -> bytes:
-    """What to answer before the connection is closed, in the stranger's protocol; empty where it has nothing for that."""
+    """Return the response before closing, in the client's protocol.
+
+    Empty if it has none for that.
+    """
     if stranger is Stranger.HTTP_1:
         text = f"This is {signs.here}: {signs.advice(stranger)}.\n".encode()
         return (
-            b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
-            b"Content-Length: %d\r\n\r\n%s" % (len(text), text)
+            b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
+            b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
         )
     if stranger is Stranger.TLS:
         return b"\x15\x03\x01\x00\x02\x02\x46"  # a fatal alert: protocol_version

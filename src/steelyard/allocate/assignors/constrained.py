@@ -1,11 +1,13 @@
-"""The sticky plan where all members subscribe to the same topics: fair over all of them, and nothing moves in vain.
+"""The sticky plan for equal subscriptions: fair over all topics, with as few moves as possible.
 
-Of n partitions and m members, everybody gets `n div m`, and `n mod m` of them one more: first those that hold more
-already. Members keep as much as that of what they hold (the lowest numbers first); what is left is dealt out in the
-order of topics and partitions, one by one, to those below `n div m`, then one each to the others.
+With n partitions and m members, each member gets `n div m`, and `n mod m` of them one more: first
+those that hold more already. Members keep that many of the partitions they hold (the lowest numbers
+first); the others are assigned in the order of topics and partitions, one by one, to members below
+`n div m`, then one each to the others.
 
-Laws: complete, disjoint, sizes differ by at most one, and no such plan moves fewer partitions. Takes
-O(partitions · log partitions). Source: AbstractStickyAssignor.ConstrainedAssignmentBuilder (KAFKA-9987).
+Laws: complete, disjoint, sizes differ by at most one, and no such plan moves fewer partitions.
+Takes O(partitions · log partitions). Source: AbstractStickyAssignor.ConstrainedAssignmentBuilder
+(KAFKA-9987).
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
-"""even: as cooperative-sticky, and each topic by itself is spread over the members as well as that allows.
+"""even: like cooperative-sticky, but each topic is also spread over the members where possible.
 
-This assignor is Steelyard's own; a group can use it if all its members know it. It is what `allocate.even` is to
-RocketMQ's groups, but the leader sees what everybody holds: so the longer shares go to members that have more
-already, and no even plan moves fewer partitions.
+This assignor is Steelyard's own; a group can use it if all its members know it. It corresponds to
+`allocate.even` for RocketMQ groups, but the leader knows what all members hold: the longer shares
+go to members that have more already, and no even plan moves fewer partitions.
 
-What cooperative-sticky leaves to the order of names is put to use. A member that has to give partitions up gives
-those of the topics of which it has most, and of these such as others gave up least; and a partition that is free
-goes, among the members with room, to the one that has fewest of its topic, and of these to the one that has fewest
-at all. So a busy topic gathers less at few members as others come and go.
+Choices that cooperative-sticky makes by the order of names are used to spread topics. A member that
+has to give up partitions chooses the topics of which it has most, and among these the ones that
+others have given up least; a free partition goes to the member with room that has fewest partitions
+of its topic, and among these to the one that has fewest in all. This keeps a busy topic from
+concentrating on a few members as others join and leave.
 
-Where members subscribe to different topics the plan is that of `general`. Laws: those of cooperative-sticky.
+If members subscribe to different topics, the plan is that of `general`. Laws: those of
+cooperative-sticky.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def _spread(group: CurrentAssignment) -> Assignment:
     free: dict[str, list[TopicPartition]] = {topic: [] for topic in group.partitions}
     for partition in unclaimed(assignment, group.partitions):
         free[partition.topic].append(partition)
-    # What is left when everybody has `size` goes to as many others, one each.
+    # Once all have `size`, the remaining partitions go to as many others, one each.
     for size_max in (size, size + 1):
         for topic, rest in free.items():
             free[topic] = _fill(rest, counts[topic], assignment, size_max)
@@ -61,7 +63,10 @@ def _spread(group: CurrentAssignment) -> Assignment:
 def _keep(
     held: Sequence[TopicPartition], size_max: int, given_up: dict[str, int]
 ) -> list[TopicPartition]:
-    """What a member stays with. `given_up` counts by topic what members gave up so far, and is brought up to date."""
+    """Return what a member keeps.
+
+    `given_up` counts by topic what members gave up; it is updated.
+    """
     if len(held) <= size_max:
         return list(held)
     of_topic: dict[str, list[TopicPartition]] = {}
@@ -80,7 +85,7 @@ def _keep(
 def _fill(
     free: list[TopicPartition], counts: dict[str, int], assignment: Assignment, size_max: int
 ) -> list[TopicPartition]:
-    """Deal out what is free of a topic, of which members have these counts; what there is no room for is returned."""
+    """Assign a topic's free partitions to members with these counts; return those left over."""
     if not free:
         return []
     room = [

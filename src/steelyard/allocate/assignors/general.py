@@ -1,24 +1,26 @@
-"""The sticky plan where members subscribe to different topics: as balanced as it can be, from what they hold now.
+"""The sticky plan for different subscriptions: as balanced as possible, from current holdings.
 
-All partitions of a topic are alike to the members that read it, so the plan is made of numbers: how many
-partitions of each topic each member has. Four steps lead to it.
+All partitions of a topic are equivalent to its readers, so the plan is computed as numbers: how
+many partitions of each topic each member has. There are four steps.
 
-1. Everybody has what it holds. What nobody holds goes one by one to whoever has least among the readers of its
-   topic; topics with few readers come first.
-2. As long as a member A can hand a partition to one that has at least two fewer, it does. Where no reader of A's
-   own topics has so few, A hands one to B, which hands one of another topic to C, and so on along a chain.
-   Nobody hands on what it held.
-3. The same once more; now members hand on what they held too, but along the chain that takes least of that.
-4. Everybody keeps as many of its own partitions as its numbers say, and the rest is dealt out.
+1. Members have what they hold. Unheld partitions go one by one to the reader of the topic that has
+   fewest; topics with few readers come first.
+2. While a member A can pass a partition to one that has at least two fewer, it does. If no reader
+   of A's own topics has so few, A passes one to B, which passes one of another topic to C, and so
+   on along a chain. No member passes on a partition that it held.
+3. The same again, but now members also pass on partitions that they held, along the chain that
+   takes fewest of those.
+4. Each member keeps as many of its own partitions as its numbers say, and the rest is assigned.
 
-The members with most come first in steps 2 and 3. Where no chain leads down from one of them, none ever will from
-any member that its chains can reach: they are all settled, so that each search without success is made once.
+The members with most partitions come first in steps 2 and 3. If no chain relieves one of them, none
+will ever relieve any member that its chains can reach: all of these are settled, so that each
+unsuccessful search is made once.
 
-Laws: complete, disjoint, only to readers; no chain of hand-overs makes it more balanced, which is the least sum of
-squared sizes there is (Harvey, Ladner, Lovász, Tamir: Semi-matchings for bipartite graphs and load balancing,
-2003). Each hand-over lowers that sum by two at least, so that there is an end (librdkafka's search had none,
-issue 4783). Few partitions move, though not always the fewest that this balance allows. Kafka's own search looks at
-single hand-overs only: it may stop earlier.
+Laws: complete, disjoint, only to readers; no chain of moves improves the balance, so the sum of
+squared sizes is minimal (Harvey, Ladner, Lovász, Tamir: Semi-matchings for bipartite graphs and
+load balancing, 2003). Each move lowers that sum by at least two, so the search terminates
+(librdkafka's did not, issue 4783). Few partitions move, though not always the minimum for this
+balance. Kafka's own search considers single moves only and may stop earlier.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def assign(group: CurrentAssignment) -> Assignment:
 
 
 class _Balance:
-    """How many partitions of each topic each member has. Members and topics are positions in lists."""
+    """Number of partitions of each topic per member. Members and topics are list positions."""
 
     def __init__(self, group: CurrentAssignment) -> None:
         position_of = {member: position for position, member in enumerate(group.members)}
@@ -92,7 +94,7 @@ class _Balance:
         for member, load in enumerate(self._loads):
             self._with_load[load].append(member)
         for load in range(len(self._with_load) - 1, 1, -1):
-            # A member stands here twice if it got a partition, gave it away and got another.
+            # A member is listed twice if it got a partition, gave it away and got another.
             givers = dict.fromkeys(
                 member
                 for member in self._with_load[load]
@@ -107,7 +109,7 @@ class _Balance:
                 del givers[giver_found]
 
     def _hand_over_directly(self, giver: int) -> bool:
-        """Move a partition to the reader with least of all topics of `giver`, if that evens them out."""
+        """Move a partition to the reader with fewest among all topics of `giver`, if that helps."""
         low = self._loads[giver] - 2
         ways = [
             (takes, self._loads[receiver], topic, receiver)
@@ -124,9 +126,12 @@ class _Balance:
         return True
 
     def _hand_over_by_chain(self, givers: Iterable[int], load: int) -> int | None:
-        """Relieve one of `givers`, which have that load, and say which; or settle all whom they can reach."""
-        came_from: dict[int, int] = {}  # topic: the member that hands on a partition of it
-        got: dict[int, int] = dict.fromkeys(givers, _NOTHING)  # member: the topic that it is handed
+        """Relieve one of `givers`, which have that load, and return it.
+
+        Or settle all they can reach.
+        """
+        came_from: dict[int, int] = {}  # topic: the member that passes on a partition of it
+        got: dict[int, int] = dict.fromkeys(givers, _NOTHING)  # member: the topic that it receives
         found: deque[tuple[int, int]] = deque()  # topics, and members that have some of them
         for giver in givers:
             self._reach(giver, found)
@@ -147,7 +152,7 @@ class _Balance:
         return None
 
     def _reach(self, member: int, found: deque[tuple[int, int]]) -> None:
-        """What `member` can hand on. What takes away nothing that is held comes before all that does."""
+        """Add what `member` can pass on; options that cost nothing held come before the others."""
         for topic in self.has[member]:
             if not self._takes_held(member, topic):
                 found.appendleft((topic, member))
@@ -165,9 +170,10 @@ class _Balance:
         return member
 
     def _least_of(self, topic: int) -> int:
-        """A reader with as few partitions as any that may still get one.
+        """Return a reader with as few partitions as any that may still get one.
 
-        Members that handed some over stand there with what they had, but they have too many to get any more.
+        Members that passed some on are listed with their former number, but they have too many to
+        get any more.
         """
         least = self._least[topic]
         load, member = least[0]
@@ -177,7 +183,7 @@ class _Balance:
         return member
 
     def _takes_held(self, member: int, topic: int) -> bool:
-        """Whether `member` loses a partition that it held if it hands one on."""
+        """Return whether `member` loses a partition that it held if it passes one on."""
         return self.has[member][topic] <= self._held[member].get(topic, 0)
 
     def _count(self, giver: int, receiver: int) -> None:

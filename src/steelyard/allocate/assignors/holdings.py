@@ -1,9 +1,9 @@
-"""Who holds what when a group rebalances: what members say of themselves, with contradictions settled.
+"""The partitions held before a rebalance: the members' claims, with contradictions resolved.
 
-- What is claimed of topics or partitions that are not there is forgotten.
-- Where several claim a partition, the one of the highest generation holds it; if several claim it in that one,
-  none does. So it does not matter in which order the claims are heard.
-- Who holds a partition and no longer subscribes to its topic does not stay with it.
+- Claims to topics or partitions that do not exist are dropped.
+- If several members claim a partition, the one of the highest generation holds it; if several claim
+  it in that generation, none does. The result does not depend on the order of claims.
+- A member does not keep a partition of a topic to which it no longer subscribes.
 
 Source: AbstractStickyAssignor.allSubscriptionsEqual, KAFKA-12984, KIP-792.
 """
@@ -22,9 +22,9 @@ from steelyard.types import TopicPartition
 class CurrentAssignment(msgspec.Struct, frozen=True):
     """A group before its rebalance.
 
-    `members`: sorted. `partitions`: of each topic that has any and is subscribed to, sorted by topic. `readers`:
-    who subscribed to each of these, sorted. `held`: what each member may stay with. `holders`: of every partition
-    that is claimed; None where several hold it with equal right.
+    `members`: sorted. `partitions`: number per subscribed topic that has any, sorted by topic.
+    `readers`: subscribers of each of these, sorted. `held`: what each member may keep. `holders`:
+    the holder of each claimed partition; None if several hold it with equal right.
     """
 
     members: list[str]
@@ -38,10 +38,10 @@ class CurrentAssignment(msgspec.Struct, frozen=True):
         return all(len(readers) == len(self.members) for readers in self.readers.values())
 
     def without_moving(self, assignment: Assignment) -> Assignment:
-        """The first half of a cooperative rebalance: no partition goes to a member while another may hold it.
+        """Withhold partitions that others may hold: the first half of a cooperative rebalance.
 
-        Who has to give one up sees that it is missing, stops reading it and joins again; then it is free.
-        Source: CooperativeStickyAssignor.adjustAssignment.
+        A member that has to give up a partition sees that it is missing, stops reading it and
+        rejoins; then it is free. Source: CooperativeStickyAssignor.adjustAssignment.
         """
         holders = self.holders
         return {

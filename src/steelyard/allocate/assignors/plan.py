@@ -1,6 +1,7 @@
-"""What an assignor takes in and gives out, and what a group member has to know about one.
+"""The input and output of assignors, and what a group member has to know about them.
 
-An assignor is a pure function of the whole group, called by the member that the coordinator made leader.
+An assignor is a pure function of the whole group, called by the member that the coordinator made
+leader.
 Source: clients/consumer/ConsumerPartitionAssignor.java, internals/AbstractPartitionAssignor.java.
 """
 
@@ -15,27 +16,29 @@ import msgspec
 from steelyard.types import TopicPartition
 
 DEFAULT_GENERATION = -1
-"""Of a member that was in no generation yet, or does not say in which."""
+"""Generation of a member that has not been in one, or does not report it."""
 
 
 class RebalanceProtocol(IntEnum):
-    """What a member does with its partitions while its group rebalances; a group uses the highest that all know.
+    """What a member does with its partitions during a rebalance.
 
-    Source: ConsumerPartitionAssignor.RebalanceProtocol.
+    A group uses the highest protocol that all members support. Source:
+    ConsumerPartitionAssignor.RebalanceProtocol.
     """
 
     EAGER = 0
-    """It gives up all of them before it joins."""
+    """The member gives up all partitions before it joins."""
     COOPERATIVE = 1
-    """It keeps them, gives up what the next assignment takes away, and joins again so that others get that."""
+    """The member keeps its partitions, revokes what the next assignment takes away, and rejoins."""
 
 
 class Subscriber(msgspec.Struct, frozen=True):
-    """One member's part in an assignment, as it told the coordinator.
+    """One member's part in an assignment, as reported to the coordinator.
 
-    `member`: unique in the group. `topics`: in any order; one twice is one. `owned`: what it still holds (empty
-    before an eager rebalance), `generation`: in which it got that. `instance`: `group.instance.id` of a static
-    member. `user_data`: what the assignor's `user_data` made on the member's side; any bytes may come.
+    `member`: unique in the group. `topics`: in any order, possibly repeated. `owned`: what it still
+    holds (empty before an eager rebalance), `generation`: in which it got that. `instance`:
+    `group.instance.id` of a static member. `user_data`: the result of the assignor's `user_data` at
+    the member; arbitrary bytes.
     """
 
     member: str
@@ -48,14 +51,17 @@ class Subscriber(msgspec.Struct, frozen=True):
 
 
 Assignment = dict[str, list[TopicPartition]]
-"""What each member is to read, by topic and partition; a member that gets nothing has an empty list."""
+"""The partitions of each member, by topic and partition; empty lists for members without any."""
 
 
 class AssignFunction(Protocol):
     """`(subscribers, partitions) -> Assignment`; `partitions` has the number of each topic's partitions.
 
-    Topics that `partitions` lacks, or that have none, are left out. The order of the subscribers does not
-    matter. No partition is given to two members, nor to one that did not subscribe to its topic.
+    `partitions` has the number of each topic's partitions.
+
+    Topics without partitions, or not in `partitions`, are left out. The order of the subscribers
+    does not matter. No partition is given to two members, nor to one that did not subscribe to its
+    topic.
     """
 
     def __call__(
@@ -64,17 +70,17 @@ class AssignFunction(Protocol):
 
 
 class UserData(Protocol):
-    """`(assigned, generation) -> bytes | None`: what a member sends that was assigned this in that generation."""
+    """`(assigned, generation) -> bytes | None`: user data of a member with that assignment."""
 
     def __call__(self, assigned: Sequence[TopicPartition], generation: int, /) -> bytes | None: ...
 
 
 def no_user_data(assigned: Sequence[TopicPartition], generation: int) -> None:
-    """Of an assignor that remembers nothing."""
+    """User data of a stateless assignor."""
 
 
 class Assignor(msgspec.Struct, frozen=True):
-    """An assignor under its name on the wire, and the highest rebalance protocol that it is made for."""
+    """An assignor with its name on the wire and the highest rebalance protocol that it supports."""
 
     name: str
     rebalance_protocol: RebalanceProtocol
@@ -83,14 +89,14 @@ class Assignor(msgspec.Struct, frozen=True):
 
 
 def java_order(text: str) -> bytes:
-    """Sorts as Java's `String.compareTo` does, by UTF-16 units."""
+    """Sort key that orders strings by UTF-16 units, as Java's `String.compareTo` does."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def member_order(subscriber: Subscriber) -> tuple[bool, bytes, bytes]:
-    """Sorts static members by their instance before all others by their member id.
+    """Sort key that puts static members, by instance, before all others, by member id.
 
-    So a static member that comes back under a new member id keeps its place.
+    A static member that returns under a new member id therefore keeps its place.
     Source: AbstractPartitionAssignor.MemberInfo.
     """
     instance = subscriber.instance
@@ -100,7 +106,7 @@ def member_order(subscriber: Subscriber) -> tuple[bool, bytes, bytes]:
 def topics_of(
     subscribers: Iterable[Subscriber], partitions: Mapping[str, int]
 ) -> dict[str, list[Subscriber]]:
-    """Who subscribed to each topic that has partitions. Topics sorted as Java does, subscribers as they come."""
+    """Return the subscribers of each topic with partitions, topics in Java's order."""
     readers: dict[str, list[Subscriber]] = {}
     for subscriber in subscribers:
         for topic in dict.fromkeys(subscriber.topics):
@@ -112,7 +118,7 @@ def topics_of(
 def unclaimed(
     kept: Mapping[str, Sequence[TopicPartition]], partitions: Mapping[str, int]
 ) -> list[TopicPartition]:
-    """The partitions of these topics that no member keeps, topics as they come."""
+    """Return the partitions of these topics that no member keeps, topics in the given order."""
     taken = {partition for share in kept.values() for partition in share}
     return [
         partition

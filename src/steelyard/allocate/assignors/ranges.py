@@ -1,11 +1,12 @@
-"""range: of each topic by itself, every subscriber gets a run of neighbouring partitions.
+"""range: topic by topic, every subscriber gets a run of neighbouring partitions.
 
-With n partitions and m subscribers of a topic, in the order of `member_order`, the first `n mod m` get
-`n div m + 1`, the others `n div m`. Laws: complete, disjoint, fair within a topic but not over all of them: the
-first members get the longer runs of every topic. Topics with equal numbers of partitions and equal subscribers
-are cut alike (co-partitioned), so that one member reads partition p of all of them. Takes O(subscriptions + partitions).
+With n partitions and m subscribers of a topic, in the order of `member_order`, the first `n mod m`
+get `n div m + 1`, the others `n div m`. Laws: complete, disjoint, fair within a topic but not over
+all of them: the first members get the longer runs of every topic. Topics with equal numbers of
+partitions and equal subscribers are divided equally (co-partitioned), so that one member reads
+partition p of all of them. Takes O(subscriptions + partitions).
 
-Kafka's may also look at racks (KIP-881), which this does not. Source: clients/consumer/RangeAssignor.java.
+Unlike Kafka's, it ignores racks (KIP-881). Source: clients/consumer/RangeAssignor.java.
 """
 
 from __future__ import annotations

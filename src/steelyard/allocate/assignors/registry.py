@@ -3,12 +3,12 @@
 | name | module | |
 |---|---|---|
 | range | `ranges` | runs of neighbouring partitions, topic by topic |
-| roundrobin | `roundrobin` | dealt out one by one |
+| roundrobin | `roundrobin` | round-robin over all topics |
 | sticky | `sticky` | balanced, few moves; eager |
-| cooperative-sticky | `sticky` | balanced, few moves; members go on reading what stays |
+| cooperative-sticky | `sticky` | balanced, few moves; members keep reading what stays |
 | even | `even` | Steelyard's own: the same, and each topic spread over the members |
 
-A coordinator chooses among the names that all members of a group sent.
+A coordinator chooses among the names sent by all members of a group.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ASSIGNORS: Mapping[str, Assignor] = MappingProxyType(
 
 
 def assignor(name: str) -> Assignor:
-    """The assignor of that name. Raises ConfigError, which lists the names there are."""
+    """Return the assignor of that name. Raises ConfigError that lists the existing names."""
     found = ASSIGNORS.get(name)
     if found is None:
         raise ConfigError(f"unknown assignor {name!r}; expected one of: {', '.join(ASSIGNORS)}")

@@ -1,8 +1,9 @@
-"""roundrobin: the partitions of all topics are dealt out one by one, passing over who did not subscribe.
+"""roundrobin: partitions of all topics are assigned in turn, skipping members not subscribed.
 
-Topics come by name, members by `member_order`. Laws: complete, disjoint; fair (sizes differ by at most one) where
-all subscribe to the same topics, and possibly far from it where they do not. Nearly everything moves when a member
-comes or goes. Takes O(subscriptions + partitions · log members). Source: clients/consumer/RoundRobinAssignor.java.
+Topics come by name, members by `member_order`. Laws: complete, disjoint; fair (sizes differ by at
+most one) if all members subscribe to the same topics, but possibly unfair if not. Nearly everything
+moves when a member joins or leaves. Takes O(subscriptions + partitions · log members). Source:
+clients/consumer/RoundRobinAssignor.java.
 """
 
 from __future__ import annotations

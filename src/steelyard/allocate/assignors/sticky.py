@@ -1,14 +1,17 @@
-"""sticky and cooperative-sticky: as balanced as it can be, and moving as little as that allows.
+"""sticky and cooperative-sticky: as balanced as possible, with as few moves as that allows.
 
-Both make the plan of `constrained` where all members subscribe to the same topics, else that of `general`.
+Both use the plan of `constrained` if all members subscribe to the same topics, otherwise that of
+`general`.
 
-- sticky is for eager groups: members give up all before they join, so each tells in its user data what it had.
-- cooperative-sticky is for groups whose members keep what they hold while they join. What is to move stays out of
-  the first assignment; its holder gives it up and joins again, and then all are given their part of the same plan.
+- sticky is for eager groups: members revoke everything before they join, so each reports in its
+  user data what it had.
+- cooperative-sticky is for groups whose members keep their partitions while they join. Partitions
+  to be moved are left out of the first assignment; their holders revoke them and rejoin, and then
+  all members get their part of the same plan.
 
-Laws: complete (cooperative-sticky: once nobody holds what another shall have), disjoint, only to subscribers, sizes
-differ by at most one where all subscribe alike, deterministic whatever the order of subscribers.
-Kafka's own also look at racks (KIP-881), which these do not.
+Laws: complete (cooperative-sticky: once no member holds what another is to have), disjoint, only to
+subscribers, sizes differ by at most one if all subscriptions are equal, deterministic whatever the
+order of subscribers. Unlike Kafka's, they ignore racks (KIP-881).
 Source: clients/consumer/StickyAssignor.java, CooperativeStickyAssignor.java, KIP-54, KIP-429.
 """
 

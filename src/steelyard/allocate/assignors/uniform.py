@@ -1,19 +1,22 @@
-"""uniform: the coordinator's own assignor for groups of the new protocol: even shares first, few moves second.
+"""uniform: the coordinator's assignor for KIP-848 groups: even shares first, few moves second.
 
-Members sort by `member_order`, topics and partitions by name and number. `owned` is what the target assignment gave
-a member, whether or not it has it yet.
+Members sort by `member_order`, topics and partitions by name and number. `owned` is the member's
+target assignment, whether or not it has it yet.
 
-Where all subscribe to the same topics, n partitions and m members: each keeps what it has up to its quota, which is
-`n div m`, and one more for `n mod m` of them; those who have more than that come first. The rest goes to whoever has
-less, in order. Law: sizes differ by at most one, and no more partitions move than that takes.
+If all members subscribe to the same topics, with n partitions and m members: each keeps what it has
+up to its quota, which is `n div m`, and one more for `n mod m` of them, first those that have more
+already. The rest goes to members below their quota, in order. Law: sizes differ by at most one,
+with as few moves as that requires.
 
-Where subscriptions differ: each keeps what it still subscribes to; free partitions go to the subscriber that has
-least, topics with many partitions per subscriber first; then partitions of a topic move from the subscriber with most
-to the one with least while their sizes differ by more than one, topic after topic, until nothing moves or
-`ROUNDS_MAX` rounds are over. Law: complete; even among the subscribers of each topic, as far as the rounds reach.
+If subscriptions differ: each member keeps what it still subscribes to; free partitions go to the
+subscriber that has fewest, topics with many partitions per subscriber first; then partitions of a
+topic move from the subscriber with most to the one with fewest while their sizes differ by more
+than one, topic after topic, until nothing moves or `ROUNDS_MAX` rounds are over. Law: complete;
+even among the subscribers of each topic, as far as the rounds reach.
 
-Source: group-coordinator/assignor/UniformHomogeneousAssignmentBuilder.java, UniformHeterogeneousAssignmentBuilder.java.
-Kafka takes members and topics in the order of its hash tables, so that who has one more may differ from here.
+Source: group-coordinator/assignor/UniformHomogeneousAssignmentBuilder.java,
+UniformHeterogeneousAssignmentBuilder.java. Kafka processes members and topics in the order of its
+hash tables, so the members with one more may differ.
 """
 
 from __future__ import annotations
@@ -53,7 +56,7 @@ def assign(subscribers: Sequence[Subscriber], partitions: Mapping[str, int]) -> 
 def _held(
     members: Sequence[Subscriber], partitions: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """What each member has of the partitions that there are; the first of two that name one has it."""
+    """Return each member's existing partitions; if two members name one, the first has it."""
     ranks = {topic: rank for rank, topic in enumerate(partitions)}
     taken: set[TopicPartition] = set()
     held: dict[str, list[TopicPartition]] = {}
@@ -73,12 +76,13 @@ def _held(
 
 
 def _assign_alike(members: Sequence[Subscriber], partitions: Mapping[str, int]) -> Assignment:
-    """All members subscribe to all of `partitions`."""
+    """Assign partitions to members that all subscribe to all of them."""
     held = _held(members, partitions)
     free = unclaimed(held, partitions)
     size, longer = divmod(sum(partitions.values()), len(members))
     quota: dict[str, int] = {}
-    # Those who have more than the short quota keep one more; what is left of these goes to the first of the others.
+    # Members above the short quota keep one more; any remaining extras go to the first of the
+    # others.
     for has_more in (True, False):
         for member in members:
             if (len(held[member.member]) > size) == has_more:
@@ -99,7 +103,7 @@ def _assign_alike(members: Sequence[Subscriber], partitions: Mapping[str, int]) 
 
 
 class _Uneven:
-    """The assignment of members with different subscriptions, in the making. Members are known by their positions."""
+    """The assignment of members with different subscriptions; members are list positions."""
 
     def __init__(
         self,
@@ -153,7 +157,10 @@ class _Uneven:
                 heappush(least, (size + 1, reader))
 
     def _balance(self, topic: str) -> bool:
-        """Move partitions of a topic from who has most to who has least; False where none had to."""
+        """Move partitions of a topic from who has most to who has least.
+
+        False where none had to.
+        """
         readers = self._readers[topic]
         movable: dict[int, list[TopicPartition]] = {reader: [] for reader in readers}
         for number in range(self._partitions[topic]):

@@ -1,11 +1,13 @@
-"""What members tell the leader through an assignor's own bytes in their subscription.
+"""The assignors' user data, which members send to the leader in their subscription.
 
-- sticky, version 1: `[topic string, [partition int32]], generation int32`, what the member was assigned last and
-  when, because it holds nothing any more when it joins. Version 0 lacks the generation. kafka-python 3 puts the
-  version before it as an int16, which Java's assignor cannot read; this one can.
-- cooperative-sticky: `generation int32`, for subscriptions of a version below 2, which have no field for it.
+- sticky, version 1: `[topic string, [partition int32]], generation int32`, the member's last
+  assignment and its generation, because an eager member joins without partitions. Version 0 lacks
+  the generation. kafka-python 3 prepends the version as an int16, which Java's assignor cannot
+  read; this one can.
+- cooperative-sticky: `generation int32`, for subscriptions of a version below 2, which have no
+  field for it.
 
-Bytes that cannot be read say nothing: the member's claim is forgotten. Source: clients/consumer/StickyAssignor.java,
+Unreadable bytes count as no claim. Source: clients/consumer/StickyAssignor.java,
 CooperativeStickyAssignor.java.
 """
 
@@ -31,7 +33,7 @@ class MemberData(NamedTuple):
 
 
 def write_sticky(assigned: Sequence[TopicPartition], generation: int) -> bytes | None:
-    """Nothing for a member that was in no generation yet."""
+    """Encode a member's assignment; None for a member that has not been in a generation."""
     if generation < 0:
         return None
     numbers_of: dict[str, list[int]] = {}

@@ -1,1 +1,5 @@
-"""Kafka's wire protocol, sans I/O: `messages` what is said, `schema` how it becomes bytes, `frame` who says it, `records` batches."""
+"""Kafka's wire protocol, sans I/O.
+
+`messages` declares the messages, `schema` compiles them to codecs, `frame` frames requests and
+responses, `records` handles record batches.
+"""

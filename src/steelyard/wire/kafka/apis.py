@@ -1,4 +1,4 @@
-"""The APIs that we speak, by key."""
+"""The supported APIs, by key."""
 
 from __future__ import annotations
 

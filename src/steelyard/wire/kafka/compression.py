@@ -1,9 +1,9 @@
 """Compression of the records in a batch.
 
-What a reader takes: gzip · snappy, bare or in the frames of xerial's Java library (Java clients write those) · LZ4
-frames · Zstandard. What is written is what Java clients read: snappy in xerial's frames, LZ4 frames with
-independent blocks.
-Source: clients/.../compress/*.java, KafkaLZ4BlockInputStream.java, org.xerial.snappy.SnappyOutputStream.
+Readers accept gzip; snappy, bare or in the frames of xerial's Java library (which Java clients
+write); LZ4 frames; and Zstandard. Writers produce what Java clients read: snappy in xerial's
+frames, and LZ4 frames with independent blocks. Source: clients/.../compress/*.java,
+KafkaLZ4BlockInputStream.java, org.xerial.snappy.SnappyOutputStream.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import IntEnum
 from steelyard.errors import ProtocolError
 
 PLAIN_BYTES_MAX = 64 * 1024 * 1024
-"""What the records of one batch may take when they are decompressed, 64 times the largest batch taken by default."""
+"""Size limit of a batch's decompressed records: 64 times the largest batch accepted by default."""
 
 _GZIP_WINDOW = 31
 _XERIAL = b"\x82SNAPPY\x00"
@@ -26,12 +26,12 @@ _SIZE = struct.Struct(">i")
 _ZSTD_PIECE_BYTES = 1024
 
 PIECE_BYTES = 64 * 1024
-"""What `pieces` unpacks at a time, some 50 microseconds of work."""
+"""Bytes that `pieces` decompresses at a time, some 50 microseconds of work."""
 _INPUT_BYTES = 16 * 1024
 
 
 class Compression(IntEnum):
-    """How the records of a batch are compressed: the low three bits of its attributes."""
+    """Compression of the records of a batch: the low three bits of its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -41,7 +41,7 @@ class Compression(IntEnum):
 
 
 def compress(data: bytes, compression: int) -> bytes:
-    """`data` compressed. Raises ProtocolError for an unknown compression."""
+    """Return `data` compressed. Raises ProtocolError for an unknown compression."""
     match compression:
         case Compression.NONE:
             return data
@@ -63,7 +63,10 @@ def compress(data: bytes, compression: int) -> bytes:
 
 
 def decompress(data: bytes, compression: int, bytes_max: int = PLAIN_BYTES_MAX) -> bytes:
-    """What was compressed. Raises ProtocolError where `data` is damaged or would grow beyond `bytes_max` bytes."""
+    """Return `data` decompressed.
+
+    Raises ProtocolError if `data` is damaged or would exceed `bytes_max` bytes.
+    """
     match compression:
         case Compression.NONE:
             plain = data
@@ -83,11 +86,12 @@ def decompress(data: bytes, compression: int, bytes_max: int = PLAIN_BYTES_MAX) 
 
 
 def pieces(data: bytes, compression: int) -> Iterator[bytes]:
-    """What was compressed, bit by bit, for those who want its beginning or must not take long at a time.
+    """Yield the decompressed data in pieces, for readers that need its beginning or must not block.
 
-    A piece has at most PIECE_BYTES; only data without compression comes in one, and a block of snappy, which cannot be
-    cut, in one of at most PLAIN_BYTES_MAX. Where `data` is cut short the pieces simply end. Raises ProtocolError where it
-    is damaged. The same data always gives the same pieces.
+    A piece has at most PIECE_BYTES; only uncompressed data comes in one piece, and a block of
+    snappy, which cannot be divided, in one of at most PLAIN_BYTES_MAX. If `data` is truncated, the
+    pieces simply end. Raises ProtocolError if it is damaged. The same data always gives the same
+    pieces.
     """
     match compression:
         case Compression.NONE:
@@ -150,7 +154,10 @@ def _unpack_snappy(data: bytes, bytes_max: int) -> bytes:
 
 
 def _snappy_blocks(data: bytes, bytes_max: int) -> Iterator[bytes]:
-    """The blocks of xerial's frames, or the one that is there without a frame; at most `bytes_max` bytes in all."""
+    """Yield the blocks of xerial's frames, or the single unframed one.
+
+    At most `bytes_max` bytes.
+    """
     if not data.startswith(_XERIAL):
         yield _unpack_snappy_block(data, 0, bytes_max)
         return
@@ -172,7 +179,7 @@ def _unpack_snappy_block(data: bytes, size_before: int, bytes_max: int) -> bytes
     import cramjam
 
     try:
-        # A block begins with the size that it unpacks to, which the library allocates.
+        # A block begins with its decompressed size, which the library allocates.
         if size_before + cramjam.snappy.decompress_raw_len(data) > bytes_max:
             raise _too_large(bytes_max)
         return bytes(cramjam.snappy.decompress_raw(data))
@@ -223,7 +230,10 @@ def _zstd_pieces(data: bytes) -> Iterator[bytes]:
 
 
 def _unpack_zstd(data: bytes, size_max: int) -> bytes:
-    """The library has no limit for the output of a stream, hence small pieces: a piece of 1 KiB makes 32 MiB at most."""
+    """Decompress in small pieces of input, because the library cannot limit a stream's output.
+
+    A piece of 1 KiB yields 32 MiB at most.
+    """
     import zstandard
 
     unpacker = zstandard.ZstdDecompressor(max_window_size=PLAIN_BYTES_MAX).decompressobj()

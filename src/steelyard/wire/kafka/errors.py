@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What a response says of a request, a topic, a partition or a group member."""
+    """Error codes of responses, for a request, a topic, a partition or a group member."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -1,14 +1,15 @@
 """Frames of Kafka's protocol: requests and responses to bytes, and back.
 
-    request   int32 size, int16 API key, int16 version, int32 correlation id, nullable string client id,
-              tagged fields where the version is flexible; then the message
-    response  int32 size, int32 correlation id, tagged fields where the version is flexible (but never for
-              ApiVersions, whose reader cannot know yet); then the message
+    request   int32 size, int16 API key, int16 version, int32 correlation id, nullable string client
+              id, tagged fields if the version is flexible; then the message
+    response  int32 size, int32 correlation id, tagged fields if the version is flexible (but never
+              for ApiVersions, whose reader cannot know yet); then the message
 
-A server answers the requests of a connection in their order. A response does not say what it answers: whoever asked
-knows (`read_reply`). A request for an API or a version that we do not have breaks the protocol, but for ApiVersions,
-which is how a client finds out: then `Request.message` is None.
-Source: RequestHeader.json, ResponseHeader.json, clients/common/requests/RequestContext.java, KIP-482, KIP-511.
+A server answers the requests of a connection in order. A response does not name its API and
+version: the requester knows them (`read_reply`). A request for an unsupported API or version breaks
+the protocol, except for ApiVersions, by which clients discover the supported ones: then
+`Request.message` is None. Source: RequestHeader.json, ResponseHeader.json,
+clients/common/requests/RequestContext.java, KIP-482, KIP-511.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from steelyard.wire.kafka.apis import API_VERSIONS_KEY, APIS
 from steelyard.wire.kafka.schema import Api, ApiMessage
 
 FRAME_BYTES_MAX = 100 * 1024 * 1024
-"""Largest request (socket.request.max.bytes); clients take any response that they asked for."""
+"""Largest request (socket.request.max.bytes); clients accept any response that they requested."""
 
 AT_ONCE_BYTES = 16 * 1024
-"""A request of at most so many bytes is read at once: it names too little to take long."""
+"""Size up to which a request is read in one step: it names too little to take long."""
 
 APART_MIN = 32 * 1024
-"""Pieces of so many bytes are not copied into their frame; a range of a file has as many at least."""
+"""Pieces of this size are not copied into their frame; a range of a file is at least as large."""
 
 _SIZE = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhi")
@@ -38,7 +39,7 @@ _CORRELATION = struct.Struct(">i")
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
-    """What a client asks. `message` is None for ApiVersions in a version that we do not have."""
+    """A client's request. `message` is None for ApiVersions in an unsupported version."""
 
     api: Api
     version: int
@@ -48,7 +49,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False):
-    """What a server answers, in the API and version of the request."""
+    """A server's response, in the API and version of the request."""
 
     api: Api
     version: int
@@ -57,21 +58,21 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 
 class RawReply(msgspec.Struct, frozen=True, gc=False):
-    """A response as a client gets it; see `read_reply`."""
+    """A response as received by a client; see `read_reply`."""
 
     correlation_id: int
     data: bytes
 
 
 def encode(message: Request | Reply) -> bytes:
-    """The frame of a message. Raises ProtocolError where a value does not fit its field."""
+    """Encode the frame of a message. Raises ProtocolError if a value does not fit its field."""
     out: list[Sendable] = []
     write(out, message)
     return joined(out)
 
 
 def write(out: list[Sendable], message: Request | Reply) -> int:
-    """Append the frame of a message; how long it is. Raises as `encode`."""
+    """Append the frame of a message; return its size. Raises as `encode`."""
     pieces = _reply_pieces(message) if isinstance(message, Reply) else _request_pieces(message)
     size = sum(map(len, pieces))
     small: list[Sendable] = [_SIZE.pack(size)]
@@ -109,7 +110,7 @@ def _request_pieces(request: Request) -> list[Sendable]:
 
 
 class _Frames:
-    """Bytes to frames, without their sizes."""
+    """Decoder of bytes to frames without their sizes."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -144,30 +145,33 @@ class _Frames:
 
 
 class RequestDecoder:
-    """Bytes of one connection to requests; for servers. The message of one that is larger than `at_once_max` is `Unread`."""
+    """Decoder of a connection's bytes to requests, for servers.
+
+    The message of a request larger than `at_once_max` is `Unread`.
+    """
 
     def __init__(self, at_once_max: int = FRAME_BYTES_MAX) -> None:
         self._frames = _Frames(FRAME_BYTES_MAX)
         self._at_once_max = at_once_max
 
     def feed(self, data: bytes) -> list[Request]:
-        """Requests completed by `data`. Raises ProtocolError."""
+        """Return the requests completed by `data`. Raises ProtocolError."""
         return [_read_request(frame, self._at_once_max) for frame in self._frames.feed(data)]
 
 
 def server_decoder() -> RequestDecoder:
-    """For servers, which read large requests in steps."""
+    """Create a decoder for servers, which read large requests in steps."""
     return RequestDecoder(AT_ONCE_BYTES)
 
 
 class ReplyDecoder:
-    """Bytes of one connection to responses; for clients."""
+    """Decoder of a connection's bytes to responses, for clients."""
 
     def __init__(self) -> None:
         self._frames = _Frames(0x7FFFFFFF)
 
     def feed(self, data: bytes) -> list[RawReply]:
-        """Responses completed by `data`. Raises ProtocolError."""
+        """Return the responses completed by `data`. Raises ProtocolError."""
         return [
             RawReply(_CORRELATION.unpack_from(frame)[0], frame) for frame in self._frames.feed(data)
         ]
@@ -194,7 +198,7 @@ def _read_request(data: bytes, at_once_max: int) -> Request:
     if len(data) > at_once_max and key != API_VERSIONS_KEY:  # which has no arrays
         unread = schema.Unread(api.request, data, version, flexible, at)
         return Request(api, version, correlation_id, client_id, unread)
-    # librdkafka 2.16 sends 3 bytes too many in Metadata 13, and Kafka does not mind.
+    # librdkafka 2.16 sends 3 extra bytes in Metadata 13, which Kafka accepts.
     message = schema.read(api.request, data, version, flexible=flexible, at=at, more_allowed=True)
     return Request(api, version, correlation_id, client_id, message)
 

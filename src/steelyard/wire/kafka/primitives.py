@@ -1,9 +1,10 @@
 """Kafka's primitive types: bytes to values and back.
 
-A reader takes the bytes and a position and returns the value and the position after it. A writer appends to a list of
-pieces, so that a large value is never copied. Compact forms (in flexible versions) have their size plus one as an
-unsigned varint, 0 for null. Readers raise ProtocolError where the bytes end too early, and never believe a size.
-Source: clients/common/protocol/types/Type.java, ByteUtils.java, KIP-482.
+A reader takes the bytes and a position and returns the value and the position after it. A writer
+appends to a list of pieces, so that a large value is never copied. Compact forms (in flexible
+versions) have their size plus one as an unsigned varint, 0 for null. Readers raise ProtocolError if
+the bytes end too early, and never trust a size. Source: clients/common/protocol/types/Type.java,
+ByteUtils.java, KIP-482.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ _UVARINTS = tuple(
 
 
 def ends_early(at: int) -> ProtocolError:
-    """The error of a message that is shorter than it says."""
+    """Return the error for a message that is shorter than it claims."""
     return ProtocolError(f"the message ends too early, in the field at byte {at}")
 
 
 def uvarint(value: int) -> bytes:
-    """An unsigned varint: 7 bits a byte, least significant first."""
+    """Encode an unsigned varint: 7 bits per byte, least significant first."""
     if value < 1024:
         return _UVARINTS[value]
     parts = bytearray()
@@ -156,7 +157,7 @@ def write_compact_bytes(out: list[Sendable], value: Sendable | None) -> None:
 
 
 def read_count(data: bytes, at: int) -> tuple[int, int]:
-    """The number of elements of an array, -1 for null; each takes a byte at least."""
+    """Read the number of elements of an array, -1 for null; each takes at least a byte."""
     if at + 4 > len(data):
         raise ends_early(at)
     (count,) = _INT32.unpack_from(data, at)
@@ -189,11 +190,11 @@ def write_compact_count(out: list[Sendable], count: int) -> None:
 
 
 TAGS_MAX = 100
-"""Most tagged fields of one structure. The structures of Kafka 4 have up to 3, later ones may have some more."""
+"""Maximum tagged fields of a structure. Those of Kafka 4 have up to 3, later ones may have more."""
 
 
 def read_tags(data: bytes, at: int) -> tuple[dict[int, bytes], int]:
-    """The tagged fields of a flexible structure, by tag; unknown ones are to be ignored (KIP-482)."""
+    """Read the tagged fields of a flexible structure by tag; unknown ones are ignored (KIP-482)."""
     count, at = read_uvarint(data, at)
     if count > TAGS_MAX:
         raise ProtocolError(f"a structure with {count} tagged fields; {TAGS_MAX} are allowed")
@@ -206,7 +207,7 @@ def read_tags(data: bytes, at: int) -> tuple[dict[int, bytes], int]:
 
 
 def write_tags(out: list[Sendable], tags: list[tuple[int, bytes]]) -> None:
-    """Tagged fields, in the order of their tags."""
+    """Write tagged fields in the order of their tags."""
     out.append(uvarint(len(tags)))
     for tag, data in tags:
         out.append(uvarint(tag) + uvarint(len(data)) + data)

@@ -10,14 +10,14 @@
 
     attributes: bits 0-2 compression, 3 timestamps are times of append, 4 transactional, 5 control
 
-A record, all numbers but the attributes as zigzag varints: size of the rest, int8 attributes, timestamp
-less the base, offset less the base, key size and key, value size and value (size -1: null), number of
-headers, each: name size and name, value size and value.
+A record, all numbers but the attributes as zigzag varints: size of the rest, int8 attributes,
+timestamp less the base, offset less the base, key size and key, value size and value (size -1:
+null), number of headers, each: name size and name, value size and value.
 
-The checksum covers neither offset nor epoch, so that a broker gives a batch its place without touching it.
-A batch whose producer may be trusted less than its checksum is read with `read_records`, which believes
-no size. Older formats (magic 0 and 1, message sets) are refused.
-Source: clients/.../record/internal/DefaultRecordBatch.java, DefaultRecord.java, ControlRecordType.java,
+The checksum covers neither offset nor epoch, so that a broker can set the base offset without
+recomputing it. A valid checksum does not make the producer trustworthy: `read_records` trusts no
+size. Older formats (magic 0 and 1, message sets) are refused. Source:
+clients/.../record/internal/DefaultRecordBatch.java, DefaultRecord.java, ControlRecordType.java,
 EndTransactionMarker.java; KIP-98, KIP-82.
 """
 
@@ -35,7 +35,7 @@ from steelyard.wire.kafka.compression import PLAIN_BYTES_MAX, Compression, compr
 MAGIC = 2
 HEADER_BYTES = 61
 SIZE_BEFORE = 12
-"""Bytes of a batch up to and including its size field; the size counts the rest."""
+"""Bytes of a batch up to and including its size field; the size counts the bytes after it."""
 RECORD_BYTES_MIN = 7
 """The smallest record: null key, null value, no headers."""
 
@@ -61,7 +61,7 @@ _MARKER_VALUE = struct.Struct(">hi")
 
 
 class BatchHeader(msgspec.Struct, frozen=True, gc=False):
-    """What a batch says before its records."""
+    """The header of a batch."""
 
     base_offset: int
     batch_length: int
@@ -93,7 +93,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def compression(self) -> int:
-        """A `Compression`, or a number that is none."""
+        """A `Compression`, or another number if it is unknown."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -114,7 +114,10 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def count_fits(self) -> bool:
-        """Can so many records be in so many bytes? Of compressed ones only the size when unpacked is bounded."""
+        """Return whether this many records can fit into this many bytes.
+
+        For compressed ones only the decompressed size is limited.
+        """
         room = self.size - HEADER_BYTES if not self.compression else PLAIN_BYTES_MAX
         return (
             0 < self.count == self.last_offset_delta + 1 and self.count * RECORD_BYTES_MIN <= room
@@ -122,7 +125,7 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One record. `timestamp`: ms, -1 without one. Names of headers may repeat."""
+    """One record. `timestamp`: ms, -1 without one. Header names may repeat."""
 
     offset: int
     timestamp: int
@@ -132,7 +135,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Marker(msgspec.Struct, frozen=True, gc=False):
-    """The record of a control batch: how a transaction of its producer ended. `kind`: ABORT or COMMIT."""
+    """The record of a control batch: how its producer's transaction ended.
+
+    `kind`: ABORT or COMMIT.
+    """
 
     kind: int
     coordinator_epoch: int = 0
@@ -142,7 +148,10 @@ class Marker(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_header(data: bytes | memoryview, at: int = 0) -> BatchHeader:
-    """The header of the batch at `at`. Raises ProtocolError where there is none, or of another format."""
+    """Read the header of the batch at `at`.
+
+    Raises ProtocolError if there is none, or one of another format.
+    """
     if at + HEADER_BYTES > len(data):
         if at + 17 <= len(data) and data[at + 16] != MAGIC:
             raise ProtocolError(
@@ -160,9 +169,9 @@ def read_header(data: bytes | memoryview, at: int = 0) -> BatchHeader:
 
 
 def read_headers(data: bytes, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each batch of those back to back in `data`, up to the first that is not all there.
+    """Yield (position, header) of each contiguous batch in `data`, up to the first incomplete one.
 
-    That one may be cut, as a fetch may cut it. Raises ProtocolError where something else lies in between.
+    The last may be truncated, as by a fetch. Raises ProtocolError for anything else in between.
     """
     while at + HEADER_BYTES <= len(data):
         header = read_header(data, at)
@@ -173,7 +182,7 @@ def read_headers(data: bytes, at: int = 0) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def crc_ok(data: bytes | memoryview, at: int = 0, size: int | None = None) -> bool:
-    """Does the batch of `size` bytes at `at`, or all from `at` on, match its checksum?"""
+    """Return whether the batch at `at` (`size` None: all from there) matches its checksum."""
     end = len(data) if size is None else at + size
     if not at + HEADER_BYTES <= end <= len(data):
         return False
@@ -187,10 +196,10 @@ def with_offset(
     leader_epoch: int = 0,
     append_time: int | None = None,
 ) -> bytes:
-    """The batch at its place in a log. One copy, and no new checksum without `append_time`.
+    """Return the batch with its offset in a log. One copy; no new checksum without `append_time`.
 
-    `append_time`: the topic's timestamps are times of append (message.timestamp.type=LogAppendTime): all
-    its records get this one.
+    `append_time`: the topic's timestamps are append times (message.timestamp.type=LogAppendTime):
+    all records get this one.
     """
     with memoryview(batch) as view:
         if append_time is None:
@@ -211,10 +220,10 @@ def with_offset(
 
 
 def read_records(batch: bytes, at: int = 0, bytes_max: int = PLAIN_BYTES_MAX) -> tuple[Record, ...]:
-    """The records of the batch at `at`, in order.
+    """Read the records of the batch at `at`, in order.
 
-    Raises ProtocolError where the batch is damaged or its records take more than `bytes_max` bytes. Does not look
-    at the checksum.
+    Raises ProtocolError if the batch is damaged or its records take more than `bytes_max` bytes.
+    Does not check the checksum.
     """
     header = read_header(batch, at)
     end = at + header.size
@@ -241,16 +250,16 @@ def read_records(batch: bytes, at: int = 0, bytes_max: int = PLAIN_BYTES_MAX) ->
 def read_record(
     data: bytes, position: int, header: BatchHeader, headers_max: int | None = None
 ) -> tuple[Record, int]:
-    """The record at `position` of the records that belong to `header`, and where the next one begins.
+    """Read the record at `position` of the records of `header`; return it and the next position.
 
-    Raises ProtocolError where it has more than `headers_max` headers; this, IndexError or UnicodeDecodeError where it
-    is damaged.
+    Raises ProtocolError if it has more than `headers_max` headers; this, IndexError or
+    UnicodeDecodeError if it is damaged.
     """
     size, at = read_varint(data, position)
     end = at + size
     if size < 0 or end > len(data):
         raise ProtocolError(f"a record at byte {position} claims {size} bytes")
-    at += 1  # its attributes, of which none are in use
+    at += 1  # its attributes, none of which are in use
     timestamp, at = read_varint(data, at)
     offset, at = read_varint(data, at)
     key, at = _read_bytes(data, at, end)
@@ -273,9 +282,9 @@ def read_record(
 
 
 def read_times(data: bytes | bytearray, position: int, header: BatchHeader) -> tuple[int, int]:
-    """(offset, timestamp) of the record at `position`, without the rest of it.
+    """Read only (offset, timestamp) of the record at `position`.
 
-    Raises ProtocolError or IndexError where it is damaged.
+    Raises ProtocolError or IndexError if it is damaged.
     """
     _, at = read_varint(data, position)
     timestamp, at = read_varint(data, at + 1)
@@ -310,7 +319,7 @@ def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 
 def read_varint(data: bytes | bytearray, at: int) -> tuple[int, int]:
-    """A zigzag varint of up to 64 bits. Raises IndexError where the bytes end."""
+    """Read a zigzag varint of up to 64 bits. Raises IndexError if the bytes end."""
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
@@ -341,9 +350,10 @@ def write_batch(
     base_sequence: int = -1,
     attributes: int = 0,
 ) -> bytes:
-    """A batch of records, at least one, in the order of their offsets.
+    """Encode a batch of records, at least one, in the order of their offsets.
 
-    `base_offset`: None is that of the first. `attributes`: TRANSACTIONAL, CONTROL, LOG_APPEND_TIME.
+    `base_offset`: None means that of the first record. `attributes`: TRANSACTIONAL, CONTROL,
+    LOG_APPEND_TIME.
     """
     assert records, "an empty batch"
     base = records[0].offset if base_offset is None else base_offset
@@ -405,7 +415,7 @@ def _write_varint(out: bytearray, value: int) -> None:
 def write_marker(
     marker: Marker, *, base_offset: int, producer_id: int, producer_epoch: int, timestamp: int
 ) -> bytes:
-    """The control batch that ends a transaction."""
+    """Encode the control batch that ends a transaction."""
     key = _MARKER_KEY.pack(0, marker.kind)
     value = _MARKER_VALUE.pack(0, marker.coordinator_epoch)
     return write_batch(
@@ -417,9 +427,9 @@ def write_marker(
 
 
 def read_marker(batch: bytes, at: int = 0) -> Marker | None:
-    """How the transaction ended; None for control records of other kinds, which are to be passed over.
+    """Read how the transaction ended; None for other control records, which are to be skipped.
 
-    Raises ProtocolError where the batch is not a control batch or is damaged.
+    Raises ProtocolError if the batch is not a control batch or is damaged.
     """
     header = read_header(batch, at)
     records = read_records(batch, at)

@@ -1,4 +1,4 @@
-"""How messages are declared, and how a declaration becomes a codec.
+"""Declarations of messages, and their compilation to codecs.
 
 A message is an `ApiMessage`, a structure within one a `Part`; its fields are in the order of the wire. A field's type is one
 of the primitives below, a `Part`, or a `Sequence` of either, with marks where it is not in every version:
@@ -8,10 +8,10 @@ of the primitives below, a `Part`, or a `Sequence` of either, with marks where i
     topic: Annotated[String, Versions(0, 12)] = ""
     cluster_id: Annotated[NullableString, Since(12), Tag(0)] = None
 
-Every field has a default, which it keeps in versions that do not have it, and with which a tagged field is left out.
-For each version that is used a reader and a writer are written as Python source, as `dataclasses` does, with one
-`struct` call for each run of fixed-width fields.
-Source: clients/src/main/resources/common/message/README.md, KIP-482.
+Every field has a default, which applies in versions without the field; a tagged field that has its
+default is omitted. For each version in use a reader and a writer are generated as Python source, as
+`dataclasses` does, with one `struct` call for each run of fixed-width fields. Source:
+clients/src/main/resources/common/message/README.md, KIP-482.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ from steelyard.wire.kafka import primitives
 
 
 class Fixed(NamedTuple):
-    """A primitive of fixed width, by its code in `struct`."""
+    """A primitive of fixed width, with its code in `struct`."""
 
     code: str
 
 
 class Sized(NamedTuple):
-    """A primitive that says how long it is: `string` or `bytes`."""
+    """A primitive with a size: `string` or `bytes`."""
 
     kind: str
     nullable: bool = False
 
 
 class Versions(NamedTuple):
-    """The versions that have a field; `last` None: all further ones."""
+    """The versions that have a field; `last` is None if later versions have it as well."""
 
     first: int
     last: int | None = None
 
 
 def Since(first: int) -> Versions:  # noqa: N802  # reads as a mark
-    """The field is there from this version on."""
+    """The field exists from this version on."""
     return Versions(first)
 
 
 class Tag(NamedTuple):
-    """The field is a tagged one, from version `since` on."""
+    """The field is tagged, from version `since` on."""
 
     number: int
     since: int = 0
@@ -75,11 +75,14 @@ NullableString = Annotated[str | None, Sized("string", nullable=True)]
 Bytes = Annotated[bytes, Sized("bytes")]
 NullableBytes = Annotated[bytes | None, Sized("bytes", nullable=True)]
 Records = bytes | FileRange
-"""Record batches, opaque here: see `wire.kafka.records`. What was read is always bytes; what is sent may lie in a file."""
+"""Record batches, opaque here: see `wire.kafka.records`.
+
+Received ones are always bytes; those to be sent may lie in a file.
+"""
 NullableRecords = Annotated[Records | None, Sized("bytes", nullable=True)]
 
 NO_ID = bytes(16)
-"""The topic id that stands for none."""
+"""The topic id that means none."""
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
@@ -91,7 +94,10 @@ class ApiMessage(Part, frozen=True, gc=False):
 
 
 class Api(NamedTuple):
-    """A request with its response. `versions`: those that we speak, both inclusive; `flexible`: the first flexible one."""
+    """A request with its response.
+
+    `versions`: the supported ones, both inclusive; `flexible`: the first flexible one.
+    """
 
     key: int
     request: type[ApiMessage]
@@ -110,15 +116,21 @@ class Api(NamedTuple):
 M = TypeVar("M", bound=ApiMessage)
 
 _STEP_PIECES = 4_000
-"""Pieces that are written in one step, some 4 ms of work."""
+"""Pieces written in one step, some 4 ms of work."""
 _STEP_EFFORT = 4_000
-"""What is read in one step, some 4 ms of work: an item of an array counts for 1, and for 1 more with each 16 bytes, up to
-_ITEM_EFFORT_MAX: bytes and texts are copied, however long they are, but a structure may have many tagged fields."""
+"""Effort read in one step, some 4 ms of work.
+
+An item of an array counts for 1, and for 1 more per 16 bytes, up to _ITEM_EFFORT_MAX: bytes and
+texts are copied, however long they are, but a structure may have many tagged fields.
+"""
 _ITEM_EFFORT_MAX = 60
 _FIXED_PER_EFFORT = 16
 """Numbers of an array that count for 1."""
 ITEMS_MAX = 1_000_000
-"""Most items of all arrays of a message that is read in steps: some 100 MB of memory, and as much again for the answer."""
+"""Maximum items in all arrays of a message read in steps.
+
+They take some 100 MB of memory, and as much again for the response.
+"""
 
 
 def read(
@@ -130,9 +142,9 @@ def read(
     at: int = 0,
     more_allowed: bool = False,
 ) -> M:
-    """The message that begins at `at` and fills the rest of `data`. Raises ProtocolError for anything else.
+    """Read the message that begins at `at` and fills the rest of `data`, or raise ProtocolError.
 
-    `more_allowed`: what comes after it is ignored.
+    `more_allowed`: bytes after it are ignored.
     """
     reader = _codec(kind, version, flexible).read
     try:
@@ -147,7 +159,7 @@ def read(
 
 
 def read_prefix(kind: type[M], data: bytes, version: int, *, at: int = 0) -> M:
-    """As `read`, of a message that may go on: what later versions have appended is ignored."""
+    """As `read`, but ignores what later versions have appended to the message."""
     try:
         message, _ = _codec(kind, version, False).read(data, at)
     except (struct.error, ProtocolError) as error:
@@ -195,7 +207,7 @@ class Written(ApiMessage, frozen=True, gc=False):
 
 
 class _Pace:
-    """What may still be read before the next step, see `_STEP_EFFORT`, and how many items in all."""
+    """What may still be read before the next step (see `_STEP_EFFORT`), and the items in all."""
 
     __slots__ = ("_items", "left", "step")
 
@@ -204,7 +216,7 @@ class _Pace:
         self._items = 0
 
     def count(self, count: int) -> None:
-        """An array of so many items comes. Raises ProtocolError."""
+        """Count the items of an array. Raises ProtocolError if there are too many."""
         self._items += count
         if self._items > ITEMS_MAX:
             raise ProtocolError(
@@ -239,7 +251,10 @@ def written(message: ApiMessage, version: int, *, flexible: bool) -> Generator[N
 
 
 def _put_together(out: list[Sendable], pieces: list[Sendable]) -> None:
-    """Move what is in `out` to `pieces`, small pieces as one; ranges of files stay what they are."""
+    """Move the contents of `out` to `pieces`, joining small pieces.
+
+    File ranges stay as they are.
+    """
     for is_bytes, some in groupby(out, key=lambda piece: isinstance(piece, bytes)):
         if is_bytes:
             pieces.append(joined(some))
@@ -253,7 +268,7 @@ def has_field(kind: type[ApiMessage], name: str, version: int) -> bool:
     return any(each.name == name for each in _fields(kind, version, False))
 
 
-# -- from a declaration to a codec -------------------------------------------------------------------
+# -- from a declaration to a codec -----------------------------------------------------------------
 
 
 class _Field(NamedTuple):
@@ -276,7 +291,7 @@ def _codec(kind: type[Part], version: int, flexible: bool) -> _Codec:
 
 
 class _Stepper(NamedTuple):
-    """A codec whose work ends a step with each `yield`."""
+    """A codec that ends a step with each `yield`."""
 
     read: Callable[[bytes, int, _Pace], Generator[None, None, tuple[Part, int]]]
     write: Callable[[Any, list[Sendable], int], Generator[None, None, None]]
@@ -290,7 +305,7 @@ def _stepper(kind: type[Part], version: int, flexible: bool) -> _Stepper:
 def _compiled(
     kind: type[Part], version: int, flexible: bool, *, in_steps: bool
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """What reads and what writes the structure; `in_steps`: generators, also where no step ends within it."""
+    """Compile the structure's reader and writer; `in_steps`: always as generators."""
     fields = list(_fields(kind, version, flexible))
     source = _Source(version, flexible, in_steps=in_steps)
     pace, most, ending = "", "", []
@@ -305,7 +320,7 @@ def _compiled(
 
 @cache
 def _has_arrays(kind: type[Part], version: int, flexible: bool) -> bool:
-    """Whether it may be long: with an array in it, at any depth. Tagged fields are short."""
+    """Return whether it may be long: contains an array, at any depth. Tagged fields are short."""
     return any(
         field.is_array
         or (isinstance(field.kind, type) and _has_arrays(field.kind, version, flexible))
@@ -320,7 +335,7 @@ def _hints(kind: type[Part]) -> dict[str, Any]:
 
 
 def _fields(kind: type[Part], version: int, flexible: bool) -> collections.abc.Iterator[_Field]:
-    """The fields that a version has, in the order of the wire."""
+    """Yield the fields of a version in wire order."""
     hints = _hints(kind)
     for info in msgspec.structs.fields(kind):
         shape, marks, nullable = _taken_apart(hints[info.name])
@@ -344,14 +359,15 @@ def _fields(kind: type[Part], version: int, flexible: bool) -> collections.abc.I
 
 
 def _taken_apart(hint: Any) -> tuple[Any, list[Any], bool]:
-    """A type, its marks, and whether it may be None."""
+    """Split an annotation into its type, its marks, and whether it may be None."""
     marks: list[Any] = []
     nullable = False
     while True:
         if typing.get_origin(hint) is Annotated:
             marks += hint.__metadata__
             hint = hint.__origin__
-            if any(isinstance(mark, Fixed | Sized) for mark in marks):  # which says whether it may
+            # the mark says whether it may be None
+            if any(isinstance(mark, Fixed | Sized) for mark in marks):
                 return hint, marks, False
         elif isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
             (hint,) = [arm for arm in typing.get_args(hint) if arm is not type(None)]
@@ -363,7 +379,7 @@ def _taken_apart(hint: Any) -> tuple[Any, list[Any], bool]:
 class _Source:
     """Lines of Python for one version, and the names that they use.
 
-    `in_steps`: they are generators', which yield when a step's work is done.
+    `in_steps`: for generators that yield after each step.
     """
 
     def __init__(self, version: int, flexible: bool, *, in_steps: bool = False) -> None:
@@ -385,7 +401,10 @@ class _Source:
         return _codec(kind, self._version, self._flexible)
 
     def _is_stepped(self, kind: object, place: str) -> bool:
-        """Whether a structure is read or written in steps. `place`: what holds it; tagged fields are not."""
+        """Return whether a structure is processed in steps.
+
+        `place`: its container; not tagged fields.
+        """
         in_steps = self._in_steps and place in ("data", "out")
         return (
             in_steps and isinstance(kind, type) and _has_arrays(kind, self._version, self._flexible)
@@ -393,7 +412,7 @@ class _Source:
 
     @staticmethod
     def _runs(fields: list[_Field]) -> collections.abc.Iterator[list[_Field]]:
-        """Untagged fields; those of fixed width that follow each other together."""
+        """Yield untagged fields; consecutive ones of fixed width together."""
         run: list[_Field] = []
         for field in fields:
             if field.tag is not None:
@@ -458,7 +477,7 @@ class _Source:
     def _read_numbers(
         self, kind: Fixed, assigned: str, count: str, data: str = "data", at: str = "at"
     ) -> list[str]:
-        """As many values of fixed width as the variable `count` says."""
+        """Generate the reading of as many fixed-width values as the variable `count` says."""
         size = struct.calcsize(">" + kind.code)
         if kind.code == "16s":
             values = f"[{data}[i:i + 16] for i in range({at}, end, 16)]"
@@ -473,7 +492,7 @@ class _Source:
         ]
 
     def _read_in_steps(self, field: _Field, target: str) -> list[str]:
-        """The items of an array, `count` of them."""
+        """Generate the reading of the `count` items of an array."""
         counted = "pace.count(count)"
         rest = ["if pace.left <= 0:", "    pace.left = pace.step", "    yield"]
         if isinstance(field.kind, Fixed):
@@ -491,7 +510,7 @@ class _Source:
             "add(value)",
         ]
         if self._is_stepped(field.kind, "data"):
-            lines.append("pace.left -= 1")  # what it consists of counts itself
+            lines.append("pace.left -= 1")  # its parts count for themselves
         else:
             lines.append(f"pace.left -= 1 + min((at - begin) >> 4, {_ITEM_EFFORT_MAX})")
         items = [f"    {line}" for line in (*lines, *rest)]

@@ -1,11 +1,12 @@
-"""The records of one batch, unpacked only as far as somebody asks, and not for longer than it says at a time.
+"""The records of one batch, decompressed only as far as needed and in bounded steps.
 
-A batch of 2 KB may unpack to 60 MB, and hold a million records. `Unpacking` finds where records begin (`reach`), which
-takes as long as it takes, in as many calls as the caller likes; what was found stays found, so that reading a batch from
-end to end unpacks it once. `records` then reads those that are wanted.
+A batch of 2 KB may decompress to 60 MB and hold a million records. `Unpacking` finds where records
+begin (`reach`), in as many calls as the caller likes; the positions are kept, so that reading a
+batch from end to end decompresses it once. `records` then reads the records wanted.
 
-A batch is believed as far as its records are whole: what follows the first that is cut, damaged or beyond
-PLAIN_BYTES_MAX is left out, and `fault` says why. The same batch always ends at the same record.
+A batch is read as far as its records are intact: those from the first that is truncated, damaged or
+beyond PLAIN_BYTES_MAX are left out, and `fault` says why. The same batch always ends at the same
+record.
 """
 
 from __future__ import annotations
@@ -25,32 +26,37 @@ from steelyard.wire.kafka.records import (
 )
 
 PIECE_EFFORT = 60
-"""What it takes to unpack PIECE_BYTES; efforts are about microseconds of an ordinary core."""
+"""Effort of decompressing PIECE_BYTES; an effort of 1 is about a microsecond of an ordinary core.
+"""
 PLACES_PER_EFFORT = 4
-"""Records whose place is found in a microsecond."""
+"""Records located per microsecond."""
 
 HEADERS_MAX = 10_000
-"""Most headers of a record that is read, some 6 ms of work."""
+"""Maximum headers of a record, some 6 ms of work."""
 READ_BYTES = 32 * 1024
-"""What `records` reads at a time, some 10 ms where it is nothing but headers."""
+"""Bytes that `records` reads at a time, some 10 ms if they are nothing but headers."""
 
 SEGMENT_BYTES = 1024 * 1024
 
 _PLACES = 256
-"""Places that are looked for between two looks at the effort."""
+"""Positions searched between two checks of the effort."""
 _PLACE_BYTES = 4
 _OVERHEAD_BYTES = 1_000
 
 
 class Unpacking:
-    """See the module's text. `batch`: exactly one batch, of which `header` is the header."""
+    """Access to the records of one batch; see the module docstring.
+
+    `header`: the batch's header.
+    """
 
     def __init__(self, batch: bytes, header: BatchHeader) -> None:
         self.header = header
         self.fault = ""
-        """Why there are fewer records than the header says; empty while that is not known."""
+        """Why there are fewer records than the header says; empty while unknown."""
         self._segments = [bytearray()]
-        """What is unpacked, in segments that begin with a record: what grows far is copied as it grows."""
+        """The decompressed data in segments that begin with a record: growing data is copied.
+        """
         self._bases = [0]
         """Where each segment begins."""
         self._end = 0
@@ -66,12 +72,12 @@ class Unpacking:
 
     @property
     def reached(self) -> int:
-        """How many records, from the first on, have a known place."""
+        """Number of records, from the first on, whose position is known."""
         return len(self._starts)
 
     @property
     def size(self) -> int:
-        """About what this takes in memory; a decompressor that is not done keeps as much again."""
+        """Approximate memory of this object; an unfinished decompressor takes as much again."""
         plain = self._plain_bytes
         unpacker = plain if self._is_open else 0
         places = len(self._starts) * _PLACE_BYTES
@@ -82,9 +88,11 @@ class Unpacking:
         return self._bases[-1] + len(self._segments[-1])
 
     def reach(self, count: int, effort: int) -> int:
-        """Find the places of the first `count` records; what is left of the effort, nothing or less for no time left.
+        """Find the positions of the first `count` records.
 
-        Records are missing only where there is a `fault` or no effort left.
+        Return the remaining effort, <= 0 if used up.
+
+        Records are missing only if there is a `fault` or no effort is left.
         """
         count = min(count, self.header.count)
         while self.reached < count and not self.fault and effort > 0:
@@ -98,15 +106,16 @@ class Unpacking:
         return effort
 
     def size_of(self, index: int) -> int:
-        """Bytes of a record that is reached."""
+        """Return the size of a record whose position is known."""
         starts = self._starts
         end = starts[index + 1] if index + 1 < len(starts) else self._end
         return end - starts[index]
 
     def records(self, first: int, stop: int) -> list[Record | None]:
-        """The records from `first` on to `stop` - 1 at most, all of them reached: as many as READ_BYTES hold, at least one.
+        """Return records from `first` up to `stop` - 1, all with known positions.
 
-        None stands for one that is damaged inside, or has more than HEADERS_MAX headers.
+        As many as READ_BYTES hold, at least one. None stands for one that is damaged inside, or has
+        more than HEADERS_MAX headers.
         """
         starts = self._starts
         assert 0 <= first < stop <= len(starts)
@@ -127,9 +136,9 @@ class Unpacking:
         return found
 
     def times(self, first: int, stop: int) -> list[tuple[int, int]]:
-        """(offset, timestamp) of the records first .. stop - 1, all of them reached, as they say.
+        """Return (offset, timestamp) of the records first .. stop - 1, all with known positions.
 
-        A record that does not say it has the timestamp -1, which no record is found by.
+        The timestamp of an unreadable record is -1, which no search finds.
         """
         found: list[tuple[int, int]] = []
         while first < stop:
@@ -143,14 +152,17 @@ class Unpacking:
         return found
 
     def _segment_at(self, first: int, stop: int) -> tuple[bytearray, int, int]:
-        """The segment that holds a record, where it begins, and `stop`, or the first record after it where that is less."""
+        """Return the segment that holds a record, where it begins, and where its records end.
+
+        The end is `stop`, or the first record after the segment if that is less.
+        """
         number = bisect_right(self._bases, self._starts[first]) - 1
         if number + 1 < len(self._bases):
             stop = bisect_left(self._starts, self._bases[number + 1], first, stop)
         return self._segments[number], self._bases[number], stop
 
     def _find(self, count: int) -> bool:
-        """Find up to `count` more places; whether more must be unpacked to find another."""
+        """Find up to `count` more positions; return whether more must be decompressed to go on."""
         plain, starts = self._segments[-1], self._starts
         base, size = self._bases[-1], len(plain)
         at = self._end - base
@@ -177,7 +189,7 @@ class Unpacking:
         return False
 
     def _unpack(self) -> int:
-        """Unpack another piece; the effort that it took."""
+        """Decompress another piece; return the effort."""
         try:
             piece = next(self._pieces, None)
         except ProtocolError as error:
@@ -206,6 +218,6 @@ class Unpacking:
         self._close()
 
     def _close(self) -> None:
-        """Nothing more is to be unpacked: let the decompressor go."""
+        """Release the decompressor; nothing more is to be decompressed."""
         self._pieces = iter(())
         self._is_open = False

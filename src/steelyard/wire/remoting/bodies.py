@@ -1,9 +1,9 @@
 """JSON bodies of requests and responses, as typed data.
 
-Field names here are ours; the wire names are their camelCase, or what `field(name=...)` says. `bodies`
-holds data only: `fastjson` reads and writes the dialect of the Java peers, where keys may be numbers
-or objects. Tables keyed by MessageQueue are pairs here and become object keys there.
-Source: remoting/protocol/body/*.java, heartbeat/*.java, route/*.java, admin/*.java.
+Wire names are the camelCase of the field names, or given by `field(name=...)`. `bodies` holds data
+only: `fastjson` reads and writes the dialect of the Java peers, where keys may be numbers or
+objects. Tables keyed by MessageQueue are pairs here and have object keys on the wire. Source:
+remoting/protocol/body/*.java, heartbeat/*.java, route/*.java, admin/*.java.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Int = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 """Java's Integer."""
 
 Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""Java's Long: a larger number from a peer is refused, for it could not be written again."""
+"""Java's Long; a larger number is refused, because it could not be written again."""
 
-# Enumerations of Java, in the order of their ordinals; `casts` takes the names from `extra`. Exactly these texts pass the quick
-# way; what else fastjson takes for them is the business of `casts`.
+# Enumerations of Java, in the order of their ordinals; `casts` takes the names from `extra`. Only
+# exactly these texts are read the quick way; `casts` handles the others that fastjson accepts.
 
 CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
 MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
@@ -55,7 +55,10 @@ MessageModel = Annotated[
 ConsumeFromWhere = Annotated[
     str, Meta(pattern=f"^({'|'.join(CONSUME_FROM_WHERE)})$", extra={"names": CONSUME_FROM_WHERE})
 ]
-"""common/consumer/ConsumeFromWhere.java; the three between the first and the last two are deprecated."""
+"""common/consumer/ConsumeFromWhere.java.
+
+The three between the first and the last two are deprecated.
+"""
 TopicFilterType = Annotated[
     str, Meta(pattern=f"^({'|'.join(TOPIC_FILTER_TYPES)})$", extra={"names": TOPIC_FILTER_TYPES})
 ]
@@ -69,14 +72,22 @@ ConsumeResult = Annotated[
 class Body(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=False, forbid_unknown_fields=True
 ):
-    """Root of the bodies. A text with fields that are not declared is read by `casts`, for they may be declared ones in another spelling."""
+    """Base of the bodies.
+
+    A text with undeclared fields is read by `casts`, because they may be declared ones in another
+    spelling.
+    """
 
 
 # -- heartbeat (34) --------------------------------------------------------------------------------
 
 
 class SubscriptionData(Body, frozen=True):
-    """`sub_version` grows with every change, milliseconds in practice; `code_set` holds Java hash codes of the tags."""
+    """A subscription in a heartbeat.
+
+    `sub_version` increases with every change, in practice milliseconds; `code_set` holds Java hash
+    codes of the tags.
+    """
 
     topic: str
     sub_string: str = "*"
@@ -92,7 +103,10 @@ class ProducerData(Body, frozen=True):
 
 
 class ConsumerData(Body, frozen=True):
-    """`consume_type`: CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull)."""
+    """A group in a heartbeat.
+
+    `consume_type`: CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull).
+    """
 
     group_name: str
     consume_type: ConsumeType = "CONSUME_PASSIVELY"
@@ -109,7 +123,7 @@ class HeartbeatData(Body, frozen=True):
 
 
 class CheckClientBody(Body, frozen=True):
-    """46: can the broker filter by this subscription?"""
+    """Request 46: whether the broker can filter by this subscription."""
 
     subscription_data: SubscriptionData | None = None
     client_id: str = ""
@@ -117,7 +131,7 @@ class CheckClientBody(Body, frozen=True):
 
 
 class ConsumerListBody(Body, frozen=True):
-    """Answer to 38."""
+    """Response to 38."""
 
     consumer_id_list: tuple[str, ...]
 
@@ -126,7 +140,7 @@ class ConsumerListBody(Body, frozen=True):
 
 
 class QueueData(Body, frozen=True):
-    """How many queues of a topic one broker has. `perm`: 4 read, 2 write, 1 inherit."""
+    """The number of queues of a topic on one broker. `perm`: 4 read, 2 write, 1 inherit."""
 
     broker_name: str
     read_queue_nums: Int = 0
@@ -136,7 +150,7 @@ class QueueData(Body, frozen=True):
 
 
 class BrokerData(Body, frozen=True):
-    """Where the replicas of one broker name listen; id 0 is the master."""
+    """The addresses of the replicas of one broker name; id 0 is the master."""
 
     cluster: str
     broker_name: str
@@ -144,7 +158,10 @@ class BrokerData(Body, frozen=True):
 
 
 class TopicRouteData(Body, frozen=True):
-    """Answer to 105. `order_topic_conf`: `broker:queues;broker:queues` for strictly ordered topics."""
+    """Response to 105.
+
+    `order_topic_conf`: `broker:queues;broker:queues` for strictly ordered topics.
+    """
 
     queue_datas: tuple[QueueData, ...] = ()
     broker_datas: tuple[BrokerData, ...] = ()
@@ -153,7 +170,7 @@ class TopicRouteData(Body, frozen=True):
 
 
 class ClusterInfo(Body, frozen=True):
-    """Answer to 106."""
+    """Response to 106."""
 
     broker_addr_table: dict[str, BrokerData]
     cluster_addr_table: dict[str, tuple[str, ...]]
@@ -177,7 +194,7 @@ class TopicConfig(Body, frozen=True):
 
 
 class TopicConfigTable(Body, frozen=True):
-    """Topics of one broker: in 103 and as the answer to 21."""
+    """The topics of one broker: in 103 and the response to 21."""
 
     topic_config_table: dict[str, TopicConfig]
     data_version: DataVersion
@@ -189,31 +206,33 @@ class RegisterBrokerBody(Body, frozen=True):
 
 
 class KVTable(Body, frozen=True):
-    """Answer to 28, 103 and 219."""
+    """Response to 28, 103 and 219."""
 
     table: dict[str, str]
 
 
 class TopicList(Body, frozen=True):
-    """Answer to 206 and 224."""
+    """Response to 206 and 224."""
 
     topic_list: tuple[str, ...]
     broker_addr: str | None = None
 
 
 class GroupList(Body, frozen=True):
-    """Answer to 300."""
+    """Response to 300."""
 
     group_list: tuple[str, ...]
 
 
 class SubscriptionGroupConfig(Body, frozen=True):
-    """What brokers let a consumer group do (requests 200, 201, 207). Source: SubscriptionGroupConfig.java.
+    """Settings of a consumer group at brokers (requests 200, 201, 207).
 
-    `consume_enable`: members of `group_name` may pull. The retry topic has `retry_queue_nums` queues; a message that
-    failed `retry_max_times` goes to the dead letters. The others act on Apache's brokers only, ours keep them:
-    `consume_from_min_enable`, `consume_broadcast_enable`, `notify_consumer_ids_changed_enable` (tell members when others
-    come or go), `broker_id` and `which_broker_when_consume_slowly` (which replica to read from).
+    `consume_enable`: members of `group_name` may pull. The retry topic has `retry_queue_nums`
+    queues; a message that failed `retry_max_times` goes to the dead-letter topic. The others have
+    an effect on Apache's brokers only, ours just store them: `consume_from_min_enable`,
+    `consume_broadcast_enable`, `notify_consumer_ids_changed_enable` (notify members when others
+    join or leave), `broker_id` and `which_broker_when_consume_slowly` (which replica to read from).
+    Source: SubscriptionGroupConfig.java.
     """
 
     group_name: str
@@ -228,7 +247,7 @@ class SubscriptionGroupConfig(Body, frozen=True):
 
 
 class SubscriptionGroupTable(Body, frozen=True):
-    """Answer to 201."""
+    """Response to 201."""
 
     subscription_group_table: dict[str, SubscriptionGroupConfig]
     data_version: DataVersion
@@ -238,7 +257,7 @@ class SubscriptionGroupTable(Body, frozen=True):
 
 
 class LockBatchBody(Body, frozen=True):
-    """41 and 42."""
+    """Requests 41 and 42."""
 
     consumer_group: str
     client_id: str
@@ -249,7 +268,7 @@ class LockBatchResponseBody(Body, frozen=True):
     lock_ok_mq_set: tuple[MessageQueue, ...] = field(name="lockOKMQSet")
 
 
-# -- statistics (202, 203, 204, 208) ----------------------------------------------------------------
+# -- statistics (202, 203, 204, 208) ---------------------------------------------------------------
 
 
 class TopicOffset(Body, frozen=True):
@@ -259,13 +278,17 @@ class TopicOffset(Body, frozen=True):
 
 
 class TopicStatsTable(Body, frozen=True):
-    """Answer to 202."""
+    """Response to 202."""
 
     offset_table: dict[MessageQueue, TopicOffset]
 
 
 class OffsetWrapper(Body, frozen=True):
-    """`pull_offset` is 5.x; `last_timestamp` the store time of the last message consumed, 0 if none."""
+    """The offsets of a queue and of a group in it.
+
+    `pull_offset` is 5.x; `last_timestamp` is the store time of the last consumed message, 0 if
+    none.
+    """
 
     broker_offset: Long
     consumer_offset: Long
@@ -274,7 +297,7 @@ class OffsetWrapper(Body, frozen=True):
 
 
 class ConsumeStats(Body, frozen=True):
-    """Answer to 208."""
+    """Response to 208."""
 
     offset_table: dict[MessageQueue, OffsetWrapper]
     consume_tps: float = 0.0
@@ -288,7 +311,7 @@ class Connection(Body, frozen=True):
 
 
 class ConsumerConnection(Body, frozen=True):
-    """Answer to 203."""
+    """Response to 203."""
 
     connection_set: tuple[Connection, ...]
     subscription_table: dict[str, SubscriptionData]
@@ -298,15 +321,15 @@ class ConsumerConnection(Body, frozen=True):
 
 
 class ProducerConnection(Body, frozen=True):
-    """Answer to 204."""
+    """Response to 204."""
 
     connection_set: tuple[Connection, ...]
 
 
 class QueueTimeSpan(Body, frozen=True):
-    """Store times of a queue's first and last message and of the last one consumed, ms; -1 where there is none.
+    """Store times of a queue's first, last and last consumed message, in ms; -1 if there is none.
 
-    `delay_time`: for how long the next message to be consumed has waited, ms; 0 without one.
+    `delay_time`: how long the next message to be consumed has waited, in ms; 0 without one.
     """
 
     message_queue: MessageQueue
@@ -317,13 +340,13 @@ class QueueTimeSpan(Body, frozen=True):
 
 
 class ConsumeTimeSpans(Body, frozen=True):
-    """Answer to 303 (QueryConsumeTimeSpanBody.java)."""
+    """Response to 303 (QueryConsumeTimeSpanBody.java)."""
 
     consume_time_span_set: tuple[QueueTimeSpan, ...]
 
 
 class BrokerStatsItem(Body, frozen=True):
-    """What was counted in a span of time: in all, per second, per call."""
+    """Counts over a period: in all, per second, per call."""
 
     sum: Long = 0
     tps: float = 0.0
@@ -331,7 +354,7 @@ class BrokerStatsItem(Body, frozen=True):
 
 
 class BrokerStatsData(Body, frozen=True):
-    """Answer to 315."""
+    """Response to 315."""
 
     stats_minute: BrokerStatsItem
     stats_hour: BrokerStatsItem
@@ -339,7 +362,7 @@ class BrokerStatsData(Body, frozen=True):
 
 
 class ConsumeStatsList(Body, frozen=True):
-    """Answer to 317: for each group its statistics by topic."""
+    """Response to 317: for each group its statistics by topic."""
 
     consume_stats_list: tuple[dict[str, tuple[ConsumeStats, ...]], ...]
     broker_addr: str = ""
@@ -347,22 +370,25 @@ class ConsumeStatsList(Body, frozen=True):
 
 
 class TopicConfigList(Body, frozen=True):
-    """18 (CreateTopicListRequestBody.java)."""
+    """Request 18 (CreateTopicListRequestBody.java)."""
 
     topic_config_list: tuple[TopicConfig, ...]
 
 
 class GroupConfigList(Body, frozen=True):
-    """225 (SubscriptionGroupList.java)."""
+    """Request 225 (SubscriptionGroupList.java)."""
 
     group_config_list: tuple[SubscriptionGroupConfig, ...]
 
 
-# -- a consumer at work (220, 221, 307, 309) ---------------------------------------------------------
+# -- a consumer at work (220, 221, 307, 309) -------------------------------------------------------
 
 
 class ProcessQueueInfo(Body, frozen=True):
-    """One queue of a consumer: in 307. The numbers of `transaction` are those of a batch at an orderly listener."""
+    """One queue of a consumer, in 307.
+
+    The numbers of `transaction` are those of a batch at an orderly listener.
+    """
 
     commit_offset: Long
     cached_msg_min_offset: Long = 0
@@ -381,7 +407,7 @@ class ProcessQueueInfo(Body, frozen=True):
 
 
 class ConsumeStatusInfo(Body, frozen=True):
-    """One topic of a consumer: in 307. Times in ms, rates per second, of the last minute."""
+    """One topic of a consumer, in 307. Times in ms, rates per second, over the last minute."""
 
     pull_rt: float = field(name="pullRT", default=0.0)
     pull_tps: float = field(name="pullTPS", default=0.0)
@@ -389,11 +415,11 @@ class ConsumeStatusInfo(Body, frozen=True):
     consume_ok_tps: float = field(name="consumeOKTPS", default=0.0)
     consume_failed_tps: float = field(name="consumeFailedTPS", default=0.0)
     consume_failed_msgs: Long = 0
-    """Of the last hour."""
+    """Over the last hour."""
 
 
 class ConsumerRunningInfo(Body, frozen=True):
-    """Answer to 307. `jstack`: where the threads are, if that was asked for."""
+    """Response to 307. `jstack`: stack traces of the threads, if requested."""
 
     properties: dict[str, str]
     subscription_set: tuple[SubscriptionData, ...] = ()
@@ -404,7 +430,11 @@ class ConsumerRunningInfo(Body, frozen=True):
 
 
 class ConsumeMessageDirectlyResult(Body, frozen=True):
-    """Answer to 309. `consume_result`: CR_SUCCESS, CR_LATER, CR_ROLLBACK, CR_COMMIT, CR_THROW_EXCEPTION, CR_RETURN_NULL."""
+    """Response to 309.
+
+    `consume_result`: CR_SUCCESS, CR_LATER, CR_ROLLBACK, CR_COMMIT, CR_THROW_EXCEPTION,
+    CR_RETURN_NULL.
+    """
 
     order: bool
     consume_result: ConsumeResult | None = None
@@ -414,7 +444,7 @@ class ConsumeMessageDirectlyResult(Body, frozen=True):
 
 
 class ResetOffsetBody(Body, frozen=True):
-    """220, and answer to 222."""
+    """Request 220, and response to 222."""
 
     offset_table: dict[MessageQueue, Long]
 
@@ -429,19 +459,19 @@ class QueueOffsetForC(Body, frozen=True):
 
 
 class ResetOffsetBodyForC(Body, frozen=True):
-    """220 as clients in C++ take it."""
+    """Request 220 in the form for C++ clients."""
 
     offset_table: tuple[QueueOffsetForC, ...]
 
 
 class ConsumerStatusBody(Body, frozen=True):
-    """Answer to 221 (`message_queue_table`) and 223 (`consumer_table`, by client id)."""
+    """Response to 221 (`message_queue_table`) and 223 (`consumer_table`, by client id)."""
 
     message_queue_table: dict[MessageQueue, Long] = {}
     consumer_table: dict[str, dict[MessageQueue, Long]] = {}
 
 
 class OffsetTable(Body, frozen=True):
-    """Not a message: the file in which a broadcasting client keeps its offsets (OffsetSerializeWrapper.java)."""
+    """The file in which a broadcasting client stores its offsets (OffsetSerializeWrapper.java)."""
 
     offset_table: dict[MessageQueue, Long] = {}

@@ -1,20 +1,22 @@
-"""From the tree of a JSON text to typed data, as fastjson 1.2 casts the fields of Java's classes.
+"""Conversion of a JSON tree to typed data, as fastjson 1.2 casts to the fields of Java's classes.
 
 | field | what a peer may send for it |
 |---|---|
-| Int, Long | numbers; decimals, whose fraction is cut off; texts of digits with a sign, with `,` between them, and for Int with `.0` behind; true and false as 1 and 0 |
+| Int, Long | numbers, truncated; digits as text, signed, with `,`, Int also with `.0`; booleans |
 | float | numbers; such texts; true and false |
-| bool | true, false; a number, which is true where it is 1; `true`, `1`, `Y`, `T`, `false`, `0`, `F`, `N` as texts |
+| bool | true, false; a number, true if 1; texts `true`, `1`, `Y`, `T`, `false`, `0`, `F`, `N` |
 | str | a text; numbers and booleans as Java prints them; lists and objects as JSON |
-| an enumeration | the name in any case; the ordinal as a number. An unknown name counts as absent, an unknown ordinal is refused |
-| a list | a list; a single object where objects are listed |
-| an object | names as declared, else without regard to case, `_` and `-`, booleans also with `is` before; of two spellings the first counts |
+| an enumeration | the name in any case; the ordinal. Unknown: the name is absent, the ordinal refused |
+| a list | a list; a single object for a list of objects |
+| an object | names as declared, or ignoring case, `_`, `-` and, for booleans, `is` before them |
 
-Null, `""` and `"null"` for numbers and booleans, `""` for enumerations and objects count as absent, also in lists: the field then has its
-default. Fields that are not declared are ignored. Numbers out of range are refused, where fastjson makes some of them fit by cutting
-off bits; texts that are dates pass for no number.
-Source: com.alibaba.fastjson.util.TypeUtils (castToInt ...), parser.deserializer.EnumDeserializer,
-JavaBeanDeserializer.smartMatch, serializer.CollectionCodec (1.2.83); each rule was tried with Java, see tests/wire/test_casts.py.
+Null counts as absent, as do `""` and `"null"` for numbers and booleans, and `""` for enumerations
+and objects, also in lists: the field then has its default. If an object has two spellings of a
+name, the first counts. Undeclared fields are ignored. Numbers out of range are refused, whereas
+fastjson truncates the bits of some; dates as text do not count as numbers. Source:
+com.alibaba.fastjson.util.TypeUtils (castToInt ...), parser.deserializer.EnumDeserializer,
+JavaBeanDeserializer.smartMatch, serializer.CollectionCodec (1.2.83); each rule was tested with
+Java, see tests/wire/test_casts.py.
 """
 
 from __future__ import annotations
@@ -45,11 +47,12 @@ from steelyard.wire.remoting.values import (
 S = TypeVar("S", bound=msgspec.Struct)
 
 Cast = Callable[[object], object]
-"""A value of the tree -> the value of a field, None where it counts as absent. Raises ProtocolError."""
+"""Casts a value of the tree to that of a field; None if it counts as absent. Raises ProtocolError.
+"""
 
 
 def cast(kind: type[S], value: object) -> S:
-    """The typed data in a tree of `dialect.loads`. Raises ProtocolError, which names the field that is wrong."""
+    """Cast a tree of `dialect.loads` to typed data. Raises ProtocolError naming the wrong field."""
     found = _struct_cast(kind)(value)
     if found is None:
         raise ProtocolError(f"{kind.__name__}: expected an object, not nothing")
@@ -67,12 +70,14 @@ def _enumeration(names: tuple[str, ...]) -> Cast:
             return by_lower.get(value.lower())
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
             return names[value]
-        raise ProtocolError(f"one of {', '.join(names)} or its ordinal, not {shown(value)}")
+        raise ProtocolError(
+            f"expected one of {', '.join(names)} or its ordinal, not {shown(value)}"
+        )
 
     return enumeration
 
 
-# -- what holds values -------------------------------------------------------------------------------
+# -- what holds values -----------------------------------------------------------------------------
 
 
 def _list(item: Cast, single_allowed: bool) -> Cast:
@@ -104,7 +109,7 @@ def _table(key: Cast, item: Cast) -> Cast:
 
 
 def _queue_key(value: object) -> object:
-    """Keys that are texts hold the queue's JSON."""
+    """Return a queue; keys that are texts hold the queue's JSON."""
     if isinstance(value, str):
         value = loads(value.encode())
     return queue(value)
@@ -114,7 +119,7 @@ def _queue_key(value: object) -> object:
 def _struct_cast(kind: type[msgspec.Struct]) -> Cast:
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
-    # By the name on the wire: what we call it, how it is cast.
+    # By wire name: the field's name, and its cast.
     fields = {item.encode_name: (item.name, _cast_of(item.type)) for item in info.fields}
     required = {item.name: item.encode_name for item in info.fields if item.required}
     names = {name.translate(SEPARATORS): name for name in fields}
@@ -154,7 +159,7 @@ def _struct_cast(kind: type[msgspec.Struct]) -> Cast:
 
 
 def _plain(info: inspect.Type) -> inspect.Type:
-    """A type without `| None` and annotations."""
+    """Return a type without `| None` and annotations."""
     if isinstance(info, inspect.Metadata):
         return _plain(info.type)
     if isinstance(info, inspect.UnionType):
@@ -164,7 +169,7 @@ def _plain(info: inspect.Type) -> inspect.Type:
 
 
 def _cast_of(info: inspect.Type) -> Cast:
-    """How values become what a field of this type holds."""
+    """Return the cast to a field of this type."""
     names = _names_of(info)
     if names is not None:
         return _enumeration(names)
@@ -191,7 +196,7 @@ def _cast_of(info: inspect.Type) -> Cast:
 
 
 def _names_of(info: inspect.Type) -> tuple[str, ...] | None:
-    """The names of an enumeration (`bodies.enumeration`), None for other types."""
+    """Return the names of an enumeration (`bodies.enumeration`), None for other types."""
     if isinstance(info, inspect.UnionType):
         return next((found for item in info.types if (found := _names_of(item))), None)
     if isinstance(info, inspect.Metadata) and info.extra is not None:

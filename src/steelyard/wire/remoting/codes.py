@@ -1,4 +1,4 @@
-"""Request and response codes that Steelyard speaks.
+"""The supported request and response codes.
 
 Source: remoting/protocol/RequestCode.java, ResponseCode.java, RemotingSysResponseCode.java.
 """
@@ -80,9 +80,10 @@ class RequestCode(IntEnum):
 
 
 class SteelyardCode(IntEnum):
-    """Requests of our own to brokers, far from RocketMQ's; those of brokers to each other are in `nodes/broker/peers/requests`.
+    """Steelyard's own requests to brokers, outside RocketMQ's range.
 
-    An Apache broker answers them with REQUEST_CODE_NOT_SUPPORTED.
+    An Apache broker answers them with REQUEST_CODE_NOT_SUPPORTED. Those between brokers are in
+    `nodes/broker/peers/requests`.
     """
 
     KAFKA_GROUPS = 9101
@@ -107,7 +108,7 @@ NAMESERVER_CODES = frozenset(
         RequestCode.ADD_WRITE_PERM_OF_BROKER,
     )
 )
-"""What nameservers answer, and brokers do not."""
+"""Requests that nameservers answer and brokers do not."""
 
 BROKER_CODES = frozenset(
     (
@@ -127,7 +128,7 @@ BROKER_CODES = frozenset(
         RequestCode.GET_BROKER_RUNTIME_INFO,
     )
 )
-"""What clients ask brokers first, and nameservers do not answer."""
+"""Requests that clients send first to brokers, and that nameservers do not answer."""
 
 
 class ResponseCode(IntEnum):

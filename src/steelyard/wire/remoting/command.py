@@ -1,6 +1,6 @@
-"""RemotingCommand: the one envelope of the RocketMQ remoting protocol, for requests and responses.
+"""RemotingCommand: the envelope of all requests and responses of the remoting protocol.
 
-Source: remoting/protocol/RemotingCommand.java. The bytes are made and read by `frame`.
+Source: remoting/protocol/RemotingCommand.java. `frame` converts it to and from bytes.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
 
 VERSION = 409
-"""What we say we are: MQVersion ordinal of V4_9_8. The highest version whose behaviour we offer in
-full: from 5.x on peers expect POP, static topics and paged metadata."""
+"""The version that we report: MQVersion ordinal of V4_9_8.
+
+It is the highest whose behaviour we offer in full: from 5.x on peers expect POP, static topics and
+paged metadata.
+"""
 
 
 class Serialize(IntEnum):
-    """How the header of one frame is written. Source: remoting/protocol/SerializeType.java."""
+    """Serialization of a frame's header. Source: remoting/protocol/SerializeType.java."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -29,9 +32,9 @@ class Command(msgspec.Struct, frozen=True, gc=False):
     """One frame, decoded.
 
     - `code`: a `RequestCode` in requests, a `ResponseCode` in responses.
-    - `opaque`: chosen by the requester, unique in its process; a response echoes it.
-    - `ext`: the custom header, text to text; unknown keys are to be ignored.
-    - `language`: the name of LanguageCode, or "OTHER" where the peer sent an unknown one.
+    - `opaque`: chosen by the requester, unique in its process; echoed by the response.
+    - `ext`: the custom header, text to text; unknown keys must be ignored.
+    - `language`: the name of LanguageCode, or "OTHER" for an unknown one.
     """
 
     code: int

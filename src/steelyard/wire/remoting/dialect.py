@@ -1,25 +1,24 @@
-"""The JSON that Java peers write: what fastjson 1.2 makes is not always JSON.
+r"""The JSON dialect of Java peers: the output of fastjson 1.2 is not always JSON.
 
 Beyond the standard, the dialect has
 - keys that are numbers: `{0:"127.0.0.1:10911"}`;
 - keys that are objects: `{{"brokerName":"b","queueId":3,"topic":"t"}:100}`;
-- references to an object written before: `{"$ref":"$.offsetTable.TopicA"}`, also as keys. A path names
-  an object key by Java's `toString` of it, or by `null` where that key was the first use.
+- references to an earlier object: `{"$ref":"$.offsetTable.TopicA"}`, also as keys. A path names an
+  object key by its `toString` in Java, or by `null` if that key was the first use.
 
-Beyond what it writes, fastjson reads
+Fastjson also reads
 
 - texts and keys in single quotes, and keys that are names without quotes;
-- commas where nothing is between them, before the first and after the last item;
+- empty items between commas, and commas before the first and after the last item;
 - `/* comments */` and `// comments` between values, and a byte order mark at the start;
-- `\\x41`, `\\'`, `\\v`, `\\0` to `\\7` and raw control characters in texts;
-- numbers with a plus, with zeros in front, without digits after the point, with one of L, S, B, F, D behind;
+- `\x41`, `\'`, `\v`, `\0` to `\7` and raw control characters in texts;
+- numbers with a plus sign, leading zeros, no digits after the point, or a suffix L, S, B, F, D;
 - `undefined` and `NaN`, which count as null.
 
-`loads` reads all of it. Whatever a peer sends, it raises nothing but ProtocolError, and takes time and
+`loads` reads all of it. For any input it raises nothing but ProtocolError, and takes time and
 memory in proportion to the bytes: trees are limited in depth and in values, and a reference to an
-object around it is refused.
-Source: com.alibaba.fastjson.serializer.JSONSerializer, SerialContext, MapSerializer, parser.JSONLexerBase,
-parser.DefaultJSONParser (1.2.83).
+enclosing object is refused. Source: com.alibaba.fastjson.serializer.JSONSerializer, SerialContext,
+MapSerializer, parser.JSONLexerBase, parser.DefaultJSONParser (1.2.83).
 """
 
 from __future__ import annotations
@@ -35,14 +34,17 @@ from steelyard.types import MessageQueue
 from steelyard.wire.remoting import values
 
 DEPTH_MAX = 64
-"""Deepest nesting; the bodies of the protocol have 8."""
+"""Maximum nesting; the bodies of the protocol have 8 levels."""
 
 NODES_MAX = 100_000
-"""Most values in a text, references counted as what they stand for: the statistics of 12,000 queues. It
-bounds how long a hostile text holds up its reader, some 3 µs a value."""
+"""Maximum values in a text, with references counted in expanded form.
 
-# Possessive, so that a hostile text cannot make the scanner remember or retry. Nothing looks ahead in a possessive
-# group: before Python 3.11.5 such a pattern matches nothing (gh-106052).
+That is enough for the statistics of 12,000 queues, and bounds the time that a hostile text takes,
+some 3 µs per value.
+"""
+
+# Possessive, so that a hostile text cannot make the scanner backtrack. No lookahead is used in a
+# possessive group: before Python 3.11.5 such a pattern matches nothing (gh-106052).
 _SPACE = re.compile(r"(?:[ \t\r\n\f\b]++|/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*+/|//[^\n]*+(?:\n|\Z))*+")
 _TEXT = re.compile(r"""\"((?:[^"\\]|\\.)*+)"|'((?:[^'\\]|\\.)*+)'""", re.DOTALL)
 _NUMBER = re.compile(r"([+-]?\d{1,400}+(\.\d{0,400}+)?([eE][+-]?\d{1,9}+)?)[LSBFD]?", re.ASCII)
@@ -63,7 +65,10 @@ _standard = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
 def loads(data: bytes) -> object:
-    """The tree in `data`: dict, list, str, int, Decimal, bool, None; MessageQueue where an object was a key."""
+    """Read the tree in `data`: dict, list, str, int, Decimal, bool, None.
+
+    A key that was an object becomes a MessageQueue.
+    """
     # Every value but the outermost comes after one of these.
     if sum(data.count(mark) for mark in (b",", b"[", b"{")) > NODES_MAX:
         raise ProtocolError("JSON has too many values")
@@ -79,7 +84,7 @@ def loads(data: bytes) -> object:
 
 
 class _KeyReference(NamedTuple):
-    """A key written as a reference; `position` tells apart keys of one path."""
+    """A key written as a reference; `position` distinguishes keys with the same path."""
 
     path: str
     position: int
@@ -105,7 +110,7 @@ class _Parser:
         return ProtocolError(f"JSON: expected {wanted} at character {self._position}")
 
     def _peek(self) -> str:
-        """The next character that is not a space, "" at the end."""
+        """Return the next character other than white space, "" at the end."""
         mark = self._text[self._position : self._position + 1]
         if mark > " " and mark != "/":
             return mark
@@ -150,7 +155,7 @@ class _Parser:
         inner: str = found[found.lastindex or 0]
         if "\\" in inner:
             inner = _ESCAPE.sub(self._unescaped, inner)
-            # Two escapes may stand for one character: Java's are halves of UTF-16.
+            # Two escapes may form one character: Java's are halves of UTF-16.
             inner = inner.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         self._position = found.end()
         return inner
@@ -164,7 +169,7 @@ class _Parser:
         return _ESCAPES[found[3]]
 
     def _past_commas(self) -> str:
-        """The next character that is neither a space nor a comma."""
+        """Return the next character other than white space and commas."""
         mark = self._peek()
         while mark == ",":
             self._position += 1
@@ -192,7 +197,10 @@ class _Parser:
         return fields
 
     def _between(self, end: str) -> str:
-        """Past the commas after an item: the next mark. Without one, only the end may follow."""
+        """Skip the commas after an item and return the next mark.
+
+        Without a comma only the end may follow.
+        """
         if self._peek() not in (",", end):
             raise self._wrong(f"',' or {end!r}")
         return self._past_commas()
@@ -220,7 +228,7 @@ class _Parser:
 
 
 def _reference_path(value: object) -> str | None:
-    """The path in `{"$ref": path}`, None for anything else."""
+    """Return the path in `{"$ref": path}`, None for anything else."""
     if isinstance(value, dict) and value.keys() == {"$ref"}:
         path = value["$ref"]
         return path if isinstance(path, str) else None
@@ -228,7 +236,7 @@ def _reference_path(value: object) -> str | None:
 
 
 class _Resolver:
-    """Copies a tree in the order it was written, references replaced by what they stand for."""
+    """Copies a tree in the order it was written, with references resolved."""
 
     def __init__(self, tree: object) -> None:
         self._tree = tree
@@ -242,7 +250,10 @@ class _Resolver:
         return self._root
 
     def _begin(self, value: object) -> object:
-        """What goes into the copy for `value`; a container goes in empty, so that paths find what is written."""
+        """Return the copy of `value`.
+
+        Containers are empty at first, so that paths find only earlier parts.
+        """
         path = _reference_path(value)
         if path is not None:
             return self._follow(path)
@@ -251,7 +262,7 @@ class _Resolver:
         return [] if isinstance(value, list) else value
 
     def _fill(self, copy: object, value: object, depth: int) -> None:
-        """Fill the container `copy` from `value`, if it is one that `_begin` left empty."""
+        """Fill the container `copy` from `value`, if `_begin` left it empty."""
         if depth > DEPTH_MAX:
             raise ProtocolError("JSON is nested too deeply")
         if _reference_path(value) is not None:
@@ -292,7 +303,7 @@ class _Resolver:
         return found
 
     def _charge(self, value: object, depth: int) -> None:
-        """Count a referred value in full: a few references to references could stand for billions."""
+        """Count a referenced value in full: a few nested references could expand to billions."""
         self._nodes += 1
         if self._nodes > NODES_MAX or depth > DEPTH_MAX:
             raise ProtocolError("JSON: references expand to too many values")
@@ -307,7 +318,7 @@ class _Resolver:
 
 
 def _down(value: object, step: str | int, path: str) -> object:
-    """The part of `value` that one step of a path names."""
+    """Return the part of `value` named by one step of a path."""
     if isinstance(value, list):
         if isinstance(step, int) and step < len(value):
             return value[step]
@@ -321,7 +332,7 @@ def _down(value: object, step: str | int, path: str) -> object:
 
 
 def _keys_named(step: str | int) -> list[object]:
-    """The keys that fastjson calls `step`: a text, a number in one of its two forms, or a queue."""
+    """Return the keys that fastjson calls `step`: a text, a number in either form, or a queue."""
     if isinstance(step, int):
         return [step, str(step)]
     queue = _QUEUE_NAME.fullmatch(step)

@@ -1,7 +1,7 @@
-"""JSON bodies as typed data, read from what peers send and written as Java's fastjson writes.
+"""JSON bodies as typed data, read leniently and written as Java's fastjson does.
 
-Tables may have numbers or queues as keys; `dialect` says what that looks like and reads it. Reading is lenient as fastjson is:
-`dialect` says what passes for JSON, `casts` what passes for the value of a field.
+Tables may have numbers or queues as keys; see `dialect`. Reading is as lenient as fastjson:
+`dialect` defines what counts as JSON, `casts` what counts as a field's value.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _SHORT = 255
 
 
 def read(kind: type[B], data: bytes) -> B:
-    """The typed body in `data`, standard JSON or dialect.
+    """Read the typed body in `data`, standard JSON or dialect.
 
-    Raises ProtocolError, in words for the peer's remark.
+    Raises ProtocolError with a text for the peer's remark.
     """
     if not _mentions_queue(kind) and b"$ref" not in data:
         try:
             return msgspec.json.decode(data, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass  # not standard, or loose in its types: the long way knows
+            pass  # not standard, or loosely typed: read it the slow way
     try:
         return casts.cast(kind, loads(data))
     except ProtocolError as error:
@@ -49,9 +49,9 @@ def read(kind: type[B], data: bytes) -> B:
 
 
 def write(body: Body, *, int_keys_quoted: bool = True) -> bytes:
-    """`body` as fastjson writes it: compact, keys in order, None left out, queues as objects.
+    """Write `body` as fastjson does: compact, keys in order, None omitted, queues as objects.
 
-    `int_keys_quoted=False` writes `{0:...}`, which clients before 4.9.4 are used to.
+    `int_keys_quoted=False` writes `{0:...}`, as clients before 4.9.4 expect.
     """
     if _is_standard(type(body)) and int_keys_quoted:
         return msgspec.json.encode(body, order="sorted")
@@ -115,7 +115,7 @@ def _text(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _short_text(text: str) -> str:
-    """A table of a topic's queues names the topic and the broker in every key."""
+    """Cached, because a table of a topic's queues repeats topic and broker in every key."""
     return msgspec.json.encode(text).decode()
 
 
@@ -124,7 +124,7 @@ def _short_text(text: str) -> str:
 
 @cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """(our name, wire name) of each field, in the order of the wire names."""
+    """Return (our name, wire name) of each field, in the order of the wire names."""
     fields = msgspec.structs.fields(kind)
     return tuple(
         sorted(((item.name, item.encode_name) for item in fields), key=lambda pair: pair[1])
@@ -138,7 +138,7 @@ def _mentions_queue(kind: type[msgspec.Struct]) -> bool:
 
 @cache
 def _is_standard(kind: type[msgspec.Struct]) -> bool:
-    """Whether msgspec itself writes the bytes: no queue, no number as key, and nothing that may be None."""
+    """Return whether msgspec can write the bytes: no queues, number keys or optional values."""
     return _types_in(kind).isdisjoint((inspect.NamedTupleType, inspect.NoneType, _NumberKey))
 
 
@@ -148,14 +148,14 @@ class _NumberKey:
 
 @cache
 def _types_in(kind: type[msgspec.Struct]) -> frozenset[type]:
-    """The msgspec.inspect classes of everything that a body of this kind may hold."""
+    """Return the msgspec.inspect classes of everything that a body of this kind may hold."""
     found: set[type] = set()
     _collect(inspect.type_info(kind), found)
     return frozenset(found)
 
 
 def _collect(info: inspect.Type, found: set[type]) -> None:
-    """Bodies do not contain themselves, so this ends."""
+    """Collect them recursively; bodies do not contain themselves, so this ends."""
     found.add(type(info))
     match info:
         case inspect.StructType(fields=fields):

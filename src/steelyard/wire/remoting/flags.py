@@ -1,4 +1,4 @@
-"""Bits of `sysFlag`, in messages and in pulls, and what hangs on them: body compression and tag hashes.
+"""Bits of `sysFlag` in messages and pulls, with body compression and tag hashes.
 
 Source: common/sysflag/MessageSysFlag.java, PullSysFlag.java, common/compression/*.java.
 """
@@ -12,14 +12,17 @@ from functools import lru_cache
 from steelyard.errors import ProtocolError
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-"""Largest body that `decompress` makes: 16 times the default maxMessageSize, which a producer checks before it compresses."""
+"""Largest decompressed body: 16 times the default maxMessageSize.
+
+A producer checks the latter before it compresses.
+"""
 
 ZLIB_LEVEL = 5
-"""rocketmq.message.compressLevel."""
+"""Default compression level (rocketmq.message.compressLevel)."""
 
 
 class SysFlag(IntEnum):
-    """Bits of a message's system flag; the two-bit and three-bit fields are given by their values."""
+    """Bits of a message's system flag; fields of two and three bits are listed by value."""
 
     COMPRESSED = 0x1
     MULTI_TAGS = 0x2
@@ -35,7 +38,7 @@ class SysFlag(IntEnum):
     ZSTD = 0x200
     ZLIB = 0x300
     COMPRESSION_MASK = 0x700
-    """Which compression, where COMPRESSED is set; 0 means ZLIB, as clients before 5.0 write it."""
+    """The compression if COMPRESSED is set; 0 means ZLIB, as written by clients before 5.0."""
 
 
 TRANSACTION_BITS = int(SysFlag.TRANSACTION_ROLLBACK)
@@ -45,19 +48,19 @@ class PullFlag(IntEnum):
     """Bits of the `sysFlag` of PULL_MESSAGE."""
 
     COMMIT_OFFSET = 0x1
-    """`commitOffset` of the header is to be stored."""
+    """The header's `commitOffset` is to be stored."""
     SUSPEND = 0x2
-    """The broker may hold the pull until there is a message."""
+    """The broker may hold the pull until a message arrives."""
     SUBSCRIPTION = 0x4
-    """`subscription` of the header counts, not the one of the heartbeat."""
+    """The header's `subscription` applies instead of the heartbeat's."""
     CLASS_FILTER = 0x8
     LITE_PULL = 0x10
 
 
 def compress(body: bytes, sys_flag: int, level: int = ZLIB_LEVEL) -> bytes:
-    """`body` as `sys_flag` says it is to be stored; unchanged where COMPRESSED is not set.
+    """Compress `body` as `sys_flag` says; unchanged if COMPRESSED is not set.
 
-    `level`: of ZLIB (0 to 9) and ZSTD; LZ4 has its own, as in Java.
+    `level`: for ZLIB (0 to 9) and ZSTD; LZ4 has its own, as in Java.
     """
     if not sys_flag & SysFlag.COMPRESSED:
         return body
@@ -65,7 +68,7 @@ def compress(body: bytes, sys_flag: int, level: int = ZLIB_LEVEL) -> bytes:
         case 0 | SysFlag.ZLIB:
             return zlib.compress(body, level)
         case SysFlag.LZ4:
-            import lz4.frame  # here, for most programs never meet such a body
+            import lz4.frame  # here, because most programs never meet such a body
 
             lz4_body: bytes = lz4.frame.compress(body)
             return lz4_body
@@ -77,9 +80,9 @@ def compress(body: bytes, sys_flag: int, level: int = ZLIB_LEVEL) -> bytes:
 
 
 def decompress(body: bytes, sys_flag: int, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """The body that the producer meant; unchanged where COMPRESSED is not set.
+    """Return the producer's original body; unchanged if COMPRESSED is not set.
 
-    Raises ProtocolError where the bytes are damaged or would grow beyond `bytes_max`.
+    Raises ProtocolError if the bytes are damaged or would exceed `bytes_max`.
     """
     if not sys_flag & SysFlag.COMPRESSED:
         return body
@@ -108,7 +111,7 @@ def _inflate(body: bytes, size_max: int) -> tuple[bytes, bool]:
 
 
 def _unpack_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
-    """Java writes the frame format (LZ4FrameOutputStream), not bare blocks."""
+    """Decompress the frame format (LZ4FrameOutputStream) that Java writes, not bare blocks."""
     import lz4.frame
 
     unpacker = lz4.frame.LZ4FrameDecompressor()
@@ -119,7 +122,10 @@ def _unpack_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
 
 
 def _unpack_zstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
-    """The library has no limit for the output of a stream, hence small pieces: a piece of 1 KiB makes 32 MiB at most."""
+    """Decompress in small pieces of input, because the library cannot limit a stream's output.
+
+    A piece of 1 KiB yields 32 MiB at most.
+    """
     import zstandard
 
     unpacker = zstandard.ZstdDecompressor(max_window_size=DECOMPRESSED_BYTES_MAX).decompressobj()
@@ -137,7 +143,10 @@ def _unpack_zstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
 
 @lru_cache(maxsize=4096)
 def tag_code(tag: str) -> int:
-    """Java's `String.hashCode`: what consume queues and subscriptions hold instead of a tag. 0 for no tag."""
+    """Return Java's `String.hashCode`, which represents a tag in queues and subscriptions.
+
+    0 means no tag.
+    """
     code = 0
     units = tag.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(units), 2):
@@ -146,5 +155,5 @@ def tag_code(tag: str) -> int:
 
 
 def java_string_key(text: str) -> bytes:
-    """Sort key that orders strings as Java does, by UTF-16 units: `sorted(names, key=java_string_key)`."""
+    """Sort key that orders strings by UTF-16 units, as Java does."""
     return text.encode("utf-16-be", "surrogatepass")

@@ -1,13 +1,13 @@
 """Frames of the remoting protocol: commands to bytes, and bytes back to commands.
 
-    int32  size of what follows
-    int32  how the header is written (8 bits), size of the header (24 bits)
+    int32  size of the rest
+    int32  serialization of the header (8 bits), size of the header (24 bits)
     header
     body
 
 Big-endian. The header is JSON (0) or RocketMQ's own binary form (1); each frame says which, and a
-response need not answer in the form of its request.
-Source: remoting/protocol/RemotingCommand.java, RocketMQSerializable.java, remoting/netty/NettyDecoder.java.
+response may use another form than its request. Source: remoting/protocol/RemotingCommand.java,
+RocketMQSerializable.java, remoting/netty/NettyDecoder.java.
 """
 
 from __future__ import annotations
@@ -25,14 +25,21 @@ from steelyard.wire.remoting.command import Command, Serialize
 from steelyard.wire.remoting.dialect import loads
 
 FRAME_BYTES_MAX = 16_777_216
-"""NettySystemConfig: com.rocketmq.remoting.frameMaxLength; counts the whole frame."""
+"""Limit of a whole frame (NettySystemConfig: com.rocketmq.remoting.frameMaxLength)."""
 
 HEADER_BYTES_MAX = 1024 * 1024
-"""Largest header that is read. The format has room for 16 MiB, but the largest that peers have reason to
-write, 32,767 bytes of properties with each byte escaped, has 200 KB; beyond, a header costs 20 times its size."""
+"""Limit of a request's header.
+
+The format allows 16 MiB, but the largest header that peers have reason to write, 32,767 bytes of
+properties with each byte escaped, has 200 KB; decoding a larger one takes 20 times its size in
+memory.
+"""
 
 REPLY_HEADER_BYTES_MAX = 8 * 1024 * 1024
-"""Largest header that a client reads: the answer to a batch has an id of 33 bytes for each of up to 190,000 messages."""
+"""Limit of a response's header.
+
+The response to a batch has an id of 33 bytes for each of up to 190,000 messages.
+"""
 
 _HEADER_SIZE_MASK = 0xFFFFFF
 
@@ -52,7 +59,7 @@ LANGUAGES = (
     "RUST",
     "NODE_JS",
 )
-"""In the order of their codes: remoting/protocol/LanguageCode.java."""
+"""Languages in the order of their codes: remoting/protocol/LanguageCode.java."""
 
 _CODES = {name: code for code, name in enumerate(LANGUAGES)}
 _OTHER = "OTHER"
@@ -67,7 +74,7 @@ _Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
 
 class _JsonHeader(msgspec.Struct, gc=False):
-    """The header in fastjson's order of keys; what is UNSET is left out."""
+    """The header with fastjson's order of keys; UNSET fields are omitted."""
 
     code: int
     extFields: Mapping[str, str] | msgspec.UnsetType  # noqa: N815
@@ -83,7 +90,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 def encode(command: Command, serialize: Serialize = Serialize.JSON) -> bytes:
-    """One whole frame. The binary form has 16 bits for code and version: larger ones are a bug of the caller."""
+    """Encode one frame. In the binary form code and version must fit into 16 bits."""
     if serialize is Serialize.JSON:
         header = encode_json_header(command)
     else:
@@ -94,14 +101,14 @@ def encode(command: Command, serialize: Serialize = Serialize.JSON) -> bytes:
 
 
 def write(out: list[Sendable], command: Command) -> int:
-    """Append a whole frame, with a JSON header; its bytes."""
+    """Append a frame with a JSON header; return its size."""
     data = encode(command)
     out.append(data)
     return len(data)
 
 
 def encode_json_header(command: Command) -> bytes:
-    """The header as fastjson writes it; `extFields` keep the order of `ext`."""
+    """Encode the header as fastjson does; `extFields` keep the order of `ext`."""
     return _encode_json(
         _JsonHeader(
             command.code,
@@ -135,10 +142,10 @@ def encode_binary_header(command: Command) -> bytes:
 
 
 class Decoder:
-    """Cuts the bytes of one connection into commands.
+    """Decoder of the bytes of one connection to commands.
 
-    Holds no more than one unfinished frame and copies bodies out, so the caller may reuse its
-    buffer. After a ProtocolError the connection is of no use: every later `feed` raises it again.
+    Holds at most one unfinished frame and copies bodies, so the caller may reuse its buffer. After
+    a ProtocolError the connection is unusable: every later `feed` raises it again.
     """
 
     def __init__(
@@ -150,14 +157,14 @@ class Decoder:
         self._header_bytes_max = header_bytes_max
         self._pending = bytearray()
         self._needed = 0
-        """Nothing can be done before so many bytes are pending."""
+        """Number of pending bytes before which nothing can be decoded."""
         self._error: ProtocolError | None = None
 
     def feed(self, data: bytes | memoryview) -> list[Command]:
-        """The commands that `data` completes, in order.
+        """Return the commands completed by `data`, in order.
 
-        Raises ProtocolError on what is not a frame, as early as its first bytes tell; commands before
-        it in the same `data` are lost with the connection.
+        Raises ProtocolError for anything that is not a frame, as soon as its first bytes show it;
+        commands before it in the same `data` are lost with the connection.
         """
         if self._error is not None:
             raise self._error
@@ -186,7 +193,7 @@ class Decoder:
         return commands
 
     def _cut(self, data: bytes | memoryview) -> tuple[list[Command], int]:
-        """The whole frames at the start of `data`, and how many bytes they take."""
+        """Return the whole frames at the start of `data`, and the bytes they take."""
         commands: list[Command] = []
         position, end = 0, len(data)
         while end - position >= 8:
@@ -209,7 +216,8 @@ class Decoder:
     def _check(self, size: int, header_size: int) -> None:
         if not 4 + header_size <= size <= self._frame_bytes_max - 4:
             raise ProtocolError(
-                f"not a frame: it claims {size} bytes, {header_size} of header; the limit is {self._frame_bytes_max}"
+                f"not a frame: it claims {size} bytes, {header_size} of header;"
+                f" the limit is {self._frame_bytes_max}"
             )
         if header_size > self._header_bytes_max:
             raise ProtocolError(
@@ -218,12 +226,12 @@ class Decoder:
 
 
 def reply_decoder() -> Decoder:
-    """For the end of a connection that dialed: answers may have long headers."""
+    """Create a decoder for clients: responses may have long headers."""
     return Decoder(header_bytes_max=REPLY_HEADER_BYTES_MAX)
 
 
 class _Incoming(msgspec.Struct, gc=False):
-    """The header as peers mostly write it; anything else takes the lenient way."""
+    """The header as most peers write it; others are read leniently."""
 
     code: _Int32 = 0
     extFields: dict[str, str] | None = None  # noqa: N815
@@ -235,7 +243,7 @@ class _Incoming(msgspec.Struct, gc=False):
 
 
 class _LooseIncoming(msgspec.Struct, gc=False):
-    """The header as the C++ client writes it: numbers among the custom fields, a language by name."""
+    """The header as the C++ client writes it: numbers among custom fields, language by name."""
 
     code: _Int32
     extFields: dict[str, str | int | bool | None]  # noqa: N815
@@ -251,7 +259,7 @@ _decode_loose = msgspec.json.Decoder(_LooseIncoming).decode
 
 
 def decode_header(header: bytes | memoryview, serialize: int, body: bytes = b"") -> Command:
-    """The command that `header`, written as `serialize` says, makes with `body`."""
+    """Build the command from `header`, serialized as `serialize`, and `body`."""
     if serialize == 0:
         return _read_json(header, body)
     if serialize == Serialize.ROCKETMQ:
@@ -283,7 +291,7 @@ def _in_other_case(language: str) -> str:
 
 
 def _read_lenient(header: bytes) -> _Incoming:
-    """A JSON header that is loose in its types."""
+    """Read a JSON header with loose types."""
     try:
         found = _decode_loose(header)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -299,7 +307,10 @@ def _read_lenient(header: bytes) -> _Incoming:
 
 
 def _read_odd(header: bytes) -> _Incoming:
-    """One that is loose in its punctuation too. Beyond fastjson: PHP's empty table, languages of the future."""
+    """Read a JSON header with loose punctuation as well.
+
+    Beyond fastjson this accepts PHP's empty table, and unknown languages.
+    """
     try:
         tree = loads(header)
         if isinstance(tree, dict):
@@ -314,7 +325,7 @@ def _read_odd(header: bytes) -> _Incoming:
 
 
 def _read_binary(header: bytes, body: bytes) -> Command:
-    """RocketMQSerializable. Lengths that reach beyond the header, or short of its end, are refused."""
+    """Read RocketMQSerializable; refuse lengths that do not end exactly with the header."""
     try:
         code, language, version, opaque, flag, remark_size = _BINARY.unpack_from(header)
         remark, position = _text_at(header, _BINARY.size, remark_size)
@@ -335,7 +346,7 @@ def _read_binary(header: bytes, body: bytes) -> Command:
 
 
 def _text_at(header: bytes, position: int, size: int) -> tuple[str, int]:
-    """The text of `size` bytes at `position`, and the position after it."""
+    """Return the text of `size` bytes at `position`, and the position after it."""
     stop = position + size
     if size < 0 or stop > len(header):
         raise ProtocolError(f"binary header: a text of {size} bytes does not fit")

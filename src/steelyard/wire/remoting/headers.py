@@ -1,11 +1,13 @@
 """Custom headers of requests and responses, as typed data.
 
-On the wire a header is the `ext` map of a `Command`, text to text. Field names here are ours; the wire
-names are the camelCase of them, or what `field(name=...)` says. `read` and `write` convert.
+On the wire a header is the `ext` map of a `Command`, text to text. Wire names are the camelCase of
+the field names, or given by `field(name=...)`. `read` and `write` convert.
 
 Behaviour
-- Unknown keys are ignored: ACL signatures, namespaces (`ns`, `nsd`), `bname`, `lo`, `oway` ride there.
-- A required key that is missing, or text that is not a number, raises `ProtocolError`, which names the key.
+- Unknown keys are ignored: ACL signatures, namespaces (`ns`, `nsd`), `bname`, `lo`, `oway` are sent
+  there.
+- A required key that is missing, or text that is not a number, raises `ProtocolError`, which names
+  the key.
 - An optional field that is None is not written.
 Source: remoting/protocol/header/*.java, one class per request; CFNotNull marks what is required.
 """
@@ -28,14 +30,14 @@ Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Header(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Root of the custom headers."""
+    """Base of the custom headers."""
 
 
 H = TypeVar("H", bound=Header)
 
 
 def read(kind: type[H], ext: Mapping[str, str]) -> H:
-    """The typed header in `ext`. Raises ProtocolError, in words for the peer's remark."""
+    """Read the typed header in `ext`. Raises ProtocolError with a text for the peer's remark."""
     try:
         return msgspec.convert(ext, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -43,7 +45,7 @@ def read(kind: type[H], ext: Mapping[str, str]) -> H:
 
 
 def write(header: Header) -> dict[str, str]:
-    """The `ext` map of a header; booleans as Java prints them."""
+    """Return the `ext` map of a header; booleans as Java prints them."""
     fields: dict[str, object] = msgspec.to_builtins(header)
     return {
         name: ("true" if value else "false") if isinstance(value, bool) else str(value)
@@ -74,7 +76,7 @@ class SendMessageRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class SendMessageRequestHeaderV2(Header, frozen=True, kw_only=True):
-    """310 SEND_MESSAGE_V2 and 320 SEND_BATCH_MESSAGE: the same, with one-letter names."""
+    """310 SEND_MESSAGE_V2 and 320 SEND_BATCH_MESSAGE: the same with one-letter names."""
 
     producer_group: str = field(name="a")
     topic: str = field(name="b")
@@ -93,7 +95,10 @@ class SendMessageRequestHeaderV2(Header, frozen=True, kw_only=True):
 
 
 class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 10, 310 and 320. The Java client dies of a NullPointerException where the region or trace keys are missing."""
+    """Response to 10, 310 and 320.
+
+    The Java client raises NullPointerException if the region or trace keys are missing.
+    """
 
     msg_id: str
     queue_id: Int
@@ -106,8 +111,8 @@ class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
 class EndTransactionRequestHeader(Header, frozen=True, kw_only=True):
     """37 END_TRANSACTION, one-way.
 
-    `tran_state_table_offset` and `commit_log_offset`: where the half message is, in its queue and by physical
-    offset; `commit_or_rollback`: a transaction value of `SysFlag`, 0 for a state that is not known.
+    `tran_state_table_offset` and `commit_log_offset`: the half message's queue and physical offset;
+    `commit_or_rollback`: a transaction value of `SysFlag`, 0 if the state is unknown.
     """
 
     topic: str | None = None
@@ -122,7 +127,10 @@ class EndTransactionRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class CheckTransactionStateRequestHeader(Header, frozen=True, kw_only=True):
-    """39 CHECK_TRANSACTION_STATE, broker to producer, one-way; the body is the half message as a record."""
+    """39 CHECK_TRANSACTION_STATE, broker to producer, one-way.
+
+    The body is the half message as a record.
+    """
 
     topic: str | None = None
     tran_state_table_offset: Long
@@ -134,7 +142,10 @@ class CheckTransactionStateRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class ReplyMessageRequestHeader(Header, frozen=True, kw_only=True):
-    """326 PUSH_REPLY_MESSAGE_TO_CLIENT, broker to producer; the body is that of the reply. Hosts are `ip:port`."""
+    """326 PUSH_REPLY_MESSAGE_TO_CLIENT, broker to producer; the body is the reply's.
+
+    Hosts are `ip:port`.
+    """
 
     producer_group: str
     topic: str
@@ -174,7 +185,7 @@ class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class PullMessageResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 11; the body is messages back to back."""
+    """Response to 11; the body is contiguous messages."""
 
     suggest_which_broker_id: Int = 0
     next_begin_offset: Long
@@ -196,7 +207,7 @@ class QueryConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class UpdateConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
-    """15 UPDATE_CONSUMER_OFFSET, mostly one-way."""
+    """15 UPDATE_CONSUMER_OFFSET, usually one-way."""
 
     consumer_group: str
     topic: str
@@ -224,7 +235,7 @@ class SearchOffsetRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class OffsetResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 14, 29, 30, 31."""
+    """Response to 14, 29, 30, 31."""
 
     offset: Long
 
@@ -248,7 +259,7 @@ class UnregisterClientRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class ConsumerGroupHeader(Header, frozen=True, kw_only=True):
-    """38 GET_CONSUMER_LIST_BY_GROUP, 40 NOTIFY_CONSUMER_IDS_CHANGED, 203 GET_CONSUMER_CONNECTION_LIST."""
+    """38 GET_CONSUMER_LIST_BY_GROUP, 40 NOTIFY_CONSUMER_IDS_CHANGED, 203 consumer connections."""
 
     consumer_group: str
 
@@ -278,9 +289,10 @@ class ConsumeMessageDirectlyRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class ResetOffsetRequestHeader(Header, frozen=True, kw_only=True):
-    """220 RESET_CONSUMER_CLIENT_OFFSET, 222 INVOKE_BROKER_TO_RESET_OFFSET. `timestamp`: ms, -1 for the end.
+    """220 RESET_CONSUMER_CLIENT_OFFSET, 222 INVOKE_BROKER_TO_RESET_OFFSET.
 
-    `is_force`: even where it moves a group forward. From 5.x on: `queue_id`, -1 for all; `offset`, None or -1 for none.
+    `timestamp`: ms, -1 for the end. `is_force`: also move the group forward. From 5.x on:
+    `queue_id`, -1 for all; `offset`, None or -1 for none.
     """
 
     group: str
@@ -330,7 +342,7 @@ class CreateTopicRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class TopicRequestHeader(Header, frozen=True, kw_only=True):
-    """202 GET_TOPIC_STATS_INFO, 215 DELETE_TOPIC_IN_BROKER, 300 QUERY_TOPIC_CONSUME_BY_WHO, 351 GET_TOPIC_CONFIG."""
+    """202 GET_TOPIC_STATS_INFO, 215 DELETE_TOPIC_IN_BROKER, 300 groups, 351 GET_TOPIC_CONFIG."""
 
     topic: str
 
@@ -350,9 +362,10 @@ class TopicGroupRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class QueryMessageRequestHeader(Header, frozen=True, kw_only=True):
-    """12 QUERY_MESSAGE: by a key of a message, or by its unique key; the times, ms, are those of storing.
+    """12 QUERY_MESSAGE: by a message's key, or by its unique key; times are store times in ms.
 
-    `unique_key_query` only raises the number of messages to 32 in Apache brokers; for what is wrong with it see `acl`.
+    `unique_key_query` only raises the number of messages to 32 in Apache brokers; `acl` describes
+    its problem.
     """
 
     topic: str
@@ -364,7 +377,7 @@ class QueryMessageRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class QueryMessageResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 12; the body is messages back to back."""
+    """Response to 12; the body is contiguous messages."""
 
     index_last_update_timestamp: Long
     index_last_update_phyoffset: Long
@@ -408,7 +421,7 @@ class RegisterBrokerRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class RegisterBrokerResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 103."""
+    """Response to 103."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -430,7 +443,7 @@ class BrokerNameHeader(Header, frozen=True, kw_only=True):
 
 
 class QueryDataVersionResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 322."""
+    """Response to 322."""
 
     changed: bool
 
@@ -444,7 +457,7 @@ class KVConfigHeader(Header, frozen=True, kw_only=True):
 
 
 class ValueResponseHeader(Header, frozen=True, kw_only=True):
-    """Answer to 101."""
+    """Response to 101."""
 
     value: str
 

@@ -1,4 +1,4 @@
-"""Message ids: by position (made by brokers) and by origin (made by producers), and the hosts in them.
+"""Message ids: offset ids (from brokers) and unique ids (from producers), and their hosts.
 
 A host on the wire is 4 or 16 bytes of address and an int32 port, big-endian.
 Source: MessageDecoder.createMessageId, decodeMessageId; MessageClientIDSetter.java.
@@ -13,11 +13,11 @@ from steelyard.errors import ConfigError
 
 _DAY_MS = 86_400_000
 _ZONES_MS = 15 * 3_600_000
-"""How far local time may be from UTC, and clocks from each other."""
+"""Maximum distance of local time from UTC, and of clocks from each other."""
 
 
 def host_bytes(address: str) -> bytes:
-    """`ip:port` (`[ip]:port` for IPv6) as a host on the wire. Raises ConfigError for names."""
+    """Encode `ip:port` (`[ip]:port` for IPv6). Raises ConfigError for host names."""
     host, _, port = address.rpartition(":")
     try:
         number = int(port)
@@ -29,19 +29,19 @@ def host_bytes(address: str) -> bytes:
 
 
 def host_address(host: bytes) -> str:
-    """`ip:port` (`[ip]:port` for IPv6) of a host on the wire."""
+    """Decode a host as `ip:port` (`[ip]:port` for IPv6)."""
     ip = ip_address(host[:-4])
     port = int.from_bytes(host[-4:], "big", signed=True)
     return f"{ip}:{port}" if ip.version == 4 else f"[{ip}]:{port}"
 
 
 def offset_message_id(host: bytes, physical_offset: int) -> str:
-    """The id under which the broker at `host` finds the message again (VIEW_MESSAGE_BY_ID)."""
+    """Return the id by which the broker at `host` finds the message (VIEW_MESSAGE_BY_ID)."""
     return (host + physical_offset.to_bytes(8, "big", signed=True)).hex().upper()
 
 
 def parse_offset_message_id(text: str) -> tuple[str, int]:
-    """(broker address, physical offset) of an id. Raises ConfigError where it is none."""
+    """Return (broker address, physical offset) of an id. Raises ConfigError for anything else."""
     try:
         data = bytes.fromhex(text)
     except ValueError:
@@ -52,10 +52,10 @@ def parse_offset_message_id(text: str) -> tuple[str, int]:
 
 
 class UniqueIds:
-    """Ids that a producer gives its messages: ip, process, salt, milliseconds of the month, counter.
+    """Generator of unique ids: ip, process, salt, milliseconds of the month, counter.
 
-    Unique among producers of different (ip, pid, salt), and for 65,536 messages a millisecond. The
-    month begins in UTC; Java takes its local time zone.
+    Unique among producers with different (ip, pid, salt), and for 65,536 messages per millisecond.
+    The month begins in UTC; Java uses its local time zone.
     """
 
     def __init__(self, ip: bytes, pid: int, salt: int) -> None:
@@ -67,7 +67,7 @@ class UniqueIds:
         self._month_end = 0
 
     def next(self, now: int) -> str:
-        """A fresh id: 32 hex digits, 56 where the ip is IPv6."""
+        """Return a new id: 32 hex digits, 56 if the ip is IPv6."""
         if not self._month_start <= now < self._month_end:
             self._month_start, self._month_end = _month_around(now)
         counter = self._counter
@@ -76,9 +76,9 @@ class UniqueIds:
 
 
 def born_after(unique_id: str, now: int) -> int:
-    """The earliest time, ms, at which a producer may have made an id of the last weeks; 0 where it is none.
+    """Return the earliest time, in ms, at which a producer may have made an id; 0 if it is none.
 
-    Older ids are taken for younger ones: they say the time within a month, not which month.
+    Ids contain the time within a month, not the month: those older than some weeks appear younger.
     """
     try:
         size = len(bytes.fromhex(unique_id))
@@ -94,10 +94,11 @@ def born_after(unique_id: str, now: int) -> int:
 
 
 def _month_around(now: int) -> tuple[int, int]:
-    """Start and end of the UTC month of `now`, in milliseconds since the epoch."""
+    """Return start and end of the UTC month of `now`, in ms since the epoch."""
     days = now // _DAY_MS
-    # Civil date from days, counted in years that begin with March: Howard Hinnant, chrono-Compatible
-    # Low-Level Date Algorithms. datetime would read no clock here, but pure rooms do without it.
+    # Civil date from days, counted in years that begin with March: Howard Hinnant,
+    # chrono-Compatible Low-Level Date Algorithms. datetime would not read a clock here, but pure
+    # rooms do without it.
     era, day_of_era = divmod(days + 719_468, 146_097)
     year_of_era = (
         day_of_era - day_of_era // 1460 + day_of_era // 36_524 - day_of_era // 146_096

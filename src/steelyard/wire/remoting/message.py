@@ -1,4 +1,4 @@
-"""Stored messages as they lie in logs and travel in pull replies, and batches as they travel in sends.
+"""Stored messages as in logs and pull replies, and batches as in sends.
 
 A record (big-endian; 12 bytes more for each IPv6 host):
 
@@ -12,7 +12,7 @@ A record (big-endian; 12 bytes more for each IPv6 host):
     int32  system flag                int8   topic size (int16 under the second magic), topic
                                       int16  properties size, properties
 
-A batch is messages back to back: int32 size, magic 0, CRC 0, flag, body size, body, int16 properties
+A batch is contiguous messages: int32 size, magic 0, CRC 0, flag, body size, body, int16 properties
 size, properties. Source: common/message/MessageDecoder.java, MessageVersion.java.
 """
 
@@ -32,7 +32,7 @@ from steelyard.wire.remoting.flags import SysFlag, decompress
 
 MAGIC = 0xDAA320A7
 MAGIC_LONG_TOPIC = 0xDAA320AB
-"""For topics of more than 127 bytes: their size has two bytes."""
+"""Magic for topics of more than 127 bytes: their size has two bytes."""
 
 _SHORT_TOPIC_BYTES_MAX = 127
 _TOPIC_BYTES_MAX = 32767
@@ -48,7 +48,7 @@ _HEADS = {
         (int(_V6_FLAGS), 20, 20),
     )
 }
-"""Everything up to the body, by the IPv6 bits of the system flag."""
+"""The parts before the body, by the IPv6 bits of the system flag."""
 
 _HEAD = _HEADS[0]
 _SIZE_AND_MAGIC = struct.Struct(">iI")
@@ -78,9 +78,9 @@ def encode_record(
     body: bytes,
     properties: bytes,
 ) -> bytes:
-    """One record. The IPv6 bits of `sys_flag` are set from the hosts, whatever they were.
+    """Encode one record. The IPv6 bits of `sys_flag` are set from the hosts.
 
-    Raises MessageError where topic or properties are too long, or a number too large for its field.
+    Raises MessageError if topic or properties are too long, or a number does not fit its field.
     """
     name = topic.encode()
     if len(name) > _TOPIC_BYTES_MAX:
@@ -120,7 +120,10 @@ def encode_record(
 
 
 def record_size(data: bytes | memoryview, position: int = 0) -> int:
-    """Size of the record that starts at `position`, all of which `data` must hold. Raises ProtocolError."""
+    """Return the size of the record at `position`, which `data` must hold whole.
+
+    Raises ProtocolError.
+    """
     if not 0 <= position <= len(data) - _RECORD_BYTES_MIN:
         raise ProtocolError(f"no record at {position}: only {len(data)} bytes")
     size, magic = _SIZE_AND_MAGIC.unpack_from(data, position)
@@ -133,13 +136,14 @@ def record_size(data: bytes | memoryview, position: int = 0) -> int:
 
 
 class MessageView(msgspec.Struct, gc=False, eq=False):
-    """A message read from a record. Numbers are at hand; texts and bodies are decoded when asked for.
+    """A message read from a record. Texts and bodies are decoded on demand.
 
-    It holds no reference to the bytes it was read from. It lies at `queue_offset` of the queue `queue_id` of `topic`, and
-    at `physical_offset` of its broker's log; `broker_name` is what the reader was told. `flag` is the application's number,
-    `reconsume_times` counts failed deliveries, `body_crc` is of `stored_body`. `born_timestamp` and `store_timestamp` are
-    ms since the epoch; `born_host_bytes`, `store_host_bytes` and `property_bytes` are as they lie in the record.
-    `prepared_transaction_offset`: where the half message of a transaction was.
+    It holds no reference to the bytes it was read from. It is at `queue_offset` of the queue
+    `queue_id` of `topic`, and at `physical_offset` of its broker's log; `broker_name` was given by
+    the reader. `flag` is the application's number, `reconsume_times` counts failed deliveries,
+    `body_crc` is that of `stored_body`. `born_timestamp` and `store_timestamp` are ms since the
+    epoch; `born_host_bytes`, `store_host_bytes` and `property_bytes` are as in the record.
+    `prepared_transaction_offset`: position of a transaction's half message.
     """
 
     broker_name: str
@@ -149,7 +153,7 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
     queue_offset: int
     physical_offset: int
     sys_flag: int
-    """As stored: COMPRESSED stays set though `body` is plain."""
+    """As stored: COMPRESSED stays set although `body` is uncompressed."""
     born_timestamp: int
     born_host_bytes: bytes
     store_timestamp: int
@@ -158,14 +162,14 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
     prepared_transaction_offset: int
     body_crc: int
     stored_body: bytes
-    """The body as it lies in the record, compressed where the flag says so."""
+    """The body as in the record, compressed if the flag says so."""
     property_bytes: bytes
     _body: bytes | None = None
     _properties: dict[str, str] | None = None
 
     @property
     def body(self) -> bytes:
-        """The body that the producer sent. Raises ProtocolError where it cannot be decompressed."""
+        """The body that the producer sent. Raises ProtocolError if it cannot be decompressed."""
         if not self.sys_flag & 1:
             return self.stored_body
         if self._body is None:
@@ -174,13 +178,13 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """All properties, the system's too."""
+        """All properties, including the system's."""
         if self._properties is None:
             self._properties = props.decode_properties(self.property_bytes)
         return self._properties
 
     def property_of(self, name: str) -> str | None:
-        """One property, without decoding the others."""
+        """Return one property without decoding the others."""
         if self._properties is not None:
             return self._properties.get(name)
         return props.property_of(self.property_bytes, name)
@@ -197,17 +201,17 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
 
     @property
     def queue(self) -> MessageQueue:
-        """The queue that it was read from."""
+        """The queue from which it was read."""
         return MessageQueue(self.topic, self.broker_name, self.queue_id)
 
     @property
     def message_id(self) -> str:
-        """The producer's id, or the one by position where the producer gave none."""
+        """The producer's unique id, or the offset message id if there is none."""
         return self.property_of(props.UNIQ_KEY) or self.offset_message_id
 
     @property
     def offset_message_id(self) -> str:
-        """The broker's id, by its address and the position in its log."""
+        """The broker's id, from its address and the position in its log."""
         return ids.offset_message_id(self.store_host_bytes, self.physical_offset)
 
     @property
@@ -221,12 +225,12 @@ class MessageView(msgspec.Struct, gc=False, eq=False):
         return ids.host_address(self.store_host_bytes)
 
     def verify(self) -> None:
-        """Raise ProtocolError where the body does not match its CRC."""
+        """Raise ProtocolError if the body does not match its CRC."""
         if zlib.crc32(self.stored_body) & _CRC_MASK != self.body_crc:
             raise ProtocolError(f"body of message {self.offset_message_id} does not match its CRC")
 
     def __eq__(self, other: object) -> bool:
-        """Equal records from equal brokers; what was decoded meanwhile does not count."""
+        """Compare records and brokers, regardless of what was decoded so far."""
         if not isinstance(other, MessageView):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in _STORED_FIELDS)
@@ -239,9 +243,9 @@ _STORED_FIELDS = [name for name in MessageView.__struct_fields__ if not name.sta
 
 
 def decode_records(data: bytes, broker_name: str = "") -> list[MessageView]:
-    """The messages of records back to back: a pull reply, a slice of a log.
+    """Decode contiguous records: a pull reply, or a slice of a log.
 
-    Checks sizes, not CRCs: see `MessageView.verify`. Raises ProtocolError where `data` is anything else.
+    Checks sizes, not CRCs: see `MessageView.verify`. Raises ProtocolError for anything else.
     """
     views: list[MessageView] = []
     position = 0
@@ -255,7 +259,7 @@ def decode_records(data: bytes, broker_name: str = "") -> list[MessageView]:
 
 
 def _decode_record(data: bytes, position: int, broker_name: str) -> tuple[MessageView, int]:
-    """The message at `position`, and the position after it."""
+    """Decode the message at `position`; return it and the position after it."""
     (sys_flag,) = _SYS_FLAG.unpack_from(data, position + _SYS_FLAG_POSITION)
     head = _HEADS[sys_flag & 0x30]
     (
@@ -311,9 +315,10 @@ def _decode_record(data: bytes, position: int, broker_name: str) -> tuple[Messag
 
 
 def record_properties(data: bytes, position: int = 0) -> tuple[bytes, int]:
-    """The property bytes of the record at `position`, and the position after it; nothing else is decoded or copied.
+    """Return the property bytes of the record at `position`, and the position after it.
 
-    For records that were checked when they were written. Raises ProtocolError where there is none.
+    Nothing else is decoded or copied. For records that were checked when they were written. Raises
+    ProtocolError if there is none.
     """
     try:
         (sys_flag,) = _SYS_FLAG.unpack_from(data, position + _SYS_FLAG_POSITION)
@@ -345,7 +350,7 @@ class BatchEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 def encode_batch(messages: Iterable[BatchEntry]) -> bytes:
-    """The body of SEND_BATCH_MESSAGE. Raises MessageError where properties are too long."""
+    """Encode the body of SEND_BATCH_MESSAGE. Raises MessageError if properties are too long."""
     parts: list[bytes] = []
     for message in messages:
         body, properties = message.body, message.properties
@@ -363,7 +368,7 @@ def encode_batch(messages: Iterable[BatchEntry]) -> bytes:
 
 
 def batch_entries(body: bytes) -> Iterator[BatchEntry]:
-    """The messages of a SEND_BATCH_MESSAGE body. Raises ProtocolError where it is anything else."""
+    """Decode the messages of a SEND_BATCH_MESSAGE body. Raises ProtocolError for anything else."""
     position = 0
     try:
         while position < len(body):

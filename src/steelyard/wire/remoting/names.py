@@ -1,13 +1,13 @@
-"""Names and numbers that clients, brokers and nameservers of RocketMQ agree on without a message about them.
+"""Names and numbers on which RocketMQ's clients, brokers and nameservers agree.
 
-Source: common/MixAll.java, common/constant/PermName.java, common/topic/TopicValidator.java, common/stats/Stats.java,
-common/help/FAQUrl.java.
+Source: common/MixAll.java, common/constant/PermName.java, common/topic/TopicValidator.java,
+common/stats/Stats.java, common/help/FAQUrl.java.
 """
 
 from __future__ import annotations
 
 MASTER_ID = 0
-"""The id of a broker that is no slave."""
+"""The id of a master broker."""
 
 PERM_INHERIT = 1
 PERM_WRITE = 2
@@ -16,10 +16,10 @@ PERM_READ_WRITE = PERM_READ | PERM_WRITE
 """Bits of a topic's permission."""
 
 DEFAULT_TOPIC = "TBW102"
-"""A topic that is made because somebody sends to it takes after this one."""
+"""The topic after which automatically created topics are modelled."""
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
-"""A group's messages that are to be tried again, and those that were tried too often, are in topics of these names."""
+"""Prefixes of the topics for a group's retries and dead letters."""
 TOPIC_CHARACTERS_MAX = 127
 
 DELAY_LEVEL_MAX = 18
@@ -29,10 +29,10 @@ RETRY_LEVEL = 3
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
 """Statistic of a topic: messages sent to it."""
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
-"""Statistic of `topic@group`: messages given to the group."""
+"""Statistic of `topic@group`: messages delivered to the group."""
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/faq/ for further details."
-"""Ends a remark on what is not there."""
+"""End of remarks about something that does not exist."""
 
 
 def retry_topic(group: str) -> str:

@@ -1,8 +1,8 @@
 """Properties of a message: `name U+0001 value U+0002`, repeated.
 
-RocketMQ 4.x leaves the last U+0002 out, 5.x writes it; both are read. Segments without a name or
-without a value do not count, and the last of two equal names wins.
-Source: MessageDecoder.messageProperties2String, string2messageProperties; common/message/MessageConst.java.
+RocketMQ 4.x leaves the last U+0002 out, 5.x writes it; both are read. Segments without a name or a
+value are ignored, and the last of two equal names wins. Source:
+MessageDecoder.messageProperties2String, string2messageProperties; common/message/MessageConst.java.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NAME_END = "\x01"
 VALUE_END = "\x02"
 
 PROPERTIES_BYTES_MAX = 32767
-"""Java's Short.MAX_VALUE; a broker answers MESSAGE_ILLEGAL beyond it."""
+"""Java's Short.MAX_VALUE; a broker answers MESSAGE_ILLEGAL for more."""
 
 KEYS = "KEYS"
 KEY_SEPARATOR = " "
@@ -52,18 +52,21 @@ DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:
-    """The text of a header's `properties`. Raises MessageError where a separator stands in the way."""
+    """Encode the text of a header's `properties`.
+
+    Raises MessageError for texts with a separator.
+    """
     text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
     if text.count(VALUE_END) != len(properties):
         raise MessageError("a property contains the separator U+0002")
-    # A value may contain U+0001, for readers split at the first one only.
+    # A value may contain U+0001, because readers split at the first one only.
     if text.count(NAME_END) != len(properties) and any(NAME_END in name for name in properties):
         raise MessageError("the name of a property contains the separator U+0001")
     return text
 
 
 def decode_properties(properties: bytes | str) -> dict[str, str]:
-    """Names and values, in the order of the wire. Bytes that are no UTF-8 become U+FFFD, as in Java."""
+    """Decode names and values in wire order. Invalid UTF-8 becomes U+FFFD, as in Java."""
     text = properties if isinstance(properties, str) else str(properties, "utf-8", "replace")
     found: dict[str, str] = {}
     for segment in text.split(VALUE_END):
@@ -74,7 +77,10 @@ def decode_properties(properties: bytes | str) -> dict[str, str]:
 
 
 def property_of(properties: bytes, name: str) -> str | None:
-    """One value, without decoding the others; the same as `decode_properties(properties).get(name)`."""
+    """Return one value without decoding the others.
+
+    The result is that of `decode_properties(properties).get(name)`.
+    """
     prefix = name.encode() + b"\x01"
     position = properties.rfind(b"\x02" + prefix)
     if position >= 0:
@@ -87,5 +93,5 @@ def property_of(properties: bytes, name: str) -> str | None:
     value = properties[start:] if end < 0 else properties[start:end]
     if value:
         return str(value, "utf-8", "replace")
-    # The last one is empty and does not count; an earlier one might.
+    # The last part is empty and does not count; an earlier one might.
     return decode_properties(properties).get(name)

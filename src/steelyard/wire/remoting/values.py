@@ -1,4 +1,4 @@
-"""From values of a JSON text's tree to numbers, texts, booleans and message queues: the rules are in the table of `casts`."""
+"""Casts of JSON values to numbers, texts, booleans and message queues; see the table of `casts`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TRUE, _FALSE = ("true", "1", "y"), ("false", "0")
 SEPARATORS = str.maketrans(
     {"_": None, "-": None} | {chr(code): chr(code + 32) for code in range(ord("A"), ord("Z") + 1)}
 )
-"""Java's fnv1a_64_extract lowers ASCII alone."""
+"""Java's fnv1a_64_extract lowers ASCII only."""
 
 _to_json = msgspec.json.Encoder(decimal_format="number").encode
 _QUEUE_KEYS = {"topic", "brokerName", "queueId"}
@@ -31,7 +31,7 @@ _QUEUE_NAMES = {name.translate(SEPARATORS): name for name in ("topic", "brokerNa
 
 
 def integer(value: object, bits: int = INT_BITS) -> int | None:
-    """Integer with 31 bits, Long with 63."""
+    """Cast to an Integer (31 bits) or a Long (63)."""
     if isinstance(value, str):
         if value in _NOTHING:
             return None
@@ -96,7 +96,7 @@ def real(value: object) -> float | None:
 
 
 def text(value: object) -> str | None:
-    """As Java's `toString` gives it."""
+    """Cast to a text as Java's `toString` does."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -110,7 +110,7 @@ def text(value: object) -> str | None:
 
 
 def queue(value: object) -> MessageQueue | None:
-    """The message queue in a tree; a MessageQueue stays what it is. Raises ProtocolError where it is none."""
+    """Return the message queue in a tree. Raises ProtocolError for anything else."""
     if isinstance(value, MessageQueue):
         return value
     if value is None or value == "":
@@ -131,7 +131,7 @@ def queue(value: object) -> MessageQueue | None:
 def by_name(
     value: dict[object, object], names: Mapping[str, str], booleans: frozenset[str]
 ) -> dict[str, object]:
-    """The declared fields in `value`, by their declared names."""
+    """Return the declared fields in `value` by their declared names."""
     found: dict[str, object] = {}
     for spelt, item in value.items():
         if not isinstance(spelt, str):
@@ -147,6 +147,6 @@ def by_name(
 
 
 def shown(value: object) -> str:
-    """The beginning of a value, for people."""
+    """Return the beginning of a value, for error texts."""
     words = repr(str(value) if isinstance(value, Decimal) else value)
     return words if len(words) <= 100 else f"{words[:100]}..."

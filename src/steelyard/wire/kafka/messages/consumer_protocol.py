@@ -1,7 +1,8 @@
-"""What members of a consumer group tell each other through the coordinator: subscriptions, and assignments.
+"""Subscriptions and assignments, which group members exchange through the coordinator.
 
-Each travels behind an int16 version and has no flexible form. Readers take higher versions for their own latest: fields are
-only ever appended. Source: ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json, ConsumerProtocol.java.
+Each follows an int16 version and has no flexible form. Readers treat higher versions as the latest
+they know, because fields are only ever appended. Source: ConsumerProtocolSubscription.json,
+ConsumerProtocolAssignment.json, ConsumerProtocol.java.
 """
 
 from __future__ import annotations
