@@ -1,1 +1,1 @@
-"""Runs nodes on asyncio: connections, files, timers, and what is logged when a node fails."""
+"""Running nodes on asyncio: connections, files, timers, and the logging of failures."""

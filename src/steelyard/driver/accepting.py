@@ -1,11 +1,12 @@
-"""Which connections a server lets in: bounds for the process, for each listener and for each client address.
+"""Admission of connections: limits per process, per listener and per client address.
 
-What is above a bound is closed at once, logged and counted. But who connects and says nothing keeps nobody out: where
-the process or the listener is full, the connection that was silent for longest makes room, if it never sent a whole
-message. Bytes that the kernel has are not silence: a server that accepts a thousand connections in one pass reads
-late, and a good client among them must not pay for that. (Apache Kafka closes the one idle for longest, and only for
-other brokers' connections: SocketServer.scala, ConnectionQuotas; the names of the bounds are its `max.connections`
-and `max.connections.per.ip`.)
+Connections above a limit are closed at once, logged and counted. But idle connections do not keep
+others out: if the process or the listener is full, the one that was silent for longest is closed to
+make room, provided that it never sent a whole message. Unread bytes in the kernel count as
+activity: a server that accepts a thousand connections in one pass reads late, and valid clients
+among them must not suffer. (Apache Kafka closes the one idle for longest, and only for other
+brokers' connections: SocketServer.scala, ConnectionQuotas; the limits are called `max.connections`
+and `max.connections.per.ip` there.)
 """
 
 from __future__ import annotations
@@ -20,21 +21,24 @@ if TYPE_CHECKING:
     from steelyard.driver.links import Listening, Wire
 
 LOOKED_AT_MAX = 16
-"""So many silent connections are looked at for one that has nothing to be read; each look is a call of the kernel."""
+"""Silent connections examined for one without unread data; each check is a system call."""
 
 TELL_MS = 30_000
 """How often refusals are logged."""
 
 OUT_OF_RESOURCE = "socket.accept() out of system resource"
-"""What asyncio's own loop says, for each of up to 1,024 tries at a time (selector_events.py)."""
+"""Text of asyncio's loop, for each of up to 1,024 attempts at a time (selector_events.py)."""
 
 
 RETRIES = "._start_serving("
-"""In what asyncio's own loop says when a listener was closed before it was tried again."""
+"""Part of a text of asyncio's loop when a listener was closed before a retry."""
 
 
 class Accepting:
-    """See the module's text. `descriptors_max`: for accepted connections, and for what they open besides."""
+    """Admission control.
+
+    `descriptors_max`: for accepted connections and their second descriptors.
+    """
 
     def __init__(self, descriptors_max: int, log: logging.Logger) -> None:
         self._descriptors_max = descriptors_max
@@ -45,15 +49,15 @@ class Accepting:
         self._untold = 0
         self.descriptors = 0
         self.refused = 0
-        """Connections that were not let in, so far."""
+        """Connections refused so far."""
         self.displaced = 0
-        """Silent connections that were closed to make room, so far."""
+        """Silent connections closed to make room so far."""
 
     def add(self, listening: Listening) -> None:
         self._listeners.append(listening)
 
     def admits(self, wire: Wire, now: int) -> bool:
-        """Whether a new connection may stay. It counts until `closed`."""
+        """Return whether a new connection may stay. It counts until `closed`."""
         listening = wire.listening
         assert listening is not None
         ip = wire.ip
@@ -84,7 +88,7 @@ class Accepting:
         return True
 
     def _make_room(self, listeners: list[Listening], now: int) -> bool:
-        """Close the connection that was silent for longest; False where there is none."""
+        """Close the connection that was silent for longest; return False if there is none."""
         for _ in range(LOOKED_AT_MAX):
             silent = min(
                 (listening.silent for listening in listeners if listening.silent),
@@ -103,14 +107,14 @@ class Accepting:
 
     def _displace(self, wire: Wire, now: int) -> None:
         wire.is_silent = False
-        wire.cut("it never sent a request, and its place was needed for another for another")
+        wire.cut("it never sent a request, and its place was needed for another")
         self.displaced += 1
         self._untold += 1
         self._reason = f"{wire.address} never sent a request, and its place was needed"
         self.tell(now)
 
     def spoke(self, wire: Wire) -> None:
-        """The first whole message came."""
+        """Note that a connection sent its first whole message."""
         wire.is_silent = False
         if wire.listening is not None:
             wire.listening.silent.pop(wire, None)
@@ -128,19 +132,20 @@ class Accepting:
         listening.silent.pop(wire, None)
 
     def takes_another(self) -> bool:
-        """Whether a connection may open a second descriptor; it counts until the connection is `closed`."""
+        """Return whether a connection may open a second descriptor, counted until `closed`."""
         if self.descriptors >= self._descriptors_max:
             return False
         self.descriptors += 1
         return True
 
     def tell(self, now: int) -> None:
-        """Log what was refused since the last time; called now and then as well."""
+        """Log what was refused since the last time; called periodically as well."""
         if not self._untold or (self._tell_at is not None and now < self._tell_at):
             return
         self._tell_at = now + TELL_MS
         self._log.warning(
-            "%d connections closed for lack of room, the last one: %s; in all %d were refused, and %d that never sent a "
+            "%d connections closed for lack of room, the last one: %s; in all %d were refused, and"
+            " %d that never sent a "
             "request were closed",
             *(self._untold, self._reason, self.refused, self.displaced),
         )
@@ -148,7 +153,10 @@ class Accepting:
 
 
 class QuietLoop:
-    """An exception handler for asyncio's own loop, which else logs up to 1,024 times a second that it cannot accept."""
+    """An exception handler for asyncio's loop, which otherwise floods the log if it cannot accept.
+
+    It would log up to 1,024 times a second.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, log: logging.Logger) -> None:
         self._log = log
@@ -174,6 +182,6 @@ class QuietLoop:
 
 
 def quiet(loop: asyncio.AbstractEventLoop, log: logging.Logger) -> None:
-    """Have the loop say once in TELL_MS that it cannot accept connections."""
+    """Make the loop log at most once in TELL_MS that it cannot accept connections."""
     if not isinstance(loop.get_exception_handler(), QuietLoop):
         loop.set_exception_handler(QuietLoop(loop, log))

@@ -1,8 +1,9 @@
-"""File descriptors of a server: how many there may be, and how many of them are for connections.
+"""File descriptors of a server: their limit, and the share for connections.
 
-A process that has no descriptor left can neither accept a connection nor open a file. So a server raises its soft limit
-to the hard one when it starts (as java does), and what is left after its files and a reserve is the bound of its
-connections: connections can then never take what a write or a sync needs.
+A process without free descriptors can neither accept a connection nor open a file. So a server
+raises its soft limit to the hard one when it starts (as Java does), and limits its connections to
+what is left after its files and a reserve: connections can then never take a descriptor that a
+write or a sync needs.
 """
 
 from __future__ import annotations
@@ -15,19 +16,22 @@ from steelyard.errors import ConfigError
 from steelyard.store.files import OPEN_FILES_MAX
 
 RESERVE_MAX = 128
-"""For syncs, connections to other servers, connections that are being closed, and what libraries open."""
+"""Reserved for syncs, outgoing connections, connections being closed, and libraries."""
 
 LIMIT_MAX = 1 << 20
-"""Taken where the system says that there is no limit, and on macOS as far as it goes."""
+"""Limit used if the system reports none; on macOS as far as it allows."""
 
 LEAST = 32
-"""A server that could not even take so many connections does not start."""
+"""Minimum number of connections; a server that could not accept as many does not start."""
 
 UNKNOWN_IN_USE = 64
 
 
 def raise_limit() -> int:
-    """Raise RLIMIT_NOFILE to its hard limit; how many descriptors the process may have now."""
+    """Raise RLIMIT_NOFILE to its hard limit.
+
+    Return how many descriptors the process may have now.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = LIMIT_MAX if hard == resource.RLIM_INFINITY else hard
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -42,7 +46,7 @@ def raise_limit() -> int:
 
 
 def in_use() -> int:
-    """How many descriptors the process has."""
+    """Return the number of open descriptors."""
     try:
         return len(os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"))
     except OSError:
@@ -50,14 +54,14 @@ def in_use() -> int:
 
 
 def files_max(limit: int) -> int:
-    """How many files a store may keep open under that limit."""
+    """Return the number of files that a store may keep open under that limit."""
     return min(OPEN_FILES_MAX, limit // 4)
 
 
 def connections_max(limit: int, used: int, files: int) -> int:
-    """How many connections may be accepted where `used` descriptors are gone and `files` are kept for a store.
+    """Return how many connections may be accepted with `used` descriptors, and `files` for a store.
 
-    Raises ConfigError where that is too few to be of use.
+    Raises ConfigError if that is too few to be useful.
     """
     left = limit - used - files - min(RESERVE_MAX, limit // 8)
     if left < LEAST:

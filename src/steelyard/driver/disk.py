@@ -1,15 +1,15 @@
 """The real disk under one data directory: the store's `Disk` and `File` by system calls.
 
-Everything is written with `pwrite` at a position, so that a file has no cursor to share. A reply to a
-writer means that the kernel has the bytes; `File.sync` means that the disk has them. A full disk comes
-as `OSError` (ENOSPC); a failed write leaves no more than what the kernel took, and the log's recovery
-cuts that.
+Everything is written with `pwrite` at a position, so that a file has no cursor to share. When a
+write returns, the kernel has the bytes; when `File.sync` returns, the disk has them. A full disk
+raises `OSError` (ENOSPC); a failed write leaves at most what the kernel accepted, and the log's
+recovery truncates that.
 
-Two descriptors are kept for `open_existing` and `sync_folder`, by which other threads sync: where the process has none
-left they are taken, so that what was acknowledged reaches the disk all the same.
+Two descriptors are reserved for `open_existing` and `sync_folder`, which other threads use to sync:
+if the process has none left, these are used, so that acknowledged data still reaches the disk.
 
 One process at a time uses a directory: `LiveDisk` holds a lock on the file `lock` in it, which also
-tells the process id to whoever looks.
+contains the process id.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from steelyard.store.files import NO_DESCRIPTOR
 LOCK_NAME = "lock"
 
 SPARES = 2
-"""Descriptors kept for syncs: the flusher's, and that of a stop meanwhile."""
+"""Descriptors reserved for syncs: the flusher's, and that of a concurrent stop."""
 
 
 class _Spares:
-    """Descriptors that stand for nothing, so that their numbers can be used when there are no others."""
+    """Open placeholder descriptors whose numbers can be used when there are no others."""
 
     def __init__(self) -> None:
         self._placeholder = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -37,7 +37,7 @@ class _Spares:
         self._closed = False
 
     def open(self, path: str, flags: int) -> int:
-        """As `os.open`; without a descriptor left it takes one that is kept. Give the number back to `close`."""
+        """As `os.open`; uses a reserved descriptor if none is free. Pass the number to `close`."""
         try:
             return os.open(path, flags)
         except OSError as error:
@@ -50,7 +50,7 @@ class _Spares:
         return os.open(path, flags)
 
     def close(self, number: int) -> None:
-        """As `os.close`; but a descriptor that is missed is not let go: nobody can take it in between."""
+        """As `os.close`; but a missing placeholder is replaced, atomically."""
         if len(self._numbers) < SPARES and not self._closed:
             os.dup2(self._placeholder, number, inheritable=False)
             self._numbers.append(number)
@@ -58,7 +58,7 @@ class _Spares:
             os.close(number)
 
     def close_all(self) -> None:
-        """Give them free; what is open is closed by `close` as usual."""
+        """Free the reserve; descriptors in use are closed by `close` as usual."""
         self._closed = True
         os.close(self._placeholder)
         while self._numbers:
@@ -71,7 +71,7 @@ class LiveFile:
     __slots__ = ("_descriptor",)
 
     def __init__(self, path: str, *, descriptor: Descriptor | None = None) -> None:
-        """Open the file, made if it is missing; or take one that was opened."""
+        """Open the file, created if it is missing; or use a descriptor that is already open."""
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_CREAT
         self._descriptor = descriptor or Descriptor(os.open(path, flags, 0o644))
 
@@ -79,7 +79,7 @@ class LiveFile:
         return os.fstat(self._descriptor.number).st_size
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; less only at the end of the file."""
+        """Read up to `size` bytes; fewer only at the end of the file."""
         number = self._descriptor.number
         data = os.pread(number, size, position)
         if len(data) == size or not data:
@@ -87,11 +87,11 @@ class LiveFile:
         return read_at(number, position, size)
 
     def lend(self, position: int, size: int) -> LiveRange:
-        """Bytes that are there, not read."""
+        """Return a range of existing bytes without reading them."""
         return LiveRange(self._descriptor, position, size)
 
     def write(self, position: int, data: bytes) -> None:
-        """All of `data`, or OSError. A short write is continued: on a full disk the rest raises ENOSPC."""
+        """Write all of `data`, or raise OSError; after a short write on a full disk, ENOSPC."""
         descriptor = self._descriptor.number
         written = os.pwrite(descriptor, data, position)
         while written < len(data):
@@ -107,12 +107,12 @@ class LiveFile:
         os.fdatasync(self._descriptor.number)
 
     def close(self) -> None:
-        """Let go of the file. It is closed when every range of it is gone, too."""
+        """Release the file. It is closed once all of its ranges are gone as well."""
         del self._descriptor
 
 
 class LiveDisk:
-    """See the module's text. `root` is made if it is missing."""
+    """The disk under `root`, which is created if it is missing; see the module docstring."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -137,11 +137,11 @@ class LiveDisk:
         self._spares = _Spares()
 
     def open(self, path: str) -> LiveFile:
-        """Open a file, made if it is missing; its folder must be there."""
+        """Open a file, created if it is missing; its folder must exist."""
         return LiveFile(self._path(path))
 
     def open_existing(self, path: str) -> LiveFile | None:
-        """Open a file; None if it is missing."""
+        """Open a file, or return None if it is missing."""
         try:
             number = self._spares.open(self._path(path), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -152,7 +152,7 @@ class LiveDisk:
         return os.path.exists(self._path(path))
 
     def list(self, folder: str) -> list[str]:
-        """Names in a folder, sorted; empty for a folder that is not there."""
+        """Return the names in a folder, sorted; empty if it does not exist."""
         try:
             names = os.listdir(self._path(folder))
         except FileNotFoundError:
@@ -171,16 +171,16 @@ class LiveDisk:
             os.remove(full)
 
     def rename(self, old: str, new: str) -> None:
-        """Replace `new` by `old` in one step."""
+        """Replace `new` by `old` atomically."""
         os.replace(self._path(old), self._path(new))
 
     def space(self) -> tuple[int, int]:
-        """(free for this user, in all), bytes."""
+        """Return (bytes free for this user, total bytes)."""
         found = os.statvfs(self._root)
         return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
     def sync_folder(self, folder: str) -> None:
-        """Make names in a folder durable: new, removed and renamed files."""
+        """Make new, removed and renamed names in a folder durable."""
         descriptor = self._spares.open(self._path(folder), os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -188,7 +188,7 @@ class LiveDisk:
             self._spares.close(descriptor)
 
     def close(self) -> None:
-        """Give the directory free. Files that are open stay open."""
+        """Release the directory. Open files stay open."""
         self._spares.close_all()
         os.close(self._lock)
 

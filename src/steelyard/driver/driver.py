@@ -1,32 +1,34 @@
-"""Runs one node on an asyncio loop: events in, effects applied.
+"""The driver: runs one node on an asyncio loop, passing events in and applying effects.
 
-The driver holds no policy: what an event means is the node's business, when and how bytes move is the
-driver's. One pass = one event source served: the bytes of all links that were ready together, a timer, a
-drain of other threads' posts; at its end every link that got frames is written once. Reading all links
-first, then deciding, then writing costs a broker a quarter less CPU per request than link by link: the
-kernel empties the processor's caches of Python at every call.
+The driver holds no policy: the node decides what an event means, the driver when and how bytes
+move. One pass serves one event source: the bytes of all links that were ready together, a timer, a
+drain of other threads' posts; at its end every link that got frames is written once. Reading all
+links first, then deciding, then writing costs a broker a quarter less CPU per request than link by
+link, because every system call evicts Python from the processor's caches.
 
-Threads: everything runs in the loop's thread but `post` and `ask_from_thread`, which may be called from
-any thread and wake the loop at most once per drain, and what `prepare_flush` returns: it is called in the
-loop's thread and says what to sync, and that runs in a thread of its own.
+Threads: everything runs in the loop's thread, except `post` and `ask_from_thread`, which may be
+called from any thread and wake the loop at most once per drain, and the result of `prepare_flush`:
+that is called in the loop's thread and returns what to sync, which runs in a thread of its own.
 
-A node that raises has a bug. What the driver guarantees then:
+A node that raises has a bug. The driver then guarantees:
 
-- The event is not given again, and no later event is lost or handled before the rest of this is done.
-- Effects that a HandlerError carries are applied. Of any other exception the effects are lost: a timer that the
-  handler was to set anew comes again (below), what the node wanted to send is missing, and who waits for that has only
-  its own time-outs.
-- The one who caused the event pays: a link (`Received`, `Opened`) is closed, after the error reply if the node gave
-  one, and the node gets its `Closed`; a call (`Asked`) ends with InternalError; a timer (`Due`) comes again after
-  DUE_AGAIN_MS, unless it was set anew, so that periodic work goes on.
-- The node's `check` runs before the next event. Raises that, its state is broken: the node is stopped for good, every
-  link is cut, all calls get a ClosedError that names the cause, and `failed` is done. After a check that took long,
-  the next one waits twenty times as long and serves all errors until then, so that nobody can keep a broker busy by
-  provoking errors.
-- Bytes that a decoder fails on cost their link; the node has not seen them.
-- Partial changes that `check` does not see stay. An effect that fails (a reply that cannot be encoded) costs its link;
-  the effects after it are applied.
-- `driver/failures.py` says what is logged. A node that cannot start, and a flush that failed, stop it at once.
+- The event is not repeated, and no later event is lost or handled before the following is done.
+- Effects carried by a HandlerError are applied. With any other exception the effects are lost: a
+  timer that the handler should have set fires again (see below); messages that the node should have
+  sent are missing, and whoever waits for them depends on time-outs.
+- The cause of the event bears the cost: a link (`Received`, `Opened`) is closed, after the error
+  reply if the node provided one, and the node gets its `Closed`; a call (`Asked`) ends with
+  InternalError; a timer (`Due`) fires again after DUE_AGAIN_MS, unless it was set again, so that
+  periodic work continues.
+- The node's `check` runs before the next event. If that raises, the node's state is broken: the
+  node is stopped for good, every link is cut, all calls get a ClosedError that names the cause, and
+  `failed` is done. After a slow check the next one waits twenty times as long as it took, and
+  covers all errors until then, so that nobody can keep a broker busy by provoking errors.
+- If a decoder fails on bytes, their link is closed; the node has not seen them.
+- Partial changes that `check` does not detect stay. If an effect fails (such as a reply that cannot
+  be encoded), its link is closed; the effects after it are applied.
+- `driver/failures.py` defines what is logged. A node that cannot start, and a flush that failed,
+  stop it at once.
 """
 
 from __future__ import annotations
@@ -87,35 +89,35 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STRANGER_MS = 60_000
-"""The log tells once in so long of clients of one ip that came to the wrong port."""
+"""Minimum time between log lines about clients of one IP address at the wrong port."""
 PROBE_MS = 500
-"""How long a server that closed a connection without a word may take to answer a question of another protocol."""
+"""Time for a server that closed a connection without responding to answer a probe."""
 STRANGERS_MAX = 1_000
-"""Most of them that are remembered."""
+"""Maximum number of these that are remembered."""
 
 DRAIN_MAX = 4096
-"""Most posts of other threads taken in one pass, so that sockets get their turn."""
+"""Maximum posts of other threads taken in one pass, so that sockets get their turn."""
 
 DUE_AGAIN_MS = 1_000
-"""After so long a timer comes again whose handler raised."""
+"""Delay after which a timer whose handler raised fires again."""
 
 FLUSH_AGAIN_MS = 100
-"""After so long a flush is tried again that found no file descriptor."""
+"""Delay after which a flush without a free file descriptor is retried."""
 
 FLUSH_RETRIES_PER_LINE = 300
-"""Of so many such tries that follow each other one is logged."""
+"""Number of consecutive retries per log line."""
 
 CHECK_SHARE = 20
-"""Between two checks of a node that raises there is at least so many times what the last one took."""
+"""Minimum time between two checks of a failing node, as a multiple of the last check's duration."""
 
 _HEAVY = frozenset((Answer, Deliver, Persist))
-"""Effects that may hold a lot of memory: not remembered for reports."""
+"""Effects that may hold much memory and are not remembered for reports."""
 
 
 class Driver:
-    """See the module's text. Build it in the loop's thread, then `start`, then `listen`.
+    """The driver of a node. Build it in the loop's thread, then `start`, then `listen`.
 
-    `tls`: links that are dialed are encrypted with it; those that are accepted never are.
+    `tls`: encrypts dialed links; accepted ones are never encrypted.
     """
 
     def __init__(
@@ -132,7 +134,7 @@ class Driver:
         self.node = node
         self.limits = limits or LinkLimits()
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        """Done when the node was stopped because its state is broken, or its disk: the error."""
+        """Done when the node was stopped because its state or its disk failed: the error."""
         self.unfinished = 0
         self._loop = asyncio.get_running_loop()
         self._log = logger(f"steelyard.{name}")
@@ -156,9 +158,10 @@ class Driver:
         self._read: list[tuple[Wire, bytes]] = []
         self._read_bytes = 0
         self._strangers: dict[tuple[str, Stranger], int] = {}
-        """When the log was last told of one that speaks something else, by ip."""
+        """When a client of another protocol was last logged, by IP address."""
         self._answerers: dict[str, tuple[int, str]] = {}
-        """Of servers that closed a connection without a word, by address: when they were asked, and what they are."""
+        """Probes of servers that closed a connection without a response: when, and the result.
+        """
         self._servers: list[asyncio.Server] = []
         self._dials: set[asyncio.Task[None]] = set()
         self._timers: dict[Hashable, tuple[int, asyncio.TimerHandle]] = {}
@@ -171,7 +174,7 @@ class Driver:
         self._flusher: ThreadPoolExecutor | None = None
         self._flush_retries = 0
         if prepare_flush is not None:
-            # Loaded now, for later there may be no descriptor for that.
+            # Loaded now, because later there may be no free descriptor for it.
             from concurrent.futures import ThreadPoolExecutor
 
             self._flusher = ThreadPoolExecutor(1, "steelyard-flush")
@@ -209,7 +212,7 @@ class Driver:
         connections_per_ip_max: int = UNLIMITED,
         signs: Signs | None = None,
     ) -> None:
-        """Accept connections on a bound socket, with these bounds; their peers speak that dialect."""
+        """Accept connections on a bound socket from peers that speak that dialect."""
         spoken = dialect(dialect_name)
         listening = Listening(
             name=dialect_name,
@@ -225,7 +228,7 @@ class Driver:
         self._servers.append(server)
 
     async def close(self, *, timeout_seconds: float = 1.0) -> None:
-        """Stop for good: no more events to the node, links closed after what was written."""
+        """Stop for good: no more events to the node; links are closed after pending output."""
         self._write_all()
         self._stop()
         for server in self._servers:
@@ -261,10 +264,10 @@ class Driver:
         error.__cause__ = self._closed_by
         return error
 
-    # -- errors --------------------------------------------------------------------------------------
+    # -- errors ------------------------------------------------------------------------------------
 
     def _failed(self, event: Event, error: Exception, now: int) -> None:
-        """The node raised instead of handling an event: see the module's text."""
+        """Handle an exception of the node: see the module docstring."""
         effects: Sequence[Effect] = ()
         cause: BaseException = error
         if isinstance(error, HandlerError):
@@ -285,7 +288,7 @@ class Driver:
         self._check_soon()
 
     def _effect_failed(self, effect: Effect, error: Exception, now: int) -> None:
-        """An effect of the node's could not be applied."""
+        """Handle an effect that could not be applied."""
         what = f"an effect failed: {type(effect).__name__}"
         if isinstance(effect, Send):
             wire = self._links.get(effect.link)
@@ -293,14 +296,14 @@ class Driver:
                 what = f"{brief(effect)} to {wire.address} failed; its connection is closed"
                 if wire in self._dirty:
                     self._dirty.remove(wire)
-                wire.out.clear()  # maybe half a frame
+                wire.out.clear()  # possibly half a frame
                 wire.out_bytes = 0
                 wire.cut("an internal error")
         self._failures.report(what, error, now)
         self._check_soon()
 
     def _check_soon(self) -> None:
-        """Have the node checked: now, or once the last check is long enough ago."""
+        """Check the node now, or as soon as enough time has passed since the last check."""
         if self._checking is not None or self._stopped:
             return
         wait_seconds = self._check_at - time.monotonic()
@@ -320,7 +323,7 @@ class Driver:
         self._check_at = ended + CHECK_SHARE * (ended - begun)
 
     def _crash(self, what: str, error: BaseException) -> None:
-        """The node cannot go on: it is stopped for good, with everything that depends on it."""
+        """Stop the node, which cannot continue, and everything that depends on it."""
         if self._stopped:
             return
         self._failures.report_end(what, error, self.clock())
@@ -336,8 +339,11 @@ class Driver:
     # -- events ------------------------------------------------------------------------------------
 
     def clock(self) -> int:
-        """Milliseconds since the epoch, never going back: after a step back of the system's clock the
-        node's runs on from where it was, ahead by the step."""
+        """Milliseconds since the epoch, never decreasing.
+
+        If the system's clock is set back, the node's continues from where it was, ahead by the
+        step.
+        """
         now = time.time_ns() // 1_000_000 + self._time_skew
         if now < self._time_last:
             self._time_skew += self._time_last - now
@@ -346,7 +352,7 @@ class Driver:
         return now
 
     def handle(self, event: Event) -> None:
-        """Give one event to the node, now. In the loop's thread only."""
+        """Pass one event to the node now. In the loop's thread only."""
         if self._stopped:
             return
         self._step(event, self.clock())
@@ -369,18 +375,18 @@ class Driver:
 
     @staticmethod
     def _kept(event: Event) -> object:
-        """What is remembered of an event: a call may hold a lot of memory."""
+        """Return what is remembered of an event: a call may hold much memory."""
         return (Asked, event.call_id, type(event.call)) if isinstance(event, Asked) else event
 
     def post(self, event: Event) -> None:
-        """Give an event to the node soon, from any thread."""
+        """Pass an event to the node soon, from any thread."""
         self._inbox.append(event)
         if not self._woken:
             self._woken = True
             self._loop.call_soon_threadsafe(self._drain)
 
     def ask(self, call: Call[T]) -> asyncio.Future[T]:
-        """Put a call to the node; the future gets the answer. In the loop's thread only."""
+        """Pass a call to the node; the future gets the result. In the loop's thread only."""
         future: asyncio.Future[T] = self._loop.create_future()
 
         def settle(result: T | BaseException) -> None:
@@ -400,7 +406,10 @@ class Driver:
         return future
 
     async def poll(self, call: Call[T], give_back: Call[None]) -> T:
-        """As `ask`. When it is cancelled nobody has seen the answer: the node hears `give_back`."""
+        """As `ask`.
+
+        If it is cancelled, the caller has not seen the result: the node gets `give_back`.
+        """
         try:
             return await self.ask(call)
         except asyncio.CancelledError:
@@ -410,7 +419,7 @@ class Driver:
     def ask_from_thread(
         self, call: Call[T], on_answer: Callable[[T | BaseException], None]
     ) -> None:
-        """Put a call to the node from any thread; `on_answer` runs in the loop's thread."""
+        """Pass a call to the node from any thread; `on_answer` runs in the loop's thread."""
         number = next(self._call_numbers)
         self._asked[number] = on_answer
         self.post(Asked(number, call))
@@ -434,7 +443,7 @@ class Driver:
     # -- links (called by Wire) --------------------------------------------------------------------
 
     def link_opened(self, wire: Wire) -> None:
-        self.take_read()  # who was read before it has spoken
+        self.take_read()  # data read before is handled first
         if self._stopped:
             wire.cut("the driver was closed")
             return
@@ -446,7 +455,7 @@ class Driver:
         self.handle(Opened(wire.link, wire.address, wire.dialed, wire.dialect))
 
     def link_read(self, wire: Wire, data: bytes) -> None:
-        """Bytes came. They wait for those of the other links that are ready now."""
+        """Take received bytes. They wait for those of other links that are ready now."""
         self._read.append((wire, data))
         self._read_bytes += len(data)
         if self._read_bytes > self.limits.read_max:
@@ -455,7 +464,7 @@ class Driver:
             self._loop.call_soon(self.take_read)
 
     def take_read(self) -> None:
-        """One pass over everything that was read."""
+        """Handle everything that was read, in one pass."""
         if not self._read:
             return
         read, self._read, self._read_bytes = self._read, [], 0
@@ -464,7 +473,7 @@ class Driver:
         self._write_all()
 
     def link_received(self, wire: Wire, messages: Sequence[object]) -> None:
-        """Whole messages, in their order. Stops early when the peer does not read the replies."""
+        """Handle whole messages in order. Stops early if the peer does not read the replies."""
         if self._stopped:
             return
         now = wire.active_at = self.clock()
@@ -498,12 +507,12 @@ class Driver:
                 break
 
     def link_resumed(self, wire: Wire, messages: Sequence[object]) -> None:
-        """The peer reads again: on with what was kept."""
+        """Continue with the kept messages, because the peer reads again."""
         self.link_received(wire, messages)
         self._write_all()
 
     def link_broken(self, wire: Wire, error: ProtocolError, head: bytes) -> None:
-        """`head`: the first bytes of the connection, where what is wrong is among them."""
+        """Handle an error of the peer. `head`: the connection's first bytes, if they contain it."""
         stranger = recognise(head) if head and wire.listening is not None else None
         if stranger is None:
             self._log.warning("%s broke the protocol: %s", wire.address, error)
@@ -529,7 +538,7 @@ class Driver:
         wire.hang(f"speaks {stranger.value}")
 
     def link_failed(self, wire: Wire, error: Exception) -> None:
-        """A bug met the bytes of a link; the node has not seen them."""
+        """Handle a bug in decoding a link's bytes, which the node has not seen."""
         what = f"what {wire.address} sent could not be decoded; its connection was closed"
         self._failures.report(what, error, self.clock())
         wire.cut("an internal error")
@@ -542,7 +551,7 @@ class Driver:
         self.handle(Closed(wire.link, reason))
 
     def link_unanswered(self, wire: Wire, reason: str) -> None:
-        """The server that was dialed closed the link and had said nothing: it may be one of another kind. Ask it."""
+        """Probe a dialed server that closed the link without a response."""
         asked_at, found = self._answerers.get(wire.address, (0, ""))
         now = self.clock()
         if self._stopped or self._tls is not None or now - asked_at < STRANGER_MS:
@@ -556,7 +565,7 @@ class Driver:
         task.add_done_callback(self._dials.discard)
 
     async def _ask_again(self, wire: Wire, reason: str) -> None:
-        """Close the link for the node, by the name of the server that answers, if one does."""
+        """Close the link for the node, naming the server if it answers the probe."""
         found = ""
         try:
             host, _, port = wire.address.rpartition(":")
@@ -572,18 +581,18 @@ class Driver:
             found = named(wire.speech, head)
             self._answerers[wire.address] = (self.clock(), found)
         except (OSError, ValueError, OverflowError):
-            pass  # nobody there any more, or nobody who answers
+            pass  # not reachable any more, or no response
         finally:
             self.link_closed(wire, found or reason)
 
     def takes_second_descriptor(self, wire: Wire) -> bool:
-        """Whether the link may open another descriptor, beside its socket."""
+        """Return whether the link may open another descriptor besides its socket."""
         if not wire.has_second_descriptor and not wire.dialed:
             wire.has_second_descriptor = self.accepting.takes_another()
         return wire.has_second_descriptor or wire.dialed
 
     def _sweep_links(self) -> None:
-        """Close links that are silent for too long."""
+        """Close links that have been silent for too long."""
         now = self.clock()
         self.accepting.tell(now)
         for wire in list(self._links.values()):
@@ -613,7 +622,7 @@ class Driver:
     # -- effects -----------------------------------------------------------------------------------
 
     def _perform(self, effects: Sequence[Effect], now: int) -> int:
-        """Apply effects, in their order. Returns the bytes that go out, or more where much memory hangs on them."""
+        """Apply effects in order. Returns the bytes sent, or more if they hold much memory."""
         weight = 0
         rest = iter(effects)
         effect: Effect | None = None
@@ -675,7 +684,7 @@ class Driver:
         armed = self._timers.get(effect.key)
         if armed is not None:
             if armed[0] <= effect.at:
-                # The handle fires too early and is then armed anew: cheaper than a cancel per change.
+                # The handle fires too early and is then rearmed: cheaper than a cancel per change.
                 self._timers[effect.key] = (effect.at, armed[1])
                 return
             armed[1].cancel()
@@ -739,7 +748,7 @@ class Driver:
             self._loop.call_soon(self._flush_tickets)
 
     def _flush_tickets(self) -> None:
-        """One flush for all tickets so far; those that come meanwhile share the next one."""
+        """Flush once for all tickets so far; later ones share the next flush."""
         tickets, self._tickets = self._tickets, []
         assert self._prepare_flush is not None
         self._flush(self._prepare_flush(), tickets)
@@ -757,7 +766,8 @@ class Driver:
             return
         error = done.exception()
         if isinstance(error, DescriptorsError):
-            # The disk was not asked, so nothing is lost: all that waits for it waits a little longer.
+            # The disk was not accessed, so nothing is lost: everything that waits for it waits a
+            # little longer.
             self._log.log(
                 logging.WARNING
                 if not self._flush_retries % FLUSH_RETRIES_PER_LINE
@@ -770,7 +780,8 @@ class Driver:
             return
         self._flush_retries = 0
         if error is not None:
-            # After a failed fsync the kernel may drop the pages: nothing may be acknowledged any more.
+            # After a failed fsync the kernel may drop the pages: nothing may be acknowledged any
+            # more.
             self._crash("the disk failed; the broker is stopped", error)
             return
         for ticket in tickets:

@@ -1,8 +1,9 @@
-"""What is logged when a node raises, and how much of it: the report of an error, and the events that led to it.
+"""Reports of a node's errors in the log, with the events that led to them.
 
-An error of a node is a bug of ours. The first of a kind is logged with its traceback and, once a minute at most, with
-the last events that the node was given and what it had done about each; the same error again gets one line, and after
-REPEATS_MAX within a minute it is only counted. A client that can provoke an error thus fills neither log nor disk.
+An error of a node is a bug in Steelyard. The first of a kind is logged with its traceback and, at
+most once a minute, with the node's last events and their effects; the same error again gets one
+line, and after REPEATS_MAX within a minute it is only counted. A client that can provoke an error
+therefore cannot fill the log or the disk.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ EVENTS_MAX = 200
 """Events remembered for a report."""
 
 EVENT_BYTES_MAX = 16 * 1024
-"""Events and effects with more bytes than this are remembered by their kinds only, so that the last 200 take 6 MB at most."""
+"""Size above which only the kind of an event or effect is remembered, so that 200 take <= 6 MB."""
 
 WINDOW_MS = 60_000
 REPEATS_MAX = 10
 """How often the same error is logged within WINDOW_MS."""
 
 KINDS_MAX = 100
-"""Different errors told apart; beyond that the counts begin anew."""
+"""Different errors distinguished; beyond that the counts start again."""
 
 TEXT_MAX = 60
 LINE_MAX = 500
-"""Characters of one text in a report, and of one event with its effects."""
+"""Maximum characters of one text in a report, and of one event with its effects."""
 
 ITEMS_MAX = 8
 DEPTH_MAX = 3
-"""Items of a sequence or a mapping that are shown, and how deep structures are shown."""
+"""Items shown of a sequence or a mapping, and depth to which structures are shown."""
 
 SECRETS = frozenset(("accesskey", "signature", "securitytoken"))
-"""Names of properties whose values are not shown (acl/common/SessionCredentials.java), in small letters."""
+"""Lower-case names of properties whose values are hidden (acl/common/SessionCredentials.java)."""
 
 
 class _Kind(msgspec.Struct):
@@ -50,7 +51,10 @@ class _Kind(msgspec.Struct):
 
 
 class Failures:
-    """See the module's text. `remember` is a bare append: it is called with (now, event, effects) for every event."""
+    """Reporter of a node's errors.
+
+    `remember` is a bare append: it is called with (now, event, effects) for every event.
+    """
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -62,7 +66,7 @@ class Failures:
         """Errors so far, logged or not."""
 
     def report(self, what: str, error: BaseException, now: int) -> None:
-        """Log an error that the node, or an effect of its, met; `what` says when and what follows from it."""
+        """Log an error of the node or of an effect; `what` says what happened and what follows."""
         self.count += 1
         kind = self._kind(error, now)
         if kind.count == 1:
@@ -78,7 +82,8 @@ class Failures:
             self._log.error("%s, as before: %r", what, error)
         elif kind.count == REPEATS_MAX:
             self._log.error(
-                "%s: %r: the same error %d times within %d s; this is a bug in Steelyard, please report it; "
+                "%s: %r: the same error %d times within %d s; this is a bug in Steelyard, please"
+                " report it; "
                 "for the rest of the minute it is only counted",
                 *(what, error, REPEATS_MAX, WINDOW_MS // 1000),
             )
@@ -93,7 +98,7 @@ class Failures:
         self._tell_events(now)
 
     def _kind(self, error: BaseException, now: int) -> _Kind:
-        """The errors of this type from this line of code, this one counted."""
+        """Return the errors of this type from this line of code, including this one."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -126,10 +131,13 @@ class Failures:
 
 
 def brief(value: object, depth: int = DEPTH_MAX) -> str:
-    """A value for people, on one line: texts are cut, bytes counted, secrets left out. Raises nothing."""
+    """Format a value on one line for people: texts cut, bytes counted, secrets hidden.
+
+    Never raises.
+    """
     try:
         return _brief(value, depth)
-    except Exception as error:  # a repr of somebody else's
+    except Exception as error:  # a repr of foreign code
         return f"<{type(value).__name__}, which cannot be shown: {type(error).__name__}>"
 
 

@@ -1,4 +1,4 @@
-"""Who this process is to brokers: address, client id, message id salt."""
+"""Identity of this process towards brokers: address, client id, message id salt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _instances = count()
 
 @cache
 def local_ip() -> str:
-    """This machine's address as others would see it; 127.0.0.1 where there is no network.
+    """Return this machine's address as seen by others; 127.0.0.1 without a network.
 
     Connecting a datagram socket sends nothing: it only makes the kernel choose a source address.
     """
@@ -29,20 +29,23 @@ def local_ip() -> str:
 
 
 def new_client_id() -> str:
-    """`ip@pid#nanoseconds`, as ClientConfig.buildMQClientId and changeInstanceNameToPID make it.
+    """Return `ip@pid#nanoseconds`, as ClientConfig.buildMQClientId and changeInstanceNameToPID do.
 
-    A counter and chance are mixed into the nanoseconds: containers share addresses and process ids, and
-    two members under one id starve each other (apache/rocketmq#1547).
+    A counter and randomness are mixed into the nanoseconds: containers share addresses and process
+    ids, and two members with one id starve each other (apache/rocketmq#1547).
     """
     moment = time.monotonic_ns() * 1000 + next(_instances) % 1000
     return f"{local_ip()}@{os.getpid()}#{moment ^ secrets.randbits(40)}"
 
 
 def stable_client_id() -> str:
-    """`ip@DEFAULT`: the same after each start, as Java's broadcasting consumers have it (ClientConfig.buildMQClientId)."""
+    """Return `ip@DEFAULT`, the same after each start, as in Java's broadcasting consumers.
+
+    Source: ClientConfig.buildMQClientId.
+    """
     return f"{local_ip()}@DEFAULT"
 
 
 def new_ids() -> UniqueIds:
-    """A source of message ids of its own: the salt stands for Java's class loader hash."""
+    """Create a generator of message ids; the salt stands for Java's class loader hash."""
     return UniqueIds(socket.inet_aton(local_ip()), os.getpid(), secrets.randbits(32))

@@ -1,13 +1,14 @@
-"""One TCP connection of a driver: bytes to messages and back, with bounds on both.
+"""A TCP connection of a driver: bytes to messages and back, with limits on both.
 
-Outgoing frames are gathered during one pass of the driver and written at once. Backpressure, per link:
+Outgoing frames are collected during one pass of the driver and written at once. Back-pressure, per
+link:
 
-- A peer that does not read what it asked for is not read either: above `LinkLimits.write_high` the link
-  stops reading and keeps the messages it has decoded until the buffer has drained. Only accepted links do
-  so; two peers that both waited for each other would wait for ever.
-- A peer that does not read what is pushed to it is cut off at `LinkLimits.write_max`.
-- Frames that have begun and not ended take at most `LinkLimits.unfinished_max` on all links together.
-- A link without a byte in or out for `LinkLimits.idle_ms` is closed (NettyServerConfig, NettyClientConfig:
+- If a peer does not read its responses, its requests are not read either: above
+  `LinkLimits.write_high` the link stops reading and keeps decoded messages until the buffer has
+  drained. Only accepted links do so, because two peers that wait for each other would deadlock.
+- A peer that does not read pushed data is disconnected at `LinkLimits.write_max`.
+- Unfinished frames take at most `LinkLimits.unfinished_max` on all links together.
+- A link without traffic for `LinkLimits.idle_ms` is closed (NettyServerConfig, NettyClientConfig:
   channelMaxIdleTimeSeconds).
 """
 
@@ -32,51 +33,54 @@ UNLIMITED = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
-    """Bounds of one driver's links; bytes and milliseconds."""
+    """Limits of a driver's links, in bytes and milliseconds."""
 
     accepted_max: int = 10_000
-    """Most descriptors of accepted connections: one each, two once files were sent on it; see `driver/accepting.py`."""
+    """Descriptors of accepted connections: one each, two once files were sent; see `accepting`."""
     write_high: int = 1024 * 1024
-    """Unsent bytes at which an accepted link is no longer read."""
+    """Unsent bytes above which an accepted link is no longer read."""
     read_max: int = 16 * 1024 * 1024
-    """Bytes read from all links at which a pass begins without waiting for the rest of them."""
+    """Bytes read from all links above which a pass begins without waiting for others."""
     write_max: int = 64 * 1024 * 1024
-    """Unsent bytes at which a link is cut off."""
+    """Unsent bytes above which a link is disconnected."""
     unfinished_max: int = 256 * 1024 * 1024
-    """Bytes of frames that have begun and not ended, on all links together; the link that exceeds it is cut off."""
+    """Bytes of unfinished frames on all links; the link that exceeds it is disconnected."""
     idle_ms: int = 120_000
     """Silence after which a link is closed."""
     sweep_ms: int = 10_000
-    """How often silent links are looked for."""
+    """Interval of the search for silent links."""
     dial_timeout_ms: int = 3_000
-    """connectTimeoutMillis."""
+    """Time-out of a dial (connectTimeoutMillis)."""
 
 
 class Decoding(Protocol):
-    """Bytes to messages of a link's dialect."""
+    """Decoder of a link's dialect."""
 
     def feed(self, data: bytes) -> Sequence[object]:
-        """Messages completed by `data`. Raises ProtocolError when the peer breaks the protocol."""
+        """Return the messages completed by `data`.
+
+        Raises ProtocolError if the peer violates the protocol.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How the messages of a protocol become bytes, and back at either end of a link."""
+    """The codec of a protocol, for both ends of a link."""
 
     name: str
     write: Callable[[list[Sendable], Any], int]
-    """Append the frame of a message, and return how long it is."""
+    """Appends the frame of a message and returns its size."""
     accepting: Callable[[], Decoding]
     dialing: Callable[[], Decoding]
     speech: Stranger
-    """The protocol, as `strangers` names it."""
+    """The protocol as named by `strangers`."""
     sends_files: bool = False
     """A piece of a frame may be a `FileRange`."""
 
 
 @cache
 def dialect(name: str) -> Dialect:
-    """The dialect of this name; its codecs are loaded when it is first spoken."""
+    """Return the dialect of this name; its codecs are loaded on first use."""
     if name == KAFKA:
         from steelyard.wire.kafka import frame as kafka
 
@@ -93,7 +97,7 @@ def dialect(name: str) -> Dialect:
 
 @dataclass(slots=True, kw_only=True)
 class Listening:
-    """One listening port: its bounds, and the connections it has."""
+    """A listening port with its limits and connections."""
 
     name: str = "remoting"
     connections_max: int = UNLIMITED
@@ -101,17 +105,17 @@ class Listening:
     count: int = 0
     by_ip: dict[str, int] = field(default_factory=dict)
     signs: Signs = field(default_factory=Signs)
-    """What those hear that speak something else."""
+    """The responses to clients of other protocols."""
     silent: dict[Wire, int] = field(default_factory=dict)
-    """Connections that never sent a whole message, oldest first, and since when they are there."""
+    """Connections that never sent a whole message, oldest first, with their start times."""
 
 
 class LinkOwner(Protocol):
-    """What a link tells, in the order it happens; the driver."""
+    """The receiver of a link's events, in order: the driver."""
 
     limits: LinkLimits
     unfinished: int
-    """Bytes kept by all links for frames that have not ended."""
+    """Bytes of unfinished frames kept by all links."""
 
     def link_opened(self, wire: Wire) -> None: ...
     def takes_second_descriptor(self, wire: Wire) -> bool: ...
@@ -168,13 +172,13 @@ class Wire(asyncio.Protocol):
         self._owner = owner
         self.dialed = dialed_address is not None
         self.listening = listening
-        """Where it was accepted; None where it was dialed."""
+        """The listener that accepted it; None if it was dialed."""
         self.ip = ""
-        """The peer's, where it was accepted."""
+        """The peer's IP address if the connection was accepted."""
         self.is_silent = True
-        """The peer has not sent a whole message yet."""
+        """True until the peer has sent a whole message."""
         self.has_second_descriptor = False
-        """Files are sent past its transport."""
+        """Whether files are sent bypassing its transport."""
         self.dialect = spoken.name
         self.decoder = spoken.dialing() if self.dialed else spoken.accepting()
         self.encode = spoken.write
@@ -185,7 +189,7 @@ class Wire(asyncio.Protocol):
         self.out: list[Sendable] = []
         self.out_bytes = 0
         self.message_bytes = 0
-        """About how large each of the messages is that are taken now."""
+        """Approximate size of each message being handled."""
         self.active_at = 0
         self.hung = False
         self._paused = False
@@ -197,7 +201,8 @@ class Wire(asyncio.Protocol):
     # -- what asyncio calls ------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]  # asyncio promises the base class only
+        # asyncio promises the base class only.
+        self.transport = transport  # type: ignore[assignment]
         self.transport.set_write_buffer_limits(high=self._owner.limits.write_high)
         if not self.dialed:
             self.address = _peer(transport.get_extra_info("peername"))
@@ -209,7 +214,7 @@ class Wire(asyncio.Protocol):
         self._owner.link_read(self, data)
 
     def take(self, data: bytes) -> None:
-        """Bytes that were read before, in their order."""
+        """Take bytes that were read before, in order."""
         if self.hung:
             return
         try:
@@ -220,14 +225,14 @@ class Wire(asyncio.Protocol):
             is_first = self.is_silent and not self._unfinished
             self._owner.link_broken(self, error, data[:HEAD_BYTES] if is_first else b"")
             return
-        except Exception as error:  # a bug of the decoder, for which no other link must pay
+        except Exception as error:  # a bug of the decoder must not affect other links
             self._owner.link_failed(self, error)
             return
         if messages:
             message_bytes = (self._unfinished + len(data)) // len(messages)
             if self._unfinished:
                 self._forget_unfinished()
-            if self._backlog:  # read in the same pass in which the link choked: it waits as well
+            if self._backlog:  # read in the pass in which the link choked: it waits as well
                 self._backlog = [*self._backlog, *messages]
                 self.message_bytes = max(self.message_bytes, message_bytes)
             else:
@@ -275,7 +280,10 @@ class Wire(asyncio.Protocol):
             self._owner.link_closed(self, reason)
 
     def _meets_stranger(self, head: bytes) -> bool:
-        """Whether these are the first bytes of a dialed link, and of another protocol; it is cut then."""
+        """Return whether these first bytes of a dialed link are another protocol.
+
+        Then it is cut.
+        """
         if not self.dialed or not self.is_silent or self._unfinished:
             return False
         found = answerer(head)
@@ -293,12 +301,12 @@ class Wire(asyncio.Protocol):
 
     @property
     def choked(self) -> bool:
-        """The peer reads too slowly: take no more of its messages for now."""
+        """Whether the peer reads too slowly, so that no more of its messages are taken for now."""
         return self._paused and not self.dialed
 
     def has_unread(self) -> bool:
-        """Whether the kernel has bytes of an accepted link that were not read yet."""
-        from fcntl import ioctl  # servers' systems have it; this module is the clients' as well
+        """Return whether the kernel has unread bytes of an accepted link."""
+        from fcntl import ioctl  # servers' systems have it; clients use this module too
         from termios import FIONREAD
 
         try:
@@ -308,11 +316,11 @@ class Wire(asyncio.Protocol):
         return left != bytes(4)
 
     def keep(self, messages: Sequence[object]) -> None:
-        """Messages that were decoded but cannot be taken while the link is choked."""
+        """Keep decoded messages that cannot be taken while the link is choked."""
         self._backlog = messages
 
     def write_out(self) -> None:
-        """Hand everything gathered in `out` to the kernel; cut off a peer that has too much to read."""
+        """Pass the collected output to the kernel; cut off a peer that has too much to read."""
         out = self.out
         if self.hung or self.transport.is_closing():
             out.clear()
@@ -331,14 +339,14 @@ class Wire(asyncio.Protocol):
             self.cut("does not read the data sent to it")
 
     def hang(self, reason: str) -> None:
-        """Close after what was written."""
+        """Close after pending output."""
         self._reason = self._reason or reason
         self.hung = True
         if self._sending is None or not self._sending.left:
             self.transport.close()
 
     def cut(self, reason: str) -> None:
-        """Close at once and forget what was not sent."""
+        """Close at once and discard unsent output."""
         self._reason = self._reason or reason
         self.hung = True
         if self._sending is not None:
@@ -348,9 +356,9 @@ class Wire(asyncio.Protocol):
     # -- files -------------------------------------------------------------------------------------
 
     def _goes_past_the_transport(self) -> bool:
-        """Whether `out` is not the transport's: it has ranges of files, or must come after some.
+        """Return whether `out` bypasses the transport: has file ranges, or must follow some.
 
-        Where the transport still has something to write, which is rare, the ranges are read instead.
+        If the transport still has something to write, which is rare, the ranges are read instead.
         """
         sending, out = self._sending, self.out
         if sending is not None and sending.left:
@@ -364,7 +372,7 @@ class Wire(asyncio.Protocol):
         )
 
     def _can_send(self) -> bool:
-        """Whether there is a descriptor with which to send past the transport."""
+        """Return whether there is a descriptor for bypassing the transport."""
         if self._sending is None and self._owner.takes_second_descriptor(self):
             loop = asyncio.get_running_loop()
             try:
@@ -381,7 +389,7 @@ class Wire(asyncio.Protocol):
             self.pause_writing()
 
     def _sent(self) -> None:
-        """Everything that went past the transport has gone."""
+        """Note that all bypassing output was sent."""
         if self.hung:
             self.transport.close()
         elif self._paused:
@@ -393,7 +401,7 @@ class Wire(asyncio.Protocol):
 
 
 def _peer(name: object) -> str:
-    """`ip:port` of a socket's peer name; IPv6 in brackets."""
+    """Format a socket's peer name as `ip:port`; IPv6 in brackets."""
     if not isinstance(name, tuple) or len(name) < 2:
         return "unknown:0"
     host, port = str(name[0]), int(name[1])

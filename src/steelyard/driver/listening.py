@@ -1,4 +1,4 @@
-"""Listening sockets. Light to import: the supervisor binds before it loads anything else."""
+"""Listening sockets. Quick to import: the supervisor binds before it loads anything else."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import sys
 from steelyard.errors import ConfigError
 
 BACKLOG = 1024
-"""Connections that the kernel keeps until they are accepted (NettyServerConfig.serverSocketBacklog)."""
+"""Connections that the kernel queues until accepted (NettyServerConfig.serverSocketBacklog)."""
 
 
 def bind(host: str, port: int, *, listen: bool = True) -> socket.socket:
-    """A listening socket, so that the port is known, and peers may connect, before anything starts.
+    """Bind a listening socket, so that the port is known and peers may connect before the start.
 
-    Port 0 takes a free one. Without `listen` nobody can connect yet. Raises ConfigError.
+    Port 0 picks a free one. Without `listen` nobody can connect yet. Raises ConfigError.
     """
     if not 0 <= port <= 65_535:
         raise ConfigError(f"cannot listen on {host}:{port}: ports go from 0 to 65535")
@@ -38,12 +38,13 @@ def bind(host: str, port: int, *, listen: bool = True) -> socket.socket:
 
 
 class Reservation:
-    """Keeps a port for a process that will listen on it, now and each time it is started again.
+    """Reserves a port for a process that will listen on it, across its restarts.
 
-    On Linux a socket that is bound but does not listen keeps the port from being given to anybody who asks for
-    any free port, and from programs that do not set SO_REUSEADDR; our servers do, and may listen beside it. While
-    nobody listens, clients are refused at once. Elsewhere a port cannot be shared so: there it is only found.
-    Raises ConfigError when the port is in use.
+    On Linux a socket that is bound but does not listen keeps the port from being assigned to
+    anybody who requests any free port, and from programs that do not set SO_REUSEADDR; our servers
+    do, and may listen besides it. While nobody listens, clients are refused at once. On other
+    systems a port cannot be shared like this: there a free one is only looked up. Raises
+    ConfigError when the port is in use.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -53,7 +54,7 @@ class Reservation:
             self._socket.close()
 
     def close(self) -> None:
-        """Give the port up."""
+        """Release the port."""
         self._socket.close()
 
 
@@ -64,7 +65,10 @@ def _reason(error: OSError) -> str:
 
 
 def advertised(host: str, listener: socket.socket) -> str:
-    """`host:port` that clients are told; a wildcard host becomes this machine's address."""
+    """Return the `host:port` advertised to clients.
+
+    A wildcard host becomes this machine's address.
+    """
     port = listener.getsockname()[1]
     if host in ("0.0.0.0", "::", ""):
         from steelyard.driver.identity import local_ip
@@ -74,7 +78,7 @@ def advertised(host: str, listener: socket.socket) -> str:
 
 
 def check_address(address: str, what: str) -> None:
-    """Raise ConfigError where that is no `host:port`, which clients are to be told."""
+    """Raise ConfigError unless this is a `host:port` that can be advertised."""
     host, colon, port = address.rpartition(":")
     if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
         raise ConfigError(f"{what} is {address!r}; it must be HOST:PORT")

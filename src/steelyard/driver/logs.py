@@ -1,4 +1,4 @@
-"""Loggers whose lines cannot be split or coloured by what peers send."""
+"""Loggers that escape control characters from peers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from steelyard.printable import printable, printable_lines
 
 
 class Printable(logging.Filter):
-    """Escapes control characters in each record, line feeds too but in those logged with `extra=LINES` and in tracebacks."""
+    """Escapes control characters in log records.
+
+    Line feeds are kept in records logged with `extra=LINES` and in tracebacks.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         escape = printable_lines if getattr(record, "lines", False) else printable
@@ -20,14 +23,14 @@ class Printable(logging.Filter):
 
 
 LINES = {"lines": True}
-"""For a record that has lines by design; what is in them must be printable."""
+"""Marks a record with intentional line feeds; its contents must already be printable."""
 
 _traces = logging.Formatter()
 _printable = Printable()
 
 
 def logger(name: str) -> logging.Logger:
-    """The logger of this name; all of Steelyard's are made here."""
+    """Return the logger of this name; all loggers of Steelyard are created here."""
     found = logging.getLogger(name)
-    found.addFilter(_printable)  # once: a filter that is there is not added again
+    found.addFilter(_printable)  # a filter that is already there is not added again
     return found

@@ -1,4 +1,4 @@
-"""Event loops: uvloop where it is installed, asyncio's own elsewhere, and one in the background.
+"""Event loops: uvloop if it is installed, otherwise asyncio's own; and one in the background.
 
 Blocking clients of one process share one loop in one daemon thread: `background()`.
 """
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """A new event loop, the fastest there is."""
+    """Create an event loop of the fastest kind available."""
     try:
         import uvloop
     except ImportError:
@@ -25,7 +25,7 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on a new loop."""
+    """Run a coroutine to completion on a new loop."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(main)
 
@@ -35,7 +35,7 @@ class Background:
 
     def __init__(self) -> None:
         self.forked = False
-        """True in a child process: the thread was left behind in the parent."""
+        """True in a forked child process: the thread exists only in the parent."""
         self.loop = new_loop()
         _backgrounds.add(self)
         self.thread = threading.Thread(target=self._run, name="steelyard", daemon=True)
@@ -46,7 +46,7 @@ class Background:
         self.loop.run_forever()
 
     def wait(self, main: Coroutine[Any, Any, T], timeout_seconds: float | None = None) -> T:
-        """Run a coroutine on the loop and wait for its end, from any other thread."""
+        """Run a coroutine on the loop and wait for its end, from another thread."""
         if threading.current_thread() is self.thread:
             main.close()
             raise RuntimeError("a blocking call in the event loop's own thread would never return")
@@ -59,7 +59,7 @@ _background: Background | None = None
 
 
 def background() -> Background:
-    """The process's background loop, started by the first who asks."""
+    """Return the process's background loop, started at the first call."""
     global _background
     with _lock:
         if _background is None:
@@ -68,7 +68,7 @@ def background() -> Background:
 
 
 def _forget_in_child() -> None:
-    """After a fork the thread is gone: the child starts its own loop, and its clients anew."""
+    """Forget the loop in a forked child, which starts its own; its clients must be made anew."""
     global _background, _lock
     for left_behind in _backgrounds:
         left_behind.forked = True

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Descriptor:
-    """The number of an open file, which is closed when nobody has it any more."""
+    """The number of an open file, which is closed with its last reference."""
 
     __slots__ = ("_close", "number")
 
@@ -21,7 +21,7 @@ class Descriptor:
 
 
 class LiveRange:
-    """Bytes of a file that nobody has read: a `FileRange`, which the kernel can send by itself."""
+    """An unread range of a file: a `FileRange` that the kernel can send by itself."""
 
     __slots__ = ("_descriptor", "_position", "_size")
 
@@ -40,7 +40,10 @@ class LiveRange:
         return data
 
     def send(self, socket_number: int, start: int) -> int:
-        """Send those from `start` on, and say how many the kernel took. Raises OSError, BlockingIOError when none."""
+        """Send the bytes from `start` on; return how many the kernel accepted.
+
+        Raises OSError, BlockingIOError if none.
+        """
         position, size = self._position + start, self._size - start
         sent = os.sendfile(socket_number, self._descriptor.number, position, size)
         if not sent:
@@ -49,7 +52,7 @@ class LiveRange:
 
 
 def read_at(descriptor: int, position: int, size: int) -> bytes:
-    """`size` bytes from `position`; fewer only where the file ends. Raises OSError."""
+    """Read `size` bytes from `position`; fewer only at the end of the file. Raises OSError."""
     data = os.pread(descriptor, size, position)
     if len(data) == size or not data:
         return data

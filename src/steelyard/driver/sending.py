@@ -1,8 +1,10 @@
-"""Frames on their way past a link's transport: bytes, and ranges of files, which the kernel sends without Python reading them.
+"""Sending of frames with file ranges, bypassing a link's transport.
 
-To read a file and write it to a socket copies every byte three times more. asyncio sends files only one at a time and as
-a task of its own, uvloop not at all: so this writes to the link's socket itself while the transport has nothing to write.
-Source: java.nio.FileChannel.transferTo, by which Kafka's brokers answer fetches.
+The kernel sends file ranges without Python reading them; reading a file and writing it to a socket
+would copy every byte three more times. asyncio sends files only one at a time and as a separate
+task, uvloop not at all: so this writes to the link's socket itself while the transport has nothing
+to write.
+Source: java.nio.FileChannel.transferTo, which Kafka's brokers use for fetches.
 """
 
 from __future__ import annotations
@@ -20,18 +22,23 @@ if TYPE_CHECKING:
     from steelyard.types import Sendable
 
 SENDS_MAX = 32
-"""Most pieces, or parts of them, that one link sends before it is the turn of others."""
+"""Maximum pieces, or parts of them, that a link sends before it is the turn of others."""
 SEND_BUFFER_BYTES = 256 * 1024
-"""Of the link's socket (Kafka: socket.send.buffer.bytes, 100 KiB). Left to itself the kernel takes megabytes at once, which
-have left the processor's caches when the peer reads them: that costs a quarter of the throughput."""
+"""Send buffer of the link's socket (Kafka: socket.send.buffer.bytes, 100 KiB).
+
+By default the kernel takes megabytes at once, which have left the processor's caches when the peer
+reads them: that costs a quarter of the throughput.
+"""
 _MORE = getattr(socket, "MSG_MORE", 0)  # Linux: a frame's head goes out with what follows it
 
 
 class LinkSending:
     """What one link sends; see the module's text. `left`: bytes that the kernel has not taken yet.
 
-    `on_end` is called when everything is sent, `on_error` when the link is broken or a file cannot be read; neither
-    before `send` has returned.
+    `left`: bytes not yet accepted by the kernel.
+
+    `on_end` is called when everything is sent, `on_error` when the link is broken or a file cannot
+    be read; neither before `send` has returned.
     """
 
     def __init__(
@@ -41,7 +48,7 @@ class LinkSending:
         on_end: Callable[[], None],
         on_error: Callable[[str], None],
     ) -> None:
-        # A number of its own: the loop lets nobody else wait for the transport's.
+        # A duplicate descriptor, because the loop lets nobody else wait for the transport's.
         self._socket: socket.socket = transport.get_extra_info("socket").dup()
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -54,20 +61,20 @@ class LinkSending:
         self.left = 0
 
     def send(self, pieces: Iterable[Sendable]) -> None:
-        """Send `bytes` and `LiveRange`s after all that was given before."""
+        """Send `bytes` and `LiveRange`s after everything passed before."""
         for piece in pieces:
             self._pieces.append(piece)
             self.left += len(piece)
         if not self._waits:
             try:
                 self._waits = not self._go_on()
-            except OSError:  # not now, or never: `_ready` will know
+            except OSError:  # not now, or never: `_ready` will find out
                 self._waits = True
             if self._waits:
                 self._loop.add_writer(self._socket, self._ready)
 
     def _ready(self) -> None:
-        """The kernel takes more."""
+        """Continue, because the kernel accepts more."""
         try:
             is_done = self._go_on()
         except BlockingIOError:
@@ -82,7 +89,10 @@ class LinkSending:
             self._on_end()
 
     def _go_on(self) -> bool:
-        """Give the kernel what it takes; False where it is somebody else's turn. Raises OSError, BlockingIOError when it is full."""
+        """Send what the kernel accepts; return False if it is the turn of others.
+
+        Raises OSError, BlockingIOError if the kernel's buffer is full.
+        """
         pieces = self._pieces
         for _ in range(SENDS_MAX):
             if not pieces:
@@ -102,7 +112,7 @@ class LinkSending:
         return not pieces
 
     def close(self) -> None:
-        """Forget what was not sent."""
+        """Discard unsent output."""
         if self._waits:
             self._loop.remove_writer(self._socket)
             self._waits = False

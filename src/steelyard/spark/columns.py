@@ -1,11 +1,11 @@
-"""Stored messages to columns: the records of pull replies as Arrow batches, without a Python object per message.
+"""Decoding of pull replies to Arrow batches, without a Python object per message.
 
 A record is what `wire.remoting.message` encodes (MessageDecoder.java): fixed fields up to the body,
-then topic and properties, each behind its length. A loop over the sizes finds where records begin;
+then topic and properties, each after its length. A loop over the sizes finds where records begin;
 numpy gathers the fields of all records at once; Arrow cuts bodies, topics and properties out of the
-bytes. Only compressed bodies, and ids of messages that carry none, are made one by one.
+bytes. Only compressed bodies, and ids of messages without one, are processed one by one.
 
-The values are those of `wire.remoting.message.MessageView`; the tests hold the two against each other.
+The values are those of `wire.remoting.message.MessageView`; the tests compare the two.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SCHEMA = to_arrow_schema(schema.SCHEMA, timezone="UTC")
 """`schema.SCHEMA` for Arrow."""
 
 RECORD_BYTES_MIN = 91
-"""Fixed fields with two IPv4 hosts, an empty body, topic and properties."""
+"""Size of a record's fixed fields with two IPv4 hosts, and empty body, topic and properties."""
 IPV6_EXTRA_BYTES = 12
 HEAD = np.dtype(
     [
@@ -48,23 +48,23 @@ HEAD = np.dtype(
         ("born_timestamp", ">i8"),
     ]
 )
-"""From the start of a record to the first host."""
+"""The fields from the start of a record to the first host."""
 STORE_TIMESTAMP = np.dtype([("store_timestamp", ">i8")])
 TAIL = np.dtype([("reconsume_times", ">i4"), ("prepared_offset", ">i8"), ("body_size", ">i4")])
-"""Between the second host and the body."""
+"""The fields between the second host and the body."""
 NUMBER = np.dtype([("number", ">u4")])
 MILLISECONDS_MAX = (1 << 63) // 1000 - 1
-"""A peer's clock can be anything; beyond this it would not fit into microseconds."""
+"""Largest timestamp; a peer's clock can be anything, and more would not fit into microseconds."""
 
 
 def decode(data: bytes, broker_name: str) -> pa.RecordBatch:
-    """The records in `data`, back to back, as one batch of `SCHEMA`. Raises ProtocolError on damage."""
+    """Decode contiguous records to one batch of `SCHEMA`. Raises ProtocolError on damage."""
     octets = np.frombuffer(data, np.uint8)
     starts = _starts(data, octets)
     head = _gather(data, HEAD, starts)
     if not ((head["magic"] == MAGIC) | (head["magic"] == MAGIC_LONG_TOPIC)).all():
         raise ProtocolError("a record with an unknown magic number")
-    # Each IPv6 host shifts what follows it.
+    # Each IPv6 host shifts the fields after it.
     sys_flag = head["sys_flag"]
     born_end = starts + np.where(sys_flag & SysFlag.BORN_HOST_V6, IPV6_EXTRA_BYTES, 0)
     store_end = born_end + np.where(sys_flag & SysFlag.STORE_HOST_V6, IPV6_EXTRA_BYTES, 0)
@@ -94,14 +94,15 @@ def decode(data: bytes, broker_name: str) -> pa.RecordBatch:
     )
 
 
-# -- where things are -------------------------------------------------------------------------------
+# -- where things are ------------------------------------------------------------------------------
 
 
 def _starts(data: bytes, octets: Octets) -> Ints:
-    """Positions of the records."""
+    """Return the positions of the records."""
     if not len(data):
         return np.empty(0, np.int64)
-    # Every record has the magic number at 4. Should a body hold one too, sizes and positions disagree.
+    # Every record has the magic number at 4. If a body contains one too, sizes and positions
+    # differ.
     found = np.flatnonzero(octets[4:-3] == MAGIC >> 24)
     magic = _gather(data, NUMBER, found + 4)["number"]
     starts: Ints = found[(magic == MAGIC) | (magic == MAGIC_LONG_TOPIC)]
@@ -127,7 +128,7 @@ def _starts_one_by_one(data: bytes) -> Ints:
 
 
 def _gather(data: bytes, kind: np.dtype[np.void], positions: Ints) -> NDArray[np.void]:
-    """The fields of `kind` at each position, wherever it is aligned: one copy of memory per position."""
+    """Return the fields of `kind` at each position, aligned or not, with one copy per position."""
     width = kind.itemsize
     if not len(positions):
         return np.empty(0, kind)
@@ -138,7 +139,7 @@ def _gather(data: bytes, kind: np.dtype[np.void], positions: Ints) -> NDArray[np
 
 
 _Spans = tuple["Ints", "Ints"]
-"""First position, and the one after the last, of a part of each record."""
+"""The first position, and one past the last, of a part of each record."""
 
 
 def _variable_parts(
@@ -149,10 +150,10 @@ def _variable_parts(
     store_end: Ints,
     ends: Ints,
 ) -> tuple[_Spans, _Spans, _Spans]:
-    """Where body, topic and properties of each record lie."""
+    """Locate body, topic and properties of each record."""
 
     def following(position: Ints, length: Ints | int, least: int) -> Ints:
-        """The position after a part, checked to leave `least` bytes in the record."""
+        """Return the position after a part, checked to leave `least` bytes in the record."""
         after: Ints = position + length
         if (after < position).any() or (after + least > ends).any():
             raise ProtocolError("a part of a record reaches beyond its end")
@@ -162,7 +163,7 @@ def _variable_parts(
     body_end = following(body, tail["body_size"].astype(np.int64), 3)
     length = octets[body_end].astype(np.int64)
     topic = body_end + 1
-    wide = head["magic"] == MAGIC_LONG_TOPIC  # two bytes for the length of the topic
+    wide = head["magic"] == MAGIC_LONG_TOPIC  # two bytes for the size of the topic
     if wide.any():
         length = np.where(wide, length << 8 | octets[topic], length)
         topic = topic + wide
@@ -174,7 +175,7 @@ def _variable_parts(
     return (body, body_end), (topic, topic_end), (properties, ends)
 
 
-# -- columns ----------------------------------------------------------------------------------------
+# -- columns ---------------------------------------------------------------------------------------
 
 
 def _times(milliseconds: Ints) -> pa.TimestampArray:
@@ -184,7 +185,7 @@ def _times(milliseconds: Ints) -> pa.TimestampArray:
 
 
 def _cut(data: bytes | Octets, kind: pa.DataType, firsts: Ints, ends: Ints) -> pa.Array:
-    """The spans of `data` as an array: of the 2n-1 pieces between all borders, every other one.
+    """Return the spans of `data` as an array: every other one of the pieces between borders.
 
     Spans are in order and do not overlap. Arrow copies them together in one pass.
     """
@@ -201,7 +202,7 @@ def _cut(data: bytes | Octets, kind: pa.DataType, firsts: Ints, ends: Ints) -> p
 
 
 def _texts(data: bytes | Octets, firsts: Ints, ends: Ints) -> pa.StringArray:
-    """Spans as text; bytes that are no UTF-8 become U+FFFD, as in Java."""
+    """Return spans as text; invalid UTF-8 becomes U+FFFD, as in Java."""
     texts = _cut(data, pa.string(), firsts, ends)
     try:
         texts.validate(full=True)
@@ -227,7 +228,7 @@ def _ids(
     born_end: Ints,
     store_end: Ints,
 ) -> pa.StringArray:
-    """UNIQ_KEY where there is one, else the id by position."""
+    """Return UNIQ_KEY if there is one, otherwise the offset message id."""
     if not unique.null_count:
         return unique
     ids = unique.to_pylist()
@@ -243,15 +244,15 @@ def _ids(
 
 
 class _PropertyColumns:
-    """The properties of all messages, split: names and values flat, and where each row begins.
+    """The properties of all messages as flat names and values, and where each row begins.
 
-    The rules are those of `decode_properties`: segments without a name or a value do not count, and
+    The rules are those of `decode_properties`: segments without a name or a value are ignored, and
     the last of two equal names wins.
     """
 
     def __init__(self, octets: Octets, firsts: Ints, ends: Ints) -> None:
         self._rows = len(firsts)
-        # Copied together first: then only properties are searched for separators, not bodies.
+        # Copied together first, so that only properties are searched for separators, not bodies.
         packed = _cut(octets, pa.binary(), firsts, ends)
         borders = np.concatenate(([0], np.cumsum(ends - firsts)))
         text = _content(packed)
@@ -264,7 +265,7 @@ class _PropertyColumns:
             self._number()
 
     def _number(self) -> None:
-        """Give each name a number, to compare numbers afterwards."""
+        """Number the names, so that numbers can be compared afterwards."""
         encoded = self._names.dictionary_encode()
         self._codes = encoded.indices.to_numpy()
         self._code_of = {name: code for code, name in enumerate(encoded.dictionary.to_pylist())}
@@ -284,7 +285,7 @@ class _PropertyColumns:
         self._values = pa.array([value for one in maps for value in one.values()], pa.string())
 
     def values_of(self, name: str) -> pa.StringArray:
-        """The value of one name per row, null where a row has none."""
+        """Return the value of one name per row; null in rows without it."""
         found = np.flatnonzero(self._codes == self._code_of.get(name, -1))
         rows = self._row[found]
         if len(rows) == self._rows:
@@ -301,7 +302,7 @@ class _PropertyColumns:
 
 
 def _content(packed: pa.BinaryArray) -> Octets:
-    """The bytes of all values, one after the other."""
+    """Return the bytes of all values, contiguously."""
     content = packed.buffers()[2]
     if content is None:
         return np.empty(0, np.uint8)
@@ -310,11 +311,11 @@ def _content(packed: pa.BinaryArray) -> Octets:
 
 
 def _segments(text: Octets, borders: Ints) -> tuple[Ints, _Spans, _Spans]:
-    """The segments that count: the row each belongs to, and where their names and values lie."""
+    """Return the valid segments: the row of each, and the spans of their names and values."""
     separators = np.flatnonzero(text == 2)
     last = borders[1:][borders[1:] > borders[:-1]] - 1
     if (text[last] == 2).all():
-        # As 5.x writes them: segments end where separators are, and nowhere else.
+        # As written by 5.x: segments end at separators, and nowhere else.
         begins = np.concatenate(([0], separators[:-1] + 1)) if len(separators) else separators
         limits = separators
         row = np.repeat(np.arange(len(borders) - 1), np.diff(separators.searchsorted(borders)))

@@ -1,8 +1,8 @@
 """A blocking connection to a broker or nameserver, for Spark's workers.
 
-A worker reads one queue at a time and has nothing to do but wait for it, so a plain socket serves
-better here than the event loop of `driver`. Requests may be sent ahead: replies come in their order
-as long as each is awaited by its opaque.
+A worker reads one queue at a time and only waits for it, so a plain socket is simpler than the
+event loop of `driver`. Requests may be pipelined, as long as each reply is awaited by its opaque,
+in order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RECEIVE_BYTES = 1 << 20
 
 
 class Link:
-    """One connection. `address` is `host:port`. Raises ConnectError when nobody listens there."""
+    """A connection. `address` is `host:port`. Raises ConnectError if nothing listens there."""
 
     def __init__(self, address: str, timeout_ms: int) -> None:
         host, _, port = address.rpartition(":")
@@ -53,7 +53,7 @@ class Link:
         self._socket.close()
 
     def send(self, request: Command) -> int:
-        """Send a request; the opaque it got is what `receive` takes."""
+        """Send a request; return its opaque, for `receive`."""
         self._opaque += 1
         data = frame.encode(msgspec.structs.replace(request, opaque=self._opaque))
         try:
@@ -63,7 +63,10 @@ class Link:
         return self._opaque
 
     def receive(self, opaque: int) -> Command:
-        """The reply to a request. Raises CallTimeoutError, RemotingError or ProtocolError."""
+        """Wait for the reply to a request.
+
+        Raises CallTimeoutError, RemotingError or ProtocolError.
+        """
         while opaque not in self._replies:
             try:
                 size = self._socket.recv_into(self._buffer)
@@ -72,12 +75,16 @@ class Link:
             if not size:
                 raise RemotingError(f"{self._address} closed the connection")
             for command in self._decoder.feed(self._buffer[:size]):
-                if is_response(command):  # brokers also ask clients things, which are not for us
+                # brokers also send requests to clients, which are not for us
+                if is_response(command):
                     self._replies[command.opaque] = command
         return self._replies.pop(opaque)
 
     def call(self, request: Command) -> Command:
-        """The reply to `request`, which must be SUCCESS. Raises BrokerError with the peer's words."""
+        """Return the reply to `request`, which must be SUCCESS.
+
+        Raises BrokerError with its remark.
+        """
         reply = self.receive(self.send(request))
         if reply.code != ResponseCode.SUCCESS:
             raise self.refusal(reply)

@@ -1,19 +1,19 @@
-"""What a user may say to `spark.read.format("rocketmq")`, read and checked.
+"""The options of `spark.read.format("rocketmq")`.
 
 | option | default | meaning |
 |---|---|---|
-| nameservers | (needed) | `host:port`, several by `;` or `,`; also as nameServer, nameserver, nameServers |
+| nameservers | (needed) | `host:port`, several by `;` or `,`; also nameserver, nameServer(s) |
 | topic | (needed) | the topic; several by `,` |
-| startingOffsets | earliest | earliest, or JSON: `{"topic": {"broker": {"0": 23}}}`; -2 is earliest |
+| startingOffsets | earliest | earliest, or JSON: `{"topic": {"broker": {"0": 23}}}`, -2: earliest |
 | endingOffsets | latest | latest, or JSON of the same shape, exclusive; -1 is latest |
-| queues | all | the queues to read: `broker-a:0,broker-a:1,broker-b` (a broker's name alone: all of it) |
-| failOnDataLoss | true | fail where messages asked for are gone from the broker; false skips them |
-| pullBatchSize | 8192 | messages asked for in one pull; Apache brokers give 32 at most |
-| consumerGroup | spark-rocketmq | the group that the pulls name; it commits nothing |
+| queues | all | the queues to read: `broker-a:0,broker-b` (a broker's name: all of its queues) |
+| failOnDataLoss | true | fail if requested messages no longer exist; false skips them |
+| pullBatchSize | 8192 | messages requested per pull; Apache brokers return at most 32 |
+| consumerGroup | spark-rocketmq | the group named in the pulls; nothing is committed |
 | timeoutMs | 10000 | longest wait for a connection or a reply |
 
-Queues that a JSON of offsets does not name start at earliest and end at latest. Names of options are
-read without regard to case.
+Queues that are not named in the JSON of offsets start at earliest and end at latest. Names of
+options are case-insensitive.
 """
 
 from __future__ import annotations
@@ -53,10 +53,11 @@ QueueName = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of one read, checked.
+    """The validated options of a read.
 
-    `starting` and `ending` are the offsets that the JSON names, by queue. `nameservers`, `topics`, `fail_on_data_loss`,
-    `pull_messages_max` (pullBatchSize), `consumer_group` and `timeout_ms`: see the table above.
+    `starting` and `ending` are the offsets named in the JSON, by queue. `nameservers`, `topics`,
+    `fail_on_data_loss`, `pull_messages_max` (pullBatchSize), `consumer_group` and `timeout_ms`: see
+    the table above.
     """
 
     nameservers: tuple[str, ...]
@@ -64,7 +65,7 @@ class Options:
     starting: Mapping[QueueName, int]
     ending: Mapping[QueueName, int]
     queues: frozenset[tuple[str, int | None]]
-    """(broker, queue id or None for all of it); empty: every queue."""
+    """(broker, queue id or None for all of its queues); empty: every queue."""
     fail_on_data_loss: bool = True
     pull_messages_max: int = 8_192
     consumer_group: str = "spark-rocketmq"
@@ -72,7 +73,7 @@ class Options:
 
 
 def read_options(given: Mapping[str, str]) -> Options:
-    """The options, checked. Raises ConfigError that names the wrong one, and what would be right."""
+    """Validate the options. Raises ConfigError that names the wrong one and what is expected."""
     options = _canonical(given)
     if not options.get("nameservers"):
         raise ConfigError("option 'nameservers' is missing; give it as 'host:port;host:port'")
@@ -114,7 +115,8 @@ def _nameservers(text: str) -> tuple[str, ...]:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
             raise ConfigError(
-                f"option 'nameservers' has {address!r}; give each one as 'host:port', e.g. '127.0.0.1:9876'"
+                f"option 'nameservers' has {address!r}; give each one as 'host:port', e.g."
+                " '127.0.0.1:9876'"
             )
     return tuple(addresses)
 
@@ -139,13 +141,14 @@ def _queues(text: str) -> frozenset[tuple[str, int | None]]:
         broker, colon, number = part.partition(":")
         if not broker or (colon and not number.isdecimal()):
             raise ConfigError(
-                f"option 'queues' has {part!r}; give each one as 'broker:0', or 'broker' for all of its queues"
+                f"option 'queues' has {part!r}; give each one as 'broker:0', or 'broker' for all"
+                " of its queues"
             )
         wanted.add((broker, int(number) if colon else None))
     return frozenset(wanted)
 
 
-# -- offsets ----------------------------------------------------------------------------------------
+# -- offsets ---------------------------------------------------------------------------------------
 
 
 def _offsets(

@@ -1,4 +1,4 @@
-"""Who held which queue when, as the ledger saw it: as spans of time, and as a small chart of text."""
+"""Which member held which queue when, according to the ledger: as time spans and a text chart."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from steelyard.ledger.events import Delivered, Record
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 NOBODY = "·"
 MANY = "#"
-"""Every member beyond the letters."""
+"""Stands for every member beyond the letters."""
 SILENCE_MS = 5_000
-"""A queue that is not delivered from for so long, e.g. because its broker is down, is held by nobody meanwhile."""
+"""Time without deliveries, such as a broker's failure, after which a queue counts as free.
+"""
 MARK_EVERY = 12
-"""Columns between two marks of time."""
+"""Columns between two time marks."""
 
 
 class DeliverySpan(NamedTuple):
     """A member was delivered the messages of a queue, without a silence and without another one in between."""
 
     queue: str
-    """`broker:queue`, with the topic before it where the group reads several."""
+    """`broker:queue`, with the topic before it if the group reads several."""
     client: str
     start: int
     end: int
 
 
 def busiest_group(records: Iterable[Record]) -> str:
-    """The group with the most messages delivered to members, "" without any."""
+    """Return the group with the most messages delivered to members, "" if there is none."""
     records = list(records)
     members = members_ever(records)
     counts: Counter[str] = Counter()
@@ -67,7 +68,7 @@ def holdings(records: Iterable[Record], group: str) -> list[DeliverySpan]:
 
 
 def deliveries_of(records: Iterable[Record], group: str) -> list[Delivered]:
-    """Deliveries to members of the group, in order of time."""
+    """Return deliveries to members of the group, in order of time."""
     records = list(records)
     members = members_ever(records)
     mine = [
@@ -87,10 +88,10 @@ def letters(held: Sequence[DeliverySpan]) -> dict[str, str]:
 
 
 def ownership_chart(records: Iterable[Record], group: str | None = None, width: int = 72) -> str:
-    """A row per queue, a column per stretch of time, in it the letter of the member that held the queue.
+    """Draw a row per queue and a column per time step, with the letter of the holding member.
 
-    Where several did in one stretch, the last one stands; a dot where nobody was delivered anything.
-    Without `group`: the busiest.
+    If several did in one step, the last one is shown; a dot means that no member received messages.
+    Without `group`, the busiest is shown.
     """
     records = list(records)
     group = busiest_group(records) if group is None else group
@@ -127,5 +128,5 @@ def _time_marks(start: int, step: int, width: int) -> str:
 
 
 def clock(at: int) -> str:
-    """Time of day, UTC."""
+    """Format as time of day, UTC."""
     return datetime.fromtimestamp(at / 1000, UTC).strftime("%H:%M:%S")

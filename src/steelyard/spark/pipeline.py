@@ -1,9 +1,9 @@
-"""The Spark job: what each rebalance cost, from the ledger.
+"""The Spark job that computes the cost of each rebalance from the ledger.
 
     steelyard pipeline ledger -n 127.0.0.1:9876 --out out/ledger
 
-What the columns of the tables mean is declared in `ledger.cost` and listed in docs/LEDGER.md. Its functions do the
-work: one call per consumer group, with the records of all brokers.
+The columns of the tables are declared in `ledger.cost` and listed in docs/LEDGER.md. The functions
+of `ledger.cost` do the work, with one call per consumer group on the records of all brokers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, GroupedData, SparkSession
 
 SHOWN_MAX = 1_000
-"""Rows of a table printed at most."""
+"""Maximum rows of a table that are printed."""
 OURS = "steelyard.errors."
 
 
@@ -37,27 +37,28 @@ class LedgerTables(NamedTuple):
     rebalances: DataFrame
 
     def collect(self) -> cost.Costs:
-        """The rows, in the order of `ledger.cost`."""
+        """Collect the rows in the order of `ledger.cost`."""
         moved = self.handoffs.orderBy("group", "first_delivery_ms", "broker", "topic", "queue")
         paid = self.rebalances.orderBy("group", "started_at")
         return cost.Costs(collected(moved, cost.Handoff), collected(paid, cost.Rebalance))
 
 
 def read_topic(spark: SparkSession, nameservers: str, topic: str) -> DataFrame:
-    """All messages of a topic. `nameservers`: `host:port`, several by `;`."""
+    """Read all messages of a topic. `nameservers`: `host:port`, several by `;`."""
     reader = spark.read.format("rocketmq").option("nameservers", nameservers)
     return reader.option("topic", topic).load()
 
 
-# -- the ledger -------------------------------------------------------------------------------------
+# -- the ledger ------------------------------------------------------------------------------------
 
 
 def ledger_tables(
     spark: SparkSession, nameservers: str, out_dir: str | Path, *, topic: str = LEDGER_TOPIC
 ) -> LedgerTables:
-    """Read the ledger of all brokers that are up, and write `handoffs` and `rebalances` under `out_dir` as Parquet.
+    """Read the ledger of all live brokers; write `handoffs` and `rebalances` to `out_dir`.
 
-    Tables of an earlier run are replaced. `topic`: where the ledger's records are, if they were copied elsewhere.
+    Tables of an earlier run are replaced. `topic`: the topic of the ledger's records, if they were
+    copied elsewhere.
     """
     folder = Path(out_dir)
     noted = ledger_records(read_topic(spark, nameservers, topic)).persist()
@@ -85,18 +86,21 @@ def _write(
 def read_ledger(
     spark: SparkSession, nameservers: str, *, topic: str = LEDGER_TOPIC
 ) -> list[Record]:
-    """All records, on the driver: for charts of one run, not for the ledger of a year."""
+    """Collect all records on the driver: for charts of one run, not for the ledger of a year."""
     bodies = read_topic(spark, nameservers, topic).select("body").collect()
     return [record for row in bodies for record in ledger.decode(bytes(row.body))]
 
 
 def ledger_records(messages: DataFrame) -> DataFrame:
-    """Messages of the ledger as rows (group, record as JSON); `group` is empty where it is about a broker."""
+    """Convert the ledger's messages to rows (group, record as JSON).
+
+    No group for broker records.
+    """
     return messages.select("body").mapInArrow(_split_records, "group string, record binary")
 
 
 def with_broker_records(noted: DataFrame) -> DataFrame:
-    """The records about brokers go to every group: a broker that starts is news to all of them."""
+    """Add the records about brokers to every group: a broker's start concerns all of them."""
     about_groups = noted.where("group != ''")
     about_brokers = noted.where("group = ''").drop("group")
     groups = about_groups.select("group").distinct()
@@ -118,7 +122,7 @@ def _split_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 def _to_table(
     table: type[Row], rows: Callable[[list[Record]], list[Row]]
 ) -> Callable[[pa.Table], pa.Table]:
-    """A function for `applyInArrow`: the records of one group in, rows of the table out."""
+    """Return a function for `applyInArrow`: from the records of one group to rows of the table."""
     converted = to_arrow(table)
 
     def run(noted: pa.Table) -> pa.Table:
@@ -128,11 +132,11 @@ def _to_table(
     return run
 
 
-# -- command line -----------------------------------------------------------------------------------
+# -- command line ----------------------------------------------------------------------------------
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`steelyard pipeline …`: 0 when all went well, 2 with a line on stderr when not."""
+    """Run `steelyard pipeline …`; return 0 on success, 2 after an error line on stderr."""
     parser = argparse.ArgumentParser("steelyard pipeline", description="Spark jobs over topics.")
     jobs = parser.add_subparsers(dest="job", required=True)
     costs = jobs.add_parser("ledger", help="what each rebalance cost, as Parquet")
@@ -155,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SteelyardError as error:
         words = str(error)
     except PySparkException as error:
-        # Ours, raised in a worker, comes as a text with a traceback in it.
+        # One of our errors, raised in a worker, arrives as a text with a traceback in it.
         ours = [line for line in str(error).splitlines() if line.startswith(OURS)]
         if not ours:
             raise

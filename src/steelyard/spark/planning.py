@@ -1,4 +1,4 @@
-"""What a read consists of: a range of offsets per queue, looked up once before anything is read."""
+"""Planning of a read: a range of offsets per queue, looked up once before anything is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from steelyard.wire.remoting.names import PERM_READ
 
 @dataclass(frozen=True)
 class QueueRange(InputPartition):
-    """One queue from `start` up to, not including, `end`, and where to read it."""
+    """One queue from `start` up to, not including, `end`, and the address to read it from."""
 
     topic: str
     broker_name: str
@@ -30,7 +30,7 @@ class QueueRange(InputPartition):
 
 
 def plan(options: Options) -> list[QueueRange]:
-    """The ranges to read, of queues that have any messages in them."""
+    """Return the ranges to read of queues that have any messages in them."""
     found: dict[QueueName, str] = {}
     for topic in options.topics:
         found |= readable_queues(route_of(topic, options), topic)
@@ -65,7 +65,8 @@ def _check_names(options: Options, found: Mapping[QueueName, str]) -> None:
         for queue in sorted(offsets):
             if queue not in found:
                 raise ConfigError(
-                    f"option {name!r} names queue {queue[2]} of broker {queue[1]!r} for topic {queue[0]!r}; its queues are {known}"
+                    f"option {name!r} names queue {queue[2]} of broker {queue[1]!r} for topic"
+                    f" {queue[0]!r}; its queues are {known}"
                 )
     present: set[tuple[str, int | None]] = {(broker, None) for _, broker, _ in found}
     present |= {(broker, queue_id) for _, broker, queue_id in found}
@@ -76,7 +77,7 @@ def _check_names(options: Options, found: Mapping[QueueName, str]) -> None:
 
 
 def _bounds(options: Options, link: Link, queue: QueueName) -> tuple[int, int]:
-    """First offset to read and the one after the last, checked against what the broker has."""
+    """Return the first offset to read and one past the last, checked against the broker's."""
     earliest = offset_of(link, RequestCode.GET_MIN_OFFSET, queue)
     latest = offset_of(link, RequestCode.GET_MAX_OFFSET, queue)
     start = options.starting.get(queue, EARLIEST)
@@ -100,7 +101,7 @@ def data_loss(queue: QueueName, words: str) -> ConfigError:
 
 
 def offset_of(link: Link, code: RequestCode, queue: QueueName) -> int:
-    """The least offset a queue has, or the one its next message will get."""
+    """Return the least offset of a queue, or that of its next message."""
     topic, broker, queue_id = queue
     header = headers.QueueRequestHeader(topic=topic, queue_id=queue_id, bname=broker)
     reply = link.call(Command(code, ext=headers.write(header)))
@@ -108,7 +109,10 @@ def offset_of(link: Link, code: RequestCode, queue: QueueName) -> int:
 
 
 def route_of(topic: str, options: Options) -> TopicRouteData:
-    """The route from the first nameserver that answers. Raises RouteError, or what the last one raised."""
+    """Return the route from the first nameserver that answers.
+
+    Raises RouteError or the last error.
+    """
     header = headers.GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
     request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext=headers.write(header))
     failure: RemotingError | None = None
@@ -127,7 +131,7 @@ def route_of(topic: str, options: Options) -> TopicRouteData:
 
 
 def readable_queues(route: TopicRouteData, topic: str) -> dict[QueueName, str]:
-    """Every readable queue with the address to read it from."""
+    """Return every readable queue with the address to read it from."""
     addresses = {
         broker.broker_name: broker.broker_addrs[min(broker.broker_addrs)]
         for broker in route.broker_datas

@@ -1,8 +1,8 @@
-"""Reading one range of one queue: pulls over a blocking connection, columns out.
+"""Reading a range of one queue: pulls over a blocking connection, decoded to columns.
 
-The next pull is on its way while the last ones are decoded, so broker and worker work at the same
-time; replies are decoded together until a batch has `ROWS_MIN` rows, for Spark moves large batches
-at half the cost of small ones.
+The next pull is in flight while earlier replies are decoded, so broker and worker work in parallel;
+replies are decoded together until a batch has `ROWS_MIN` rows, because Spark moves large batches at
+half the cost of small ones.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_MIN = 10_000
-"""Rows of a batch, where the queue has so many."""
+"""Minimum rows of a batch, if the queue has that many."""
 BATCH_BYTES = 8 << 20
-"""A batch is also closed at this size: large messages must not fill the memory."""
+"""Size at which a batch is closed, so that large messages do not fill the memory."""
 PULL_BYTES_MAX = 4 << 20
-"""What we ask for at most in one pull. Brokers have lower limits of their own."""
+"""Bytes requested per pull. Brokers have lower limits of their own."""
 EMPTY_PULLS_MAX = 20
 EMPTY_PULL_WAIT_S = 0.05
-"""A broker may answer "try again" while it deletes old files; this often and long it is asked."""
+"""Wait between retries while a broker answers "try again" because it deletes old files."""
 
 
 def batches(queue: QueueRange, options: Options) -> Iterator[pa.RecordBatch]:
-    """The messages of `queue.start`..`queue.end`, in order, none twice.
+    """Yield the messages of `queue.start`..`queue.end`, in order, each once.
 
-    Raises ConfigError for lost data where `failOnDataLoss` is set, BrokerError and RemotingError.
+    Raises ConfigError for lost data if `failOnDataLoss` is set, BrokerError and RemotingError.
     """
     with Link(queue.address, options.timeout_ms) as link:
         pieces: list[bytes] = []
@@ -58,14 +58,14 @@ def _batch(pieces: list[bytes], queue: QueueRange) -> pa.RecordBatch:
     data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     batch = columns.decode(data, queue.broker_name)
     offsets = batch.column("queueOffset").to_numpy()
-    # A broker may give more than was asked for; offsets rise, so what is too much is at the end.
+    # A broker may return more than requested; offsets increase, so the excess is at the end.
     if len(offsets) and offsets[-1] >= queue.end:
         batch = batch.slice(0, int(offsets.searchsorted(queue.end)))
     return batch
 
 
 def _replies(link: Link, queue: QueueRange, options: Options) -> Iterator[tuple[bytes, int]]:
-    """Records, back to back, and about how many: one item per pull that found something."""
+    """Yield contiguous records with their approximate number, per pull that found something."""
     offset = queue.start
     empty = 0
     opaque = link.send(_request(queue, options, offset))
@@ -75,7 +75,8 @@ def _replies(link: Link, queue: QueueRange, options: Options) -> Iterator[tuple[
         empty = 0 if following > offset else empty + 1
         if empty > EMPTY_PULLS_MAX:
             raise RemotingError(
-                f"{queue.address} repeatedly returns no message at offset {offset} of queue {queue.queue_id}: {reply.remark}"
+                f"{queue.address} repeatedly returns no message at offset {offset} of queue"
+                f" {queue.queue_id}: {reply.remark}"
             )
         count = following - offset
         offset = following
@@ -92,7 +93,7 @@ def _replies(link: Link, queue: QueueRange, options: Options) -> Iterator[tuple[
 def _next_offset(
     link: Link, reply: Command, queue: QueueRange, options: Options, offset: int
 ) -> int:
-    """Where to go on after `reply` to a pull at `offset`."""
+    """Return where to continue after `reply` to a pull at `offset`."""
     match reply.code:
         case ResponseCode.SUCCESS:
             following = headers.read(headers.PullMessageResponseHeader, reply.ext).next_begin_offset
@@ -112,13 +113,14 @@ def _next_offset(
                 raise data_loss(
                     name, f"has no offset {offset} any more, but continues at {following}"
                 )
-            # Backwards means that the end was cut off: nothing is left to read.
+            # A lower offset means that the end was truncated: nothing is left to read.
             return following if following >= offset else queue.end
         case ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
             group = options.consumer_group
             raise BrokerError(
                 reply.code,
-                f"option 'consumerGroup' is {group!r}, which the broker does not have and does not create: {reply.remark}",
+                f"option 'consumerGroup' is {group!r}, which the broker does not have and does not"
+                f" create: {reply.remark}",
                 queue.address,
             )
     raise link.refusal(reply)
@@ -131,7 +133,7 @@ def _request(queue: QueueRange, options: Options, offset: int) -> Command:
         queue_id=queue.queue_id,
         queue_offset=offset,
         max_msg_nums=min(options.pull_messages_max, queue.end - offset),
-        # The subscription travels with the pull: we are not a member that has one.
+        # The pull carries its subscription, because we are not a member that has one.
         sys_flag=PullFlag.SUBSCRIPTION,
         commit_offset=0,
         suspend_timeout_millis=0,

@@ -1,4 +1,4 @@
-"""The report of a run as one HTML file that needs nothing else: charts, tables and the check line.
+"""The report of a run as a self-contained HTML file: charts, tables and the check line.
 
     write_report("out/report.html", held=records, costs=costs(records))
 
@@ -46,13 +46,16 @@ COLOURS = (
     "#7a8f2a",
 )
 MOMENTS_MAX = 1_500
-"""Points of a line: more would only make the file larger. Peaks are kept."""
+"""Maximum points of a line; peaks are kept. More would only make the file larger."""
 HANDOFFS_MAX = 1_000
-"""Rows of the table of hand-offs; the Parquet table has all."""
+"""Maximum rows of the table of hand-offs; the Parquet table has all."""
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """The check of a run. `consumed` counts distinct messages, `duplicates` deliveries beyond the first of each."""
+    """The totals of a run.
+
+    `consumed` counts distinct messages, `duplicates` deliveries beyond the first of each.
+    """
 
     published: int
     consumed: int
@@ -67,7 +70,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Section(NamedTuple):
-    """A chart that somebody adds to the report."""
+    """An additional chart of the report."""
 
     heading: str
     note: str
@@ -84,10 +87,11 @@ def write_report(
     group: str | None = None,
     title: str = "Steelyard: what the rebalances cost",
 ) -> Path:
-    """Write the report and return its path; the folder is made.
+    """Write the report and return its path; creates the folder.
 
-    `held`: the records of the ledger; `costs`: the tables made of them; `totals`: what whoever published and consumed
-    counted; `sections`: charts of one's own. Shows one group, the busiest one unless told.
+    `held`: the records of the ledger; `costs`: the tables computed from them; `totals`: the counts
+    of the run's publisher and consumers; `sections`: additional charts. Shows one group, by default
+    the busiest.
     """
     from jinja2 import Environment
     from plotly.offline import get_plotlyjs
@@ -128,7 +132,7 @@ def write_report(
     return out
 
 
-# -- words and numbers ------------------------------------------------------------------------------
+# -- words and numbers -----------------------------------------------------------------------------
 
 
 def _cards(
@@ -145,7 +149,7 @@ def _cards(
 
 
 def _headings(table: type[msgspec.Struct]) -> list[tuple[str, str, bool]]:
-    """Heading, meaning, and whether the values belong at the right side."""
+    """Return heading, meaning, and whether the values are right-aligned."""
     return [
         (one.heading, one.meaning.replace("`", ""), is_numeric(one))
         for one in headed(table).values()
@@ -153,7 +157,7 @@ def _headings(table: type[msgspec.Struct]) -> list[tuple[str, str, bool]]:
 
 
 def _cells(row: msgspec.Struct) -> list[str | list[str]]:
-    """A row of a table as texts; of columns with members, lists of these."""
+    """Format a row of a table as texts; columns of members as lists of texts."""
     cells: list[str | list[str]] = []
     for name, column in headed(type(row)).items():
         value = getattr(row, name)
@@ -167,7 +171,7 @@ def _cells(row: msgspec.Struct) -> list[str | list[str]]:
     return cells
 
 
-# -- charts -----------------------------------------------------------------------------------------
+# -- charts ----------------------------------------------------------------------------------------
 
 
 def _html(figure: plots.Figure) -> str:
@@ -178,12 +182,12 @@ def _html(figure: plots.Figure) -> str:
 
 
 def _moment(at: int) -> datetime:
-    # Without a zone, for plotly writes zones out and the page says UTC.
+    # Without a zone, because plotly writes zones out and the page says UTC.
     return datetime.fromtimestamp(at / 1000, UTC).replace(tzinfo=None)
 
 
 def new_figure(height: int, **layout: object) -> plots.Figure:
-    """An empty figure in the style of the report."""
+    """Create an empty figure in the style of the report."""
     import plotly.graph_objects as plots
 
     margin = {"l": 10, "r": 10, "t": 30, "b": 10}
@@ -223,11 +227,13 @@ def _held_plot(
             name=letter,
             y=[span.queue for span in mine],
             base=[_moment(span.start) for span in mine],
-            # A bar must be wide enough to be seen.
+            # A bar must be wide enough to be visible.
             x=[max(span.end - span.start, 1) for span in mine],
             marker_color=colours[client],
             customdata=[[client, clock(span.start), clock(span.end)] for span in mine],
-            hovertemplate="%{y}<br>%{customdata[0]}<br>%{customdata[1]} to %{customdata[2]}<extra></extra>",
+            hovertemplate=(
+                "%{y}<br>%{customdata[0]}<br>%{customdata[1]} to %{customdata[2]}<extra></extra>"
+            ),
         )
     figure.update_xaxes(type="date")
     figure.update_yaxes(categoryorder="array", categoryarray=queues[::-1], type="category")

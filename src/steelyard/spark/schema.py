@@ -1,4 +1,4 @@
-"""The columns of `format("rocketmq")`. Here and not in `columns`, because planning does without Arrow and numpy."""
+"""The columns of `format("rocketmq")`; a module of its own, as planning needs no Arrow or numpy."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ SCHEMA = StructType(
         StructField("msgId", StringType()),
     ]
 )
-"""`keys` and `tags` are null where a message has none."""
+"""The schema; `keys` and `tags` are null in messages without any."""

