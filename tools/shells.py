@@ -14,6 +14,7 @@ import ast
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,10 +139,11 @@ def default(value: ast.expr | None) -> str:
 
 def group(name: str, fields: list[Setting]) -> str:
     texts = [
-        f"- `{field}` ({value})" + (f": {text}" if text else "") for field, _, value, text in fields
+        "\n      ".join(textwrap.wrap(f"- `{field}` ({value}): {text}", 94, break_on_hyphens=False))
+        for field, _, value, text in fields
     ]
     types = [f"    {field}: {loosened(kind)}" for field, kind, _, _ in fields]
-    doc = "\n\n    ".join(["Settings, with their defaults:", "\n    ".join(texts)])
+    doc = "\n\n    ".join(["Settings, with their defaults.", "\n    ".join(texts)])
     return f'class {name}(TypedDict, total=False):\n    """{doc}\n    """\n\n' + "\n".join(types)
 
 

@@ -148,7 +148,7 @@ def _add_serving_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="TOML file with settings in the tables [up], [nameserver] and [broker]; options go before it",
+        help="TOML file with settings in the tables [up], [nameserver] and [broker]; options take precedence",
     )
     for option, setting, text in BOUNDS:
         text += "; default: as many as the limit of open files allows"

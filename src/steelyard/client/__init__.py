@@ -1,1 +1,1 @@
-"""The clients that programs use: `aio` and `blocking`, what both share, and what an administrator does."""
+"""The clients that programs use: `aio` and `blocking`, their shared code, and administration."""

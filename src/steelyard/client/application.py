@@ -1,7 +1,7 @@
-"""What a user gave to a client: functions, and what they say in a node's words.
+"""The user's functions given to a client, and the conversion of their results for a node.
 
-A function may be a plain one or one that returns something to await (`async def`): `call` gives back what
-it returned, and whoever runs the call (`workers`) awaits that before `verdict` is asked for.
+A function may be a plain one or return an awaitable (`async def`): `call` returns its result, which
+the caller (`workers`) awaits before it calls `verdict`.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from steelyard.types import ConsumeOrderlyStatus, ConsumeStatus, MessageQueue
 from steelyard.wire.remoting.message import MessageView
 
 Hook = Callable[[tuple[MessageQueue, ...]], object]
-"""Told of queues that come or go."""
+"""Called with queues that are assigned, revoked or lost."""
 
 ChangeHook = Callable[[str, tuple[MessageQueue, ...], tuple[MessageQueue, ...]], object]
-"""Told a topic, all its queues, and those of them that are this member's."""
+"""Called with a topic, all its queues, and those of them assigned to this member."""
 
 
 MessageListener = Callable[[MessageView], ListenerVerdict | Awaitable[ListenerVerdict]]
@@ -44,20 +44,26 @@ BatchListener = Callable[[Sequence[MessageView]], ListenerVerdict | Awaitable[Li
 
 
 class Application(Protocol):
-    """What a node's driver hands things to."""
+    """The receiver of a node's deliveries."""
 
     def call(self, handed: object) -> object:
-        """Call the function that this is for. Whatever it raises comes through."""
+        """Call the function for this delivery; its exceptions propagate."""
 
     def verdict(self, handed: object, returned: object) -> Verdict:
-        """What is to be said after `call` returned that."""
+        """Return the verdict for what `call` returned."""
 
     def failure(self, handed: object, error: BaseException) -> Verdict:
-        """What is to be said after `call`, or what it returned, raised that. It is logged here, and ends here."""
+        """Return the verdict for an exception of `call` or its awaitable.
+
+        The exception is logged.
+        """
 
 
 class Functions(msgspec.Struct, frozen=True):
-    """At most one of the listeners is given; none, and `on_queues_changed`, for a consumer that pulls."""
+    """The user's functions: at most one listener.
+
+    For a pulling consumer only `on_queues_changed`.
+    """
 
     listener: Callable[..., object] | None = None
     batch_listener: Callable[..., object] | None = None
@@ -86,7 +92,7 @@ class ConsumerApplication:
         self._log = logger("steelyard.consumer")
 
     def call(self, handed: object) -> object:
-        if type(handed) is ConsumeBatch:  # first and cheap: it is all but every time
+        if type(handed) is ConsumeBatch:  # first and cheap: nearly always the case
             return self._listen(handed.messages)
         functions = self._functions
         match handed:
@@ -132,7 +138,7 @@ class ConsumerApplication:
 
 
 def _one_by_one(listener: Callable[..., object] | None) -> Callable[..., object]:
-    """A listener of single messages as one of batches, which then have one message each."""
+    """Convert a listener of single messages to one of batches, which then have one message each."""
 
     def listen(messages: Sequence[MessageView]) -> object:
         assert listener is not None
@@ -142,7 +148,7 @@ def _one_by_one(listener: Callable[..., object] | None) -> Callable[..., object]
 
 
 def describe_threads() -> str:
-    """Where every thread of this process is, for people; the newest call last."""
+    """Return the stack traces of all threads of this process, the newest call last."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = []
     for ident, frame in sorted(sys._current_frames().items()):

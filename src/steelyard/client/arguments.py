@@ -1,11 +1,11 @@
-"""Checks the arguments of the public API where they enter: `checked` wraps every public method of a client's class.
+"""Validation of the public API's arguments: `checked` wraps all public methods of a client.
 
-The rules are the annotations and `steelyard.checks`. A wrong argument raises ArgumentError at its caller; nothing else has
-happened then. A coroutine function raises when it is awaited, so that one wrong call among several that are gathered is
-one failed call.
+The rules are the annotations and `steelyard.checks`. A wrong argument raises ArgumentError in the
+caller, before anything else happens. A coroutine function raises when it is awaited, so that one
+wrong call among several gathered ones is one failed call.
 
-Keywords that come in groups (`**fields: Unpack[MessageFields]`) are spelled out in the signature, and described in the
-docstring, that `help()` shows: of a method its own, of the making of a client that of the class.
+Keywords that come in groups (`**fields: Unpack[MessageFields]`) are expanded in the signature, and
+described in the docstring, that `help()` shows: the method's own, or the class's for a constructor.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from steelyard.errors import ArgumentError
 T = TypeVar("T", bound=type)
 
 _LEFT_OUT = {"ssl": SimpleNamespace(SSLContext=Any)}
-"""Names that modules import for the type checker only: `settings.tls_context` checks the argument, and loads ssl late."""
+"""Names imported for the type checker only: `settings.tls_context` checks the argument.
+
+It loads ssl late.
+"""
 
 
 class _Optional:
-    """Stands in a signature for a default that the docstring tells."""
+    """Placeholder in a signature for a default that the docstring describes."""
 
     def __repr__(self) -> str:
         return "..."
@@ -39,7 +42,7 @@ _OPTIONAL = _Optional()
 
 
 class _Rules:
-    """What a function's arguments must be, compiled at its first call."""
+    """The rules for a function's arguments, compiled at its first call."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -48,7 +51,7 @@ class _Rules:
         self._rest: Kind | None = None
 
     def compile(self) -> dict[str, Kind]:
-        """Raises nothing for arguments; an annotation that has no rule is a bug, and fails an assertion."""
+        """Compile the rules; an annotation without a rule is a bug and fails an assertion."""
         hints = get_type_hints(self._function, localns=_LEFT_OUT, include_extras=True)
         named: dict[str, Kind] = {}
         positional: list[tuple[str, Kind]] = []
@@ -69,12 +72,15 @@ class _Rules:
         return named
 
     def _unknown(self, name: str, kinds: Mapping[str, Kind]) -> None:
-        """Where there is a group of keywords Python takes any name; elsewhere it raises by itself."""
+        """Handle an unknown name in a group of keywords; elsewhere Python raises by itself."""
         if group_of(self._function) is not None:
             raise unknown("argument", name, kinds)
 
     def take(self, args: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
-        """The positional arguments as they are used from here on; `options` is changed in place. Raises ArgumentError."""
+        """Return the positional arguments to use; changes `options` in place.
+
+        Raises ArgumentError.
+        """
         kinds = self._kinds or self.compile()
         for name, value in options.items():
             kind = kinds.get(name)
@@ -100,7 +106,7 @@ class _Rules:
 
 
 def _unpacked(hint: Any) -> Mapping[str, Kind]:
-    """Of `**options: Unpack[SomeTypedDict]`."""
+    """Return the rules of `**options: Unpack[SomeTypedDict]`."""
     if get_origin(hint) is not Unpack:
         return {}
     (keys,) = get_args(hint)
@@ -108,7 +114,7 @@ def _unpacked(hint: Any) -> Mapping[str, Kind]:
 
 
 def checked(cls: T) -> T:
-    """The class, with the arguments of its public methods checked, those that it inherits included."""
+    """Wrap the public methods of a class, including inherited ones, to check their arguments."""
     for name in dir(cls):
         if name.startswith("_") and name != "__init__":
             continue
@@ -126,7 +132,7 @@ def checked(cls: T) -> T:
 
 
 def group_of(function: Callable[..., Any]) -> type | None:
-    """The TypedDict of the keywords that the function takes as a group."""
+    """Return the TypedDict of the keywords that the function takes as a group."""
     for hint in function.__annotations__.values():
         if isinstance(hint, str) and hint.startswith("Unpack["):
             found: type = function.__globals__[hint[len("Unpack[") : -1]]
@@ -149,7 +155,7 @@ async def _raise(error: ArgumentError) -> Any:
 
 
 def _marked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Known to asyncio, and from Python 3.12 on to inspect, as a coroutine function."""
+    """Mark a wrapper as a coroutine function, for asyncio and, from Python 3.12, for inspect."""
     if sys.version_info >= (3, 12):
         return inspect.markcoroutinefunction(function)
     function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
@@ -163,7 +169,7 @@ def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
         @wraps(function)
         def call_later(self: object, *args: Any, **options: Any) -> Any:
-            # No coroutine around the other: each send would pay for it.
+            # No additional coroutine around it: each send would pay for it.
             try:
                 taken = take(args, options)
             except ArgumentError as error:

@@ -1,12 +1,14 @@
-"""The file in which a broadcasting consumer keeps its offsets, as Java clients write and read it.
+"""The file of a broadcasting consumer's offsets, in the format of Java clients.
 
-`~/.rocketmq_offsets/<client id>/<group>/offsets.json`, and the content before that in `offsets.json.bak`:
+`~/.rocketmq_offsets/<client id>/<group>/offsets.json`, with the previous content in
+`offsets.json.bak`:
 
     {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"Orders"}:42}}
 
-A new content is written beside it and then put in its place, so that a crash leaves one of the two whole. The
-client id is part of the path: a consumer that gets another one with each start begins anew each time. So a
-broadcasting consumer is `ip@DEFAULT` unless it is told otherwise, and two of one group on one machine need ids.
+New content is written to another file that then replaces it, so that a crash leaves one of the two
+intact. The client id is part of the path: a consumer that gets a different one at each start would
+start over each time. Therefore a broadcasting consumer is `ip@DEFAULT` by default, and two members
+of a group on one machine need ids.
 Source: client/consumer/store/LocalFileOffsetStore.java, common/MixAll.java `string2File`.
 """
 
@@ -25,7 +27,7 @@ DEFAULT_FOLDER = "~/.rocketmq_offsets"
 
 
 class KeptFile:
-    """See the module's text."""
+    """An offsets file; see the module docstring."""
 
     def __init__(self, folder: str, client_id: str, group: str) -> None:
         for part in (client_id, group):
@@ -39,9 +41,10 @@ class KeptFile:
         self._log = logger("steelyard.consumer")
 
     def load(self) -> bytes:
-        """What was written last, or where that is damaged or gone before; empty where there is nothing.
+        """Return the last content, or the previous one if that is damaged or missing; else empty.
 
-        Raises StorageError where neither can be read: to begin anew without a word would skip messages.
+        Raises StorageError if neither can be read, because starting over silently would skip
+        messages.
         """
         damage: list[str] = []
         for path in (self.path, self.backup):
@@ -59,12 +62,13 @@ class KeptFile:
                 return data
         if damage:
             raise StorageError(
-                f"the offsets cannot be read; repair the file, or delete it to start over: {'; '.join(damage)}"
+                "the offsets cannot be read; repair the file, or delete it to start over:"
+                f" {'; '.join(damage)}"
             )
         return b""
 
     def write(self, data: bytes) -> None:
-        """Put a new content in place of the last one. What the disk refuses is logged, and tried again next time."""
+        """Replace the content. An error of the disk is logged, and the write repeated next time."""
         fresh = self.path.with_name("offsets.json.tmp")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +81,10 @@ class KeptFile:
 
 
 def kept_file(config: ConsumerConfig) -> KeptFile | None:
-    """The file of a broadcasting consumer; None for others, whose offsets are at the brokers. Raises ConfigError."""
+    """Return a broadcasting consumer's file; None if offsets are at the brokers.
+
+    Raises ConfigError.
+    """
     if config.message_model is not MessageModel.BROADCASTING:
         return None
     return KeptFile(config.offsets_folder, config.client_id, config.group)

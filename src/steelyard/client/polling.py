@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio lite pull consumer share: their arguments, and what they are made into."""
+"""The shared part of the blocking and the asyncio lite pull consumer."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 
 class Polling:
-    """See the module's text. `config`: the settings in use; `started`: whether `start` was called. `given`: settings that were
-    arguments."""
+    """Arguments and calls of a lite pull consumer.
+
+    `config`: the settings in use; `started`: whether `start` was called. `given`: settings passed
+    as arguments.
+    """
 
     def __init__(
         self,
@@ -46,19 +49,20 @@ class Polling:
         )
         self.started = False
         self.on_keep: Callable[[bytes], None] | None = None
-        """For the driver, once `make` was called: where a broadcasting consumer's offsets go."""
+        """For the driver, after `make`: stores a broadcasting consumer's offsets."""
         self._functions = functions
         self._allocate = allocate
         self._tls = tls_context(tls)
         self._first: list[Assign] = []
-        """What was assigned before the start."""
+        """Queues assigned before the start."""
         self._numbers = count(1)
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: str | None = None) -> Self:
-        """Take a share of the queues of `topic`, as the members of the group agree, and poll the messages whose tag is
-        in `expression`: `*`, or tags joined by `||`. `sql` instead: those that fulfil an SQL92 condition.
+        """Subscribe to a topic, filtered by tags or by an SQL92 condition.
 
-        A second call for a topic replaces the first. All members of a group must subscribe to the same.
+        `expression`: `*`, or tags joined by `||`; `sql`: a condition. The members of the group
+        share the queues of `topic`. A second call for a topic replaces the first. All members of a
+        group must have the same subscriptions.
         """
         if self.started:
             raise ConfigError("subscribe before the consumer starts")
@@ -70,7 +74,7 @@ class Polling:
     def assign_later(
         self, queues: Iterable[MessageQueue], expression: str, sql: str | None
     ) -> Assign | None:
-        """What the node is to be told of queues that were assigned; None: before the start, and kept for then."""
+        """Return the node's call for assigned queues; None before the start, when they are kept."""
         every = tuple(queues)
         for queue in every:
             if not isinstance(queue, MessageQueue):
@@ -85,7 +89,7 @@ class Polling:
         return None
 
     def poll_call(self, timeout_ms: int | None, max_messages: int | None) -> Poll:
-        """What the node is told for a poll."""
+        """Return the node's call for a poll."""
         return Poll(
             self.config.pull_batch if max_messages is None else max_messages,
             self.config.poll_timeout_ms if timeout_ms is None else timeout_ms,
@@ -93,9 +97,9 @@ class Polling:
         )
 
     def make(self) -> tuple[ConsumerNode, ConsumerApplication, list[Assign]]:
-        """The consumer's node, what it hands things to, and what it is told first, for its one start.
+        """Create the consumer's node, its application, and its first calls, for its only start.
 
-        Raises ClosedError at a second start, ConfigError and StorageError where something is wrong.
+        Raises ClosedError at a second start, ConfigError and StorageError for invalid settings.
         """
         if self.started:
             raise ClosedError("a consumer can be started only once; create a new one")

@@ -1,4 +1,4 @@
-"""What blocking and asyncio producers share: messages, queues chosen by a function, and what users say of transactions."""
+"""The shared part of blocking and asyncio producers: messages, queue selection, transactions."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from steelyard.wire.remoting.properties import UNIQ_KEY
 log = logger("steelyard.producer")
 
 Selector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-"""Chooses a queue for a message. The queues are in the order of the route: by broker name and number."""
+"""Chooses a queue for a message. The queues are in route order: by broker name and number."""
 
 TransactionVerdict = TransactionState | bool | None
-"""What `execute` and `transaction_check` may return."""
+"""Results of `execute` and `transaction_check`."""
 
 Says = Awaitable[TransactionVerdict] | TransactionVerdict
-"""The same of functions that may be coroutine functions."""
+"""The same for functions that may be coroutine functions."""
 
 
 class MessageFields(TypedDict, total=False):
-    """Fields of the message, beside topic and body; with a whole `Message` they take the place of its own:
+    """Fields of the message besides topic and body; with a `Message` they override its own.
 
     - `tags`: a tag, by which consumers filter.
-    - `keys`: one key or several, by which messages are found.
+    - `keys`: one or several keys for queries.
     - `properties`: a mapping of names to texts.
-    - `delay_level`: 1 to 18: the broker keeps the message from consumers for 1 s to 2 h; 0: no delay.
-    - `sharding_key`: messages with one key go to one queue, in their order.
+    - `delay_level`: 1 to 18: the broker delays the message for 1 s to 2 h; 0: no delay.
+    - `sharding_key`: messages with the same key go to the same queue, in order.
     """
 
     tags: str
@@ -46,7 +46,7 @@ class MessageFields(TypedDict, total=False):
 
 
 def as_message(message: Message | str, body: bytes | str | None, fields: MessageFields) -> Message:
-    """The message that `send` was given: whole, or as topic and body. Text is sent as UTF-8."""
+    """Return the message given to `send`, whole or as topic and body. Text is encoded as UTF-8."""
     if fields.get("properties", "") is None:
         fields = {**fields, "properties": {}}
     if isinstance(message, Message):
@@ -65,7 +65,10 @@ def as_message(message: Message | str, body: bytes | str | None, fields: Message
 def producer_config(
     config: ProducerConfig | None, given: Mapping[str, object], *, checks: bool
 ) -> ProducerConfig:
-    """The configuration of a producer, complete. `checks`: it has a transaction_check. Raises ConfigError."""
+    """Build the configuration of a producer. `checks`: it has a transaction_check.
+
+    Raises ConfigError.
+    """
     if not given["group"] and not (config and config.group):
         given = {**given, "group": DEFAULT_GROUP}
     whole = client_config(ProducerConfig, config, {**given, "checks": checks or None})
@@ -98,8 +101,10 @@ class Checks:
 def selected(
     selector: Selector, queues: tuple[MessageQueue, ...], message: Message
 ) -> MessageQueue:
-    """The queue that the user's function chooses. Raises MessageError where it is none of the topic's, RouteError
-    where there are none."""
+    """Return the queue chosen by the user's function.
+
+    Raises MessageError if it is not one of the topic's, RouteError if there are none.
+    """
     if not queues:
         raise RouteError(f"topic {message.topic} has no writable queue")
     queue = selector(queues, message)
@@ -109,7 +114,7 @@ def selected(
 
 
 def transaction_state(returned: object) -> TransactionState:
-    """What a user's function says: True commits, False rolls back; None, or anything else, is UNKNOWN."""
+    """Convert a user function's result: True commits, False rolls back, else UNKNOWN."""
     if isinstance(returned, TransactionState):
         return returned
     if isinstance(returned, bool):
@@ -118,18 +123,21 @@ def transaction_state(returned: object) -> TransactionState:
 
 
 def fate_without_execute(half: Half) -> TransactionState | None:
-    """ROLLBACK where the half message was stored with a reservation: then nothing is executed. None otherwise."""
+    """Return ROLLBACK if the half message was not fully stored, so that nothing is executed."""
     return None if half.result.status is SendStatus.SEND_OK else TransactionState.ROLLBACK
 
 
 def executed_message(message: Message, half: Half) -> Message:
-    """What `execute` gets: the message, with the transaction's id as its property UNIQ_KEY."""
+    """Return the message for `execute`, with the transaction's id as its property UNIQ_KEY."""
     properties = {**message.properties, UNIQ_KEY: half.result.message_id}
     return msgspec.structs.replace(message, properties=properties)
 
 
 def failed_remark(error: Exception, half: Half) -> str:
-    """For the broker's log, of an `execute` that raised; logged here, too."""
+    """Return the remark on a failed `execute` for the broker's log.
+
+    The error is logged here, too.
+    """
     log.error(
         "execute failed for transaction %s; its state is UNKNOWN, so the broker will ask",
         half.result.message_id,

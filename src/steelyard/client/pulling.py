@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio pull consumer share: their arguments, and what they are made into."""
+"""The shared part of the blocking and the asyncio pull consumer."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ if TYPE_CHECKING:
 
 
 RetryDelayLevel = Annotated[int, Meta(ge=-1, le=18)]
-"""When a message that is sent back comes again: 0 by how often it came, -1 never."""
+"""Redelivery of a message that is sent back: 0 by the number of attempts, -1 never."""
 
 
 class Pulling:
-    """See the module's text. `config`: the settings in use; `started`: whether `start` was called. `given`: settings that were
-    arguments."""
+    """Arguments and calls of a pull consumer.
+
+    `config`: the settings in use; `started`: whether `start` was called. `given`: settings passed
+    as arguments.
+    """
 
     def __init__(
         self,
@@ -55,9 +58,10 @@ class Pulling:
         self._tls = tls_context(tls)
 
     def register(self, topic: str, expression: str = "*", *, sql: str | None = None) -> Self:
-        """Have a share of the queues of `topic`, as the members of the group agree: `balanced(topic)` tells it.
+        """Share the queues of `topic` with the members of the group.
 
-        The expression is what brokers are told of this member; what a pull brings is up to the pull's own.
+        `balanced(topic)` returns this member's share. The expression is this member's subscription
+        at brokers; each pull has its own.
         """
         if self.started:
             raise ConfigError("register before the consumer starts")
@@ -65,7 +69,10 @@ class Pulling:
         return self
 
     def make(self) -> tuple[PullerNode, ConsumerApplication]:
-        """The consumer's node and what it hands things to, for its one start. Raises ClosedError at a second one."""
+        """Create the consumer's node and its application, for its only start.
+
+        Raises ClosedError at a second one.
+        """
         if self.started:
             raise ClosedError("a consumer can be started only once; create a new one")
         node = PullerNode(self.config, SystemRandom(), self._allocate)
@@ -82,7 +89,7 @@ def pull_call(
     hold_ms: int,
     timeout_ms: int | None,
 ) -> Pull:
-    """What the node is told for a pull."""
+    """Return the node's call for a pull."""
     wanted = wish(queue.topic, expression, sql)
     return Pull(
         queue,

@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio push consumer share: their arguments, and what they are made into."""
+"""The shared part of the blocking and the asyncio push consumer."""
 
 from __future__ import annotations
 
@@ -23,18 +23,24 @@ if TYPE_CHECKING:
     import ssl
 
 HANDED_PER_LISTENER = 4
-"""Batches handed over per listener: one to work on and some to go on with, so that a quick listener does
-not wait for the event loop after each message. What waits is consumed even if its queue is given up."""
+"""Batches delivered per listener: one in progress and some to continue with.
+
+So a quick listener does not wait for the event loop after each message. Waiting batches are
+consumed even if their queue is given up.
+"""
 
 LISTENERS_MAX = 32_767
-"""Most listeners at once: updateCorePoolSize allows Java's Short.MAX_VALUE."""
+"""Maximum concurrent listeners: updateCorePoolSize allows Java's Short.MAX_VALUE."""
 
 Listeners = Annotated[int, Meta(ge=1, le=LISTENERS_MAX)]
 
 
 class Pushing:
-    """See the module's text. `config`: the settings in use; `started`: whether `start` was called. `given`: settings that were
-    arguments."""
+    """Arguments and calls of a push consumer.
+
+    `config`: the settings in use; `started`: whether `start` was called. `given`: settings passed
+    as arguments.
+    """
 
     def __init__(
         self,
@@ -59,14 +65,14 @@ class Pushing:
         self._allocate = allocate
         self._tls = tls_context(tls)
         self.on_keep: Callable[[bytes], None] | None = None
-        """For the driver, once `make` was called: where a broadcasting consumer's offsets go."""
+        """For the driver, after `make`: stores a broadcasting consumer's offsets."""
 
     def subscribe(self, topic: str, expression: str = "*", *, sql: str | None = None) -> Self:
-        """Receive messages of `topic` whose tag is in `expression`: `*`, or tags joined by `||`.
+        """Subscribe to a topic, filtered by tags or by an SQL92 condition.
 
-        `sql` instead: those whose properties fulfil an SQL92 condition, such as `price > 10 AND TAGS = 'a'`.
-
-        A second call for a topic replaces the first. All members of a group must subscribe to the same.
+        `expression`: `*`, or tags joined by `||`; `sql`: a condition, such as
+        `price > 10 AND TAGS = 'a'`. A second call for a topic replaces the first. All members of a
+        group must have the same subscriptions.
         """
         if self.started:
             raise ConfigError("subscribe before the consumer starts")
@@ -74,9 +80,9 @@ class Pushing:
         return self
 
     def make(self) -> tuple[ConsumerNode, ConsumerApplication]:
-        """The consumer's node and what it hands things to, for its one start.
+        """Create the consumer's node and its application, for its only start.
 
-        Raises ClosedError at a second start, ConfigError where something is missing.
+        Raises ClosedError at a second start, ConfigError if something is missing.
         """
         if self.started:
             raise ClosedError("a consumer can be started only once; create a new one")
@@ -93,12 +99,12 @@ class Pushing:
 
 
 def resize(listeners: int) -> Resize:
-    """What the node is told when so many listeners run from now on."""
+    """Return the node's call for a number of concurrent listeners."""
     return Resize(listeners, HANDED_PER_LISTENER * listeners)
 
 
 def _check_functions(functions: Functions, config: ConsumerConfig) -> None:
-    """Raise ConfigError unless each is a function, at most one listens, and that one fits `consume_batch`."""
+    """Raise ConfigError unless the functions are valid: one listener that fits `consume_batch`."""
     check_functions(functions)
     if functions.listener is not None and functions.batch_listener is not None:
         raise ConfigError("give either listener or batch_listener, not both")

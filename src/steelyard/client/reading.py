@@ -1,4 +1,4 @@
-"""What the blocking and the asyncio Kafka consumer share: their arguments, and what they are made into."""
+"""The shared part of the blocking and the asyncio Kafka consumer."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     import ssl
 
 PartitionHook = Callable[[tuple[TopicPartition, ...]], object]
-"""Told of partitions that come or go."""
+"""Called with partitions that are assigned, revoked or lost."""
 
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
-"""Environment variable with the brokers to ask first, where a consumer is not told."""
+"""Environment variable with the default bootstrap servers."""
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 CommitCallback = Callable[[Exception | None], object]
-"""Told how a commit ended: None when the coordinator has it."""
+"""Called with the outcome of a commit: None if it succeeded."""
 
 Partition = Annotated[TopicPartition, PLAIN_TOO]
 
@@ -52,7 +52,7 @@ Offsets = Mapping[Partition, int | OffsetAndMetadata]
 
 
 class CommitEnded(NamedTuple):
-    """For the callback of a commit that nobody waited for."""
+    """The outcome of an asynchronous commit, for its callback."""
 
     callback: CommitCallback
     error: BaseException | None
@@ -90,12 +90,12 @@ class RebalanceHooks:
         return None
 
     def failure(self, handed: object, error: BaseException) -> None:
-        """What goes wrong in a user's function is logged and ends here."""
+        """Log an exception of a user's function."""
         self._log.error("%s failed", handed, exc_info=error)
 
 
 class Reading:
-    """See the module's text. `config`: the settings in use."""
+    """Arguments and calls of a Kafka consumer. `config`: the settings in use."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Reading:
         self._first: list[Call[None]] = [subscription(topics, None)] if topics else []
         self._numbers = count(1)
         self._unread: deque[ConsumerRecord] = deque()
-        """Records that an iteration has got and not passed on yet."""
+        """Records fetched by an iteration but not yielded yet."""
         self._closed = False
         self.make()  # raises ConfigError now rather than later
 
@@ -120,31 +120,31 @@ class Reading:
             raise ClosedError("the KafkaConsumer is closed; create a new one")
 
     def make(self) -> KafkaConsumerNode:
-        """The consumer's node."""
+        """Create the consumer's node."""
         return KafkaConsumerNode(
             self.config, SystemRandom(), software_version=__version__, hooks=self._hooks.any
         )
 
     def poll_call(self, timeout_ms: int, max_records: int | None) -> Poll:
-        """What the node is told for a poll. What an iteration left unread is read from the partitions again."""
+        """Return the node's call for a poll. Unyielded records of an iteration are read again."""
         records_max = self.config.max_poll_records if max_records is None else max_records
         return Poll(records_max, timeout_ms, next(self._numbers))
 
     def unread(self) -> dict[TopicPartition, int]:
-        """Of each partition the first record that an iteration has not passed on."""
+        """Return the first unyielded record of an iteration in each partition."""
         first: dict[TopicPartition, int] = {}
         for record in self._unread:
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return first
 
     def forget(self, partition: TopicPartition) -> None:
-        """An iteration is not to go on with what it has of this partition."""
+        """Discard unyielded records of this partition."""
         kept = [record for record in self._unread if (record.topic, record.partition) != partition]
         self._unread.clear()
         self._unread.extend(kept)
 
     def rewinds(self) -> list[Call[None]]:
-        """What the node is told so that records left unread by an iteration come again."""
+        """Return the node's calls to read unyielded records of an iteration again."""
         calls: list[Call[None]] = [Seek(partition, at) for partition, at in self.unread().items()]
         self._unread.clear()
         return calls
@@ -168,10 +168,10 @@ class Reading:
 def kafka_config(
     config: KafkaConsumerConfig | None, given: Mapping[str, Any]
 ) -> KafkaConsumerConfig:
-    """The configuration that the arguments of a consumer come to, as `settings.configured`. Raises ConfigError.
+    """Build the configuration from a consumer's arguments, as `settings.configured`.
 
-    `bootstrap_servers`: a sequence, or text separated by commas; None means the variable KAFKA_BOOTSTRAP_SERVERS, or
-    127.0.0.1:9092.
+    `bootstrap_servers`: a sequence, or text separated by commas; None means the variable
+    KAFKA_BOOTSTRAP_SERVERS, or 127.0.0.1:9092. Raises ConfigError.
     """
     changes = dict(given)
     servers = changes["bootstrap_servers"]
@@ -187,7 +187,7 @@ def kafka_config(
 
 
 def subscription(topics: str | Iterable[str] | None, pattern: str | None) -> Subscribe:
-    """What the node is told of topics, or of a pattern. Raises ConfigError."""
+    """Return the node's call for topics or a pattern. Raises ConfigError."""
     if pattern is not None:
         if topics:
             raise ConfigError("give either topics or a pattern, not both")
@@ -201,7 +201,7 @@ def subscription(topics: str | Iterable[str] | None, pattern: str | None) -> Sub
 
 
 def each_once(partitions: Iterable[Partition]) -> tuple[TopicPartition, ...]:
-    """Each once, in their order."""
+    """Return the distinct partitions in order."""
     return tuple(dict.fromkeys(partitions))
 
 

@@ -1,4 +1,4 @@
-"""What users write, as what nodes take: nameserver lists, messages, verdicts, configurations."""
+"""Conversion of users' arguments for nodes: nameservers, verdicts, configurations."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ B = TypeVar("B", bound=ClientConfig)
 C = TypeVar("C", bound=ClientConfig | KafkaConsumerConfig)
 
 Verdict = ConsumeStatus | ConsumeOrderlyStatus | bool | None
-"""What a listener may return."""
+"""Results of a listener."""
 
 DEFAULT_GROUP = "DEFAULT_PRODUCER"
 """MixAll.DEFAULT_PRODUCER_GROUP."""
 
 NAMESERVERS_VARIABLE = "NAMESRV_ADDR"
-"""Environment variable with the default nameservers, as mqadmin reads it."""
+"""Environment variable with the default nameservers, also read by mqadmin."""
 
 DEFAULT_NAMESERVERS = "127.0.0.1:9876"
 
 
 def nameserver_addresses(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """`host:port` of each nameserver, from a sequence or text separated by `;` or `,`.
+    """Return `host:port` of each nameserver, from a sequence or text separated by `;` or `,`.
 
     None means the variable NAMESRV_ADDR, or 127.0.0.1:9876. Raises ConfigError.
     """
@@ -50,7 +50,7 @@ def nameserver_addresses(given: str | Sequence[str] | None) -> tuple[str, ...]:
 
 
 def check_address(address: str) -> str:
-    """The address itself, or ConfigError where it is not `host:port`."""
+    """Return the address, or raise ConfigError unless it is `host:port`."""
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise ConfigError(f"{address!r} is not an address; write host:port, such as 127.0.0.1:9876")
@@ -58,9 +58,9 @@ def check_address(address: str) -> str:
 
 
 def configured(cls: type[C], config: C | None, given: Mapping[str, Any]) -> C:
-    """`config`, or else the defaults, with the settings that are `given` as arguments; None: not given.
+    """Return `config`, or the defaults, with the settings `given` as arguments (None: not given).
 
-    Raises ConfigError for a setting that an argument and `config` give differently.
+    Raises ConfigError for a setting with different values in an argument and in `config`.
     """
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if config is None:
@@ -75,7 +75,10 @@ def configured(cls: type[C], config: C | None, given: Mapping[str, Any]) -> C:
 
 
 def client_config(cls: type[B], config: B | None, given: Mapping[str, Any]) -> B:
-    """The whole configuration of a client of RocketMQ, as `configured`. Raises ConfigError."""
+    """Return the complete configuration of a RocketMQ client, as `configured`.
+
+    Raises ConfigError.
+    """
     nameservers = given.get("nameservers")
     if nameservers is not None or config is None or not config.nameservers:
         given = {**given, "nameservers": nameserver_addresses(nameservers)}
@@ -88,7 +91,7 @@ def client_config(cls: type[B], config: B | None, given: Mapping[str, Any]) -> B
 
 
 def _default_client_id(template: ClientConfig) -> str:
-    """One for each client; but what keeps its offsets on its own disk has to find them again."""
+    """Return an id for each client; one with offsets on its own disk needs a stable id."""
     broadcasting = (
         isinstance(template, ConsumerConfig) and template.message_model is MessageModel.BROADCASTING
     )
@@ -99,24 +102,25 @@ Seconds = Annotated[float, Meta(ge=0, le=366 * 24 * 3600)]
 
 
 def begin_call(timeout: float | None) -> Begin:
-    """What a node is told at a start that may take so many seconds; None: for the first news of the servers."""
+    """Return the node's call for a start with this time-out in seconds; None: a first response."""
     return Begin(None if timeout is None else round(timeout * 1000))
 
 
 def tls_context(tls: bool | ssl.SSLContext | None) -> ssl.SSLContext | None:
-    """How a client's connections are encrypted: not at all (None, False), by an SSLContext, or as usual (True).
+    """Return a client's TLS context: none (None, False), the one given, or a default one (True).
 
-    True trusts the certificates of the system's authorities (or those in the file SSL_CERT_FILE), for the host
-    name or ip that is dialed. Brokers mostly have a certificate of their own making; to trust that one::
+    True trusts the certificates of the system's authorities (or those in the file SSL_CERT_FILE),
+    for the host name or IP address dialed. Brokers usually have a self-signed certificate; to trust
+    it::
 
         context = ssl.create_default_context(cafile="broker.pem")
-        context.check_hostname = False      # where the certificate does not name the broker's address
+        context.check_hostname = False      # if the certificate does not name the broker's address
 
     Raises ConfigError.
     """
     if tls is None or tls is False:
         return None
-    import ssl  # 10 ms that clients without it need not wait
+    import ssl  # 10 ms that clients without it need not spend
 
     if tls is True:
         return ssl.create_default_context()
@@ -126,8 +130,10 @@ def tls_context(tls: bool | ssl.SSLContext | None) -> ssl.SSLContext | None:
 
 
 def verdict(returned: object, *, orderly: bool = False) -> ConsumeStatus | ConsumeOrderlyStatus:
-    """What a listener's return value says: False, RECONSUME_LATER and SUSPEND_CURRENT_QUEUE_A_MOMENT mean again
-    later, all else success."""
+    """Convert a listener's result to a verdict.
+
+    False, RECONSUME_LATER and SUSPEND_CURRENT_QUEUE_A_MOMENT mean a retry, everything else success.
+    """
     later = (
         returned is False
         or returned is ConsumeStatus.RECONSUME_LATER

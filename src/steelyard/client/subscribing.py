@@ -1,4 +1,4 @@
-"""What a consumer is set up with before it starts: the part that blocking and asyncio consumers share."""
+"""The set-up of a consumer before its start, shared by blocking and asyncio consumers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ C = TypeVar("C", bound=ConsumerConfig)
 
 
 def wish(topic: str, expression: str, sql: str | None) -> Subscription:
-    """What a user wants of a topic, by tags or by a condition. Raises ConfigError."""
+    """Build a subscription to a topic by tags or by a condition. Raises ConfigError."""
     if not topic:
         raise ConfigError("the topic name is empty")
     if sql is None:
@@ -25,13 +25,13 @@ def wish(topic: str, expression: str, sql: str | None) -> Subscription:
 
 
 def subscribed(config: C, wanted: Subscription) -> C:
-    """The configuration with this subscription, in place of one for the same topic."""
+    """Return the configuration with this subscription, replacing one for the same topic."""
     kept = tuple(other for other in config.subscriptions if other.topic != wanted.topic)
     return replace(config, subscriptions=(*kept, wanted))
 
 
 def check_strategy(allocate: Strategy | None) -> None:
-    """Raise ConfigError unless it can be one."""
+    """Raise ConfigError unless this can be a strategy."""
     if allocate is not None and not callable(allocate):
         raise ConfigError(
             f"allocate is {allocate!r}; it must be a strategy, a function (claims, queues) -> Plan;"

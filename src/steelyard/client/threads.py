@@ -1,11 +1,12 @@
-"""Threads that take items one by one, woken sparingly.
+"""Threads that take items one by one, with few wake-ups.
 
-Waking a thread costs more than a quick listener does, and a woken thread has to fight for the interpreter.
-So one wake-up is under way at a time: a worker that was woken wakes the next when there is still something to
-take. Quick listeners are thus served by few threads, slow ones soon by all.
+Waking a thread costs more than a quick listener, and a woken thread competes for the interpreter.
+So there is one wake-up at a time: a woken worker wakes the next if there are still items. Quick
+listeners are thus served by few threads, slow ones soon by all.
 
-Correct without a lock of its own because `deque.append`, `popleft`, `pop` and `remove` are atomic: a worker
-first lists itself as idle and then looks again, a giver first adds the item and then looks for the idle.
+Correct without a lock because `deque.append`, `popleft`, `pop` and `remove` are atomic: a worker
+first lists itself as idle and then looks for items again; `put` first adds the item and then looks
+for idle workers.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ class Threads(Generic[T]):
         self._sizing = threading.Lock()
         self._started = 0
         self._surplus = 0
-        """Threads that are to end when they are done with what they have."""
+        """Number of threads that are to end after their current item."""
         self.threads: list[threading.Thread] = []
         self.resize(count)
 
     def put(self, item: T) -> None:
-        """Have `work` called with the item soon; from one thread only."""
+        """Queue an item for `work`; from one thread only."""
         self._items.append(item)
         if not self._waking:
             self._wake()
 
     def resize(self, count: int) -> None:
-        """Have so many threads; those that are too many end when they are done. Returns at once."""
+        """Set the number of threads; surplus ones end after their current item. Returns at once."""
         with self._sizing:
             if self._closed:
                 return
@@ -61,7 +62,7 @@ class Threads(Generic[T]):
             self._wake()
 
     def close(self) -> None:
-        """Let the threads end when they have taken what is there. Returns at once."""
+        """Let the threads end when no items are left. Returns at once."""
         self._closed = True
         while self._idle:
             self._wake()
@@ -75,7 +76,7 @@ class Threads(Generic[T]):
         lock.release()
 
     def _leaves(self) -> bool:
-        """This thread is one too many and ends now."""
+        """Return whether this thread is surplus and ends now."""
         with self._sizing:
             if not self._surplus:
                 return False

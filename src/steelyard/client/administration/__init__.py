@@ -1,1 +1,4 @@
-"""What an administrator does, by subject. `client.aio.admin` and `client.blocking.admin` put it together."""
+"""An administrator's methods, by subject.
+
+`client.aio.admin` and `client.blocking.admin` combine them.
+"""

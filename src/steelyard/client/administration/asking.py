@@ -1,4 +1,4 @@
-"""Requests of an administrator: to one address, to the nameservers, to the brokers of a topic or a group."""
+"""Requests of an administrator: to an address, nameservers, or a topic's or group's brokers."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ ROUTE_REQUESTS = frozenset(
         RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
     }
 )
-"""Every nameserver knows them, and no broker does."""
+"""Requests that every nameserver knows and no broker does."""
 
 TIMEOUT_MS = 5_000
-"""DefaultMQAdminExt."""
+"""Default time-out, that of DefaultMQAdminExt."""
 
 
 class Asking:
-    """An async context manager. `config`: the settings in use; `nameservers`: those asked.
+    """An async context manager. `config`: the settings in use; `nameservers`: their addresses.
 
-    All methods raise RemotingError (nobody there, no reply), BrokerError (an error reply), RouteError (no
-    nameserver knows the topic, group or cluster) or ClosedError.
+    All methods raise RemotingError (unreachable, no reply), BrokerError (an error reply),
+    RouteError (no nameserver knows the topic, group or cluster) or ClosedError.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Asking:
         return self.config.nameservers
 
     async def start(self) -> Self:
-        """Start. `async with` does it."""
+        """Start the administrator; `async with` calls this."""
         if self._closed:
             raise ClosedError("the admin was closed; create a new one")
         if self._driver is None:
@@ -85,7 +85,7 @@ class Asking:
         return self
 
     async def close(self) -> None:
-        """Close all connections. `async with` does it. May be called again."""
+        """Close all connections; `async with` calls this. May be called again."""
         self._closed = True
         driver, self._driver = self._driver, None
         if driver is not None:
@@ -115,7 +115,7 @@ class Asking:
         *,
         timeout_ms: int | None = None,
     ) -> Command:
-        """One request to one address. Raises BrokerError for every reply that is not SUCCESS."""
+        """Send a request to one address. Raises BrokerError for every reply that is not SUCCESS."""
         if self._driver is None:
             raise ClosedError("the admin is not running; use `async with` or start()")
         command = Command(int(code), ext=headers.write(header) if header else {}, body=body)
@@ -126,7 +126,7 @@ class Asking:
         return reply
 
     async def ask_nameserver(self, code: Int32, header: headers.Header | None = None) -> Command:
-        """One request to the first nameserver that answers."""
+        """Send a request to the first nameserver that answers."""
         for address in self.nameservers[:-1]:
             try:
                 return await self._ask_nameserver(address, code, header)
@@ -145,13 +145,13 @@ class Asking:
             raise
 
     async def tell_nameservers(self, code: Int32, header: headers.Header) -> list[Command]:
-        """One request to every nameserver; they do not talk to each other."""
+        """Send a request to every nameserver, because they do not communicate with each other."""
         return [await self.ask(address, code, header) for address in self.nameservers]
 
     # -- who is where ------------------------------------------------------------------------------
 
     async def route(self, topic: str) -> TopicRouteData:
-        """Queues and brokers of a topic. Raises RouteError where nobody knows it."""
+        """Return queues and brokers of a topic. Raises RouteError if no nameserver knows it."""
         header = headers.GetRouteInfoRequestHeader(topic=topic, accept_standard_json_only=True)
         try:
             reply = await self.ask_nameserver(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
@@ -164,12 +164,15 @@ class Asking:
         return fastjson.read(TopicRouteData, reply.body)
 
     async def clusters(self) -> ClusterInfo:
-        """All clusters and brokers that the nameserver knows."""
+        """Return all clusters and brokers that the nameserver knows."""
         reply = await self.ask_nameserver(RequestCode.GET_BROKER_CLUSTER_INFO)
         return fastjson.read(ClusterInfo, reply.body)
 
     async def masters(self, cluster: str) -> list[str]:
-        """Addresses of the cluster's masters, by broker name. Raises RouteError for an unknown cluster."""
+        """Return the masters of a cluster by broker name.
+
+        Raises RouteError for an unknown cluster.
+        """
         info = await self.clusters()
         names = info.cluster_addr_table.get(cluster)
         if names is None:
@@ -179,7 +182,10 @@ class Asking:
         return [b.broker_addrs[MASTER_ID] for b in brokers if MASTER_ID in b.broker_addrs]
 
     async def _chosen(self, cluster: str | None, broker: str | None) -> list[str]:
-        """Addresses that a request for a whole cluster, or one broker, goes to; for neither, the one cluster there is."""
+        """Return the addresses for a request to a cluster or a broker.
+
+        Without either, these are the masters of the only cluster.
+        """
         if broker is None:
             return await self.masters(await self._cluster(cluster))
         if cluster is not None:
@@ -187,7 +193,7 @@ class Asking:
         return [check_address(broker)]
 
     async def _cluster(self, given: str | None) -> str:
-        """The cluster of this name, or the only one there is."""
+        """Return the cluster of this name, or the only one that exists."""
         if given is not None:
             return given
         names = sorted((await self.clusters()).cluster_addr_table)
@@ -209,7 +215,7 @@ class Asking:
 
 
 def broker_addresses(route: TopicRouteData) -> dict[str, str]:
-    """The address to ask for each broker name of a route: the master's, else any replica's."""
+    """Return the address for each broker name of a route: the master's, otherwise any replica's."""
     return {b.broker_name: _address_of(b) for b in route.broker_datas if b.broker_addrs}
 
 

@@ -1,6 +1,6 @@
-"""Brokers: what they do, how they are set, what they count.
+"""Brokers: their status, settings and statistics.
 
-Source: DefaultMQAdminExtImpl.java, for which request goes where.
+Source: DefaultMQAdminExtImpl.java, which defines the receiver of each request.
 """
 
 from __future__ import annotations
@@ -16,25 +16,28 @@ from steelyard.wire.remoting.command import Command
 
 
 class Brokers(Asking):
-    """See the module's text."""
+    """Methods for brokers."""
 
     async def runtime(self, broker: str) -> dict[str, str]:
-        """A broker's figures by name, as clusterList and brokerStatus print them."""
+        """Return a broker's figures by name, as printed by clusterList and brokerStatus."""
         reply = await self.ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO)
         return fastjson.read(KVTable, reply.body).table
 
     async def broker_config(self, broker: str) -> dict[str, str]:
-        """A broker's settings by name."""
+        """Return a broker's settings by name."""
         reply = await self.ask(broker, RequestCode.GET_BROKER_CONFIG)
         return read_properties(reply.body.decode(errors="replace"))
 
     async def update_broker_config(self, broker: str, settings: Mapping[str, str]) -> None:
-        """Change settings of a running broker. Apache brokers only; ours take them at their start."""
+        """Change settings of a running broker.
+
+        Apache brokers only; ours read them at their start.
+        """
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         await self.ask(broker, RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
 
     async def stats(self, broker: str, name: str, key: str) -> BrokerStatsData | None:
-        """What a broker counted under a name in the last minute, hour and day; None where it counts no such thing."""
+        """Return a broker's statistics over the last minute, hour and day; None if not counted."""
         header = headers.ViewBrokerStatsDataRequestHeader(stats_name=name, stats_key=key)
         try:
             reply = await self.ask(broker, RequestCode.VIEW_BROKER_STATS_DATA, header)
@@ -45,16 +48,18 @@ class Brokers(Asking):
         return fastjson.read(BrokerStatsData, reply.body)
 
     async def wipe_write_permission(self, broker_name: str) -> dict[str, int]:
-        """Have nameservers say that nobody may write to a broker's topics: the first step to take it out of service.
+        """Make nameservers withdraw write permission for a broker's topics.
 
-        How many topics changed, per nameserver.
+        This is the first step to take a broker out of service.
+
+        Returns the number of changed topics per nameserver.
         """
         header = headers.BrokerNameHeader(broker_name=broker_name)
         replies = await self.tell_nameservers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         return self._counts(replies, "wipeTopicCount")
 
     async def add_write_permission(self, broker_name: str) -> dict[str, int]:
-        """Take `wipe_write_permission` back."""
+        """Undo `wipe_write_permission`."""
         header = headers.BrokerNameHeader(broker_name=broker_name)
         replies = await self.tell_nameservers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         return self._counts(replies, "addTopicCount")
@@ -65,6 +70,6 @@ class Brokers(Asking):
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """The pairs in a Java properties text as brokers write it: `name=value` lines and `#` comments."""
+    """Parse a Java properties text as written by brokers: `name=value` lines and `#` comments."""
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
     return {name.strip(): value.strip() for name, separator, value in pairs if separator}

@@ -1,4 +1,4 @@
-"""Looks at a group from all sides, for `groups.doctor` and `groups.kafka.doctor` to say what is wrong."""
+"""Collection of the facts about a group for `groups.doctor` and `groups.kafka.doctor`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from steelyard.wire.remoting.codes import ResponseCode
 
 
 class Doctor(Groups):
-    """See the module's text."""
+    """Diagnosis of groups."""
 
     async def diagnose(self, group: str) -> list[Diagnosis]:
         """What keeps a group from working, and what to change; empty for a group in good health.
 
-        Asks every broker who is in and every member what it holds; of a group of Kafka clients, its coordinator. During a
-        rebalance it finds what is only passing: believe what it finds twice. Where groups of both kinds share the name,
-        RocketMQ's is looked at. Raises RouteError for a group that never was.
+        Asks every broker for the members, and every member for the queues that it holds; for a
+        Kafka group, its coordinator. During a rebalance some findings are transient: repeat the
+        diagnosis to confirm them. If a RocketMQ and a Kafka group share the name, the RocketMQ
+        group is diagnosed. Raises RouteError for a group that has never existed.
         """
         try:
             addresses = broker_addresses(await self._group_route(group))

@@ -1,6 +1,6 @@
-"""Consumer groups: who is in, who reads what, how far they have come; settings; producers.
+"""Consumer groups: members, assignments, progress and settings; producers.
 
-Source: DefaultMQAdminExtImpl.java, for which request goes where.
+Source: DefaultMQAdminExtImpl.java, which defines the receiver of each request.
 """
 
 from __future__ import annotations
@@ -28,23 +28,26 @@ from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.names import DLQ_PREFIX, RETRY_PREFIX
 
 RELAY_TIMEOUT_MS = 12_000
-"""For questions that a broker passes on to a client, which it gives 10 s."""
+"""Time-out of requests that a broker relays to a client, for which it allows 10 s."""
 
 
 class Groups(KafkaGroups):
-    """See the module's text."""
+    """Methods for consumer groups."""
 
     # -- settings ----------------------------------------------------------------------------------
 
     async def groups(self) -> tuple[str, ...]:
-        """All groups that ever had a member, sorted."""
+        """Return all groups that have ever had a member, sorted."""
         topics = await self.topics()
         return tuple(
             sorted(t.removeprefix(RETRY_PREFIX) for t in topics if t.startswith(RETRY_PREFIX))
         )
 
     async def group_configs(self, broker: str) -> dict[str, SubscriptionGroupConfig]:
-        """Settings of the groups of one broker. Apache brokers list every group, ours those that were set."""
+        """Return the settings of the groups of one broker.
+
+        Apache brokers list every group, ours only those with settings.
+        """
         reply = await self.ask(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return fastjson.read(SubscriptionGroupTable, reply.body).subscription_group_table
 
@@ -55,9 +58,11 @@ class Groups(KafkaGroups):
         cluster: str | None = None,
         broker: str | None = None,
     ) -> tuple[str, ...]:
-        """Create a group, or change its settings, on every master of a cluster or on one broker; those it is on now.
+        """Create or change a group on every master of a cluster, or one broker.
 
-        `cluster` need not be given where there is only one.
+        Return their addresses.
+
+        `cluster` may be omitted if there is only one.
         """
         addresses = await self._chosen(cluster, broker)
         body = fastjson.write(config)
@@ -73,10 +78,12 @@ class Groups(KafkaGroups):
         broker: str | None = None,
         clean_offsets: bool = False,
     ) -> tuple[str, ...]:
-        """Forget a group's settings, and with `clean_offsets` where it was; the brokers that did.
+        """Delete a group's settings, and with `clean_offsets` its offsets.
 
-        Of a whole cluster its retry and dead-letter topics are deleted, too. `cluster` need not be given where there is
-        only one.
+        Return the brokers' addresses.
+
+        For a whole cluster its retry and dead-letter topics are deleted as well. `cluster` may be
+        omitted if there is only one.
         """
         addresses = await self._chosen(cluster, broker)
         header = headers.DeleteSubscriptionGroupRequestHeader(
@@ -92,9 +99,9 @@ class Groups(KafkaGroups):
     # -- members -----------------------------------------------------------------------------------
 
     async def members(self, group: str, broker: str | None = None) -> ConsumerConnection:
-        """The group's members as one broker sees them: the one at this address, or the first that has any.
+        """Return the group's members from the broker at this address, or the first that has any.
 
-        Raises BrokerError 206 where nobody is online.
+        Raises BrokerError 206 if no member is online.
         """
         if broker is not None:
             return await self._members_at(group, broker)
@@ -116,8 +123,12 @@ class Groups(KafkaGroups):
     async def running_info(
         self, group: str, client_id: str, *, threads: bool = False
     ) -> ConsumerRunningInfo:
-        """What a member says of itself: settings, subscriptions, the queues it holds, rates; with `threads` where its
-        threads are. A broker passes the question on."""
+        """Return a member's settings, subscriptions, queues and rates.
+
+        With `threads` its stack traces.
+
+        A broker relays the request.
+        """
         header = headers.ConsumerRunningInfoRequestHeader(
             consumer_group=group, client_id=client_id, jstack_enable=threads
         )
@@ -127,7 +138,10 @@ class Groups(KafkaGroups):
     async def member_offsets(
         self, group: str, topic: str, client_id: str = ""
     ) -> dict[str, dict[MessageQueue, int]]:
-        """Where the members of a group, or one of them, are in a topic, by client id; not what they have committed."""
+        """Return the positions of a group's members, or of one of them, in a topic, by client id.
+
+        These are not the committed offsets.
+        """
         header = headers.ConsumerStatusRequestHeader(
             topic=topic, group=group, client_addr=client_id or None
         )
@@ -136,7 +150,7 @@ class Groups(KafkaGroups):
         return fastjson.read(ConsumerStatusBody, body).consumer_table
 
     async def _ask_one_of(self, group: str, code: int, header: headers.Header) -> bytes:
-        """Ask the brokers of a group one after the other until one can tell."""
+        """Ask the brokers of a group in turn until one answers."""
         failed: SteelyardError = RouteError(f"no broker of group {group} is in its route")
         for address in broker_addresses(await self._group_route(group)).values():
             try:
@@ -148,7 +162,10 @@ class Groups(KafkaGroups):
         raise failed
 
     async def producers(self, group: str, topic: str) -> tuple[Connection, ...]:
-        """Producers of a group that are connected to the brokers of a topic; each once, by client id."""
+        """Return the producers of a group connected to a topic's brokers.
+
+        Each once, by client id.
+        """
         found: dict[str, Connection] = {}
         header = headers.ProducerGroupHeader(producer_group=group)
         for address in broker_addresses(await self.route(topic)).values():
@@ -167,10 +184,11 @@ class Groups(KafkaGroups):
     async def consumer_progress(
         self, group: str, topic: str | None = None, *, holders: bool = True
     ) -> GroupProgress:
-        """How far a group has come in each queue of its topics, or of one topic.
+        """Return the progress of a group in each queue of its topics, or of one topic.
 
-        With `holders` every member is asked which queues it holds. A group that only Kafka clients are in is shown by
-        what its coordinator knows (`kafka_group`). Raises RouteError where the group has consumed nothing yet.
+        With `holders` every member is asked which queues it holds. A group of Kafka clients only is
+        reported by its coordinator (`kafka_group`). Raises RouteError if the group has not consumed
+        anything yet.
         """
         try:
             stats = await self.consume_stats(group, topic)
@@ -184,7 +202,10 @@ class Groups(KafkaGroups):
         return group_progress(group, stats.offset_table, stats.consume_tps, held)
 
     async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
-        """Offsets of a group, put together from all brokers that know it; as `consumer_progress`, without clients."""
+        """Return a group's offsets from all brokers that know it.
+
+        As `consumer_progress`, without clients.
+        """
         table: dict[MessageQueue, OffsetWrapper] = {}
         rate = 0.0
         for address in broker_addresses(await self._group_route(group)).values():
@@ -201,7 +222,10 @@ class Groups(KafkaGroups):
         return fastjson.read(ConsumeStats, reply.body)
 
     async def _holders(self, group: str) -> dict[MessageQueue, str]:
-        """Client id per queue, by the members' own word; those that give none are left out, as in mqadmin."""
+        """Return the client id for each queue.
+
+        Members that do not answer are left out, as in mqadmin.
+        """
         holders: dict[MessageQueue, str] = {}
         try:
             for member in (await self.members(group)).connection_set:
@@ -213,7 +237,7 @@ class Groups(KafkaGroups):
         return holders
 
     async def time_spans(self, group: str, topic: str) -> tuple[QueueTimeSpan, ...]:
-        """Per queue of a topic: when its first and last message were stored, and the last one that the group consumed."""
+        """Return when each queue's first, last and last consumed message were stored."""
         header = headers.TopicGroupRequestHeader(topic=topic, group=group)
         spans: list[QueueTimeSpan] = []
         for address in broker_addresses(await self.route(topic)).values():

@@ -1,6 +1,7 @@
-"""Kafka groups, as their coordinators see them: members, why they rebalance and whom they wait for, how far they are.
+"""Kafka groups according to their coordinators: members, rebalances and progress.
 
-The request is our own (`nodes.broker.kafka.groups.reports`): Apache brokers, and ours without a Kafka listener, know no such group.
+The request is our own (`nodes.broker.kafka.groups.reports`): Apache brokers, and ours without a
+Kafka listener, do not support it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ UNKNOWN = (
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
     ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
 )
-"""What brokers answer that do not coordinate the group, or no group at all."""
+"""Responses of brokers that do not coordinate the group, or any group."""
 
 
 class KafkaGroupsHeader(Header, frozen=True, kw_only=True):
@@ -36,10 +37,10 @@ class KafkaGroupsHeader(Header, frozen=True, kw_only=True):
 
 
 class KafkaGroups(Topics):
-    """See the module's text."""
+    """Methods for Kafka groups."""
 
     async def kafka_groups(self) -> tuple[KafkaGroup, ...]:
-        """The Kafka groups of all brokers, by name."""
+        """Return the Kafka groups of all brokers, by name."""
         found: list[KafkaGroup] = []
         for address in await self._brokers():
             body = await self._ask_of_groups(address, KafkaGroupsHeader())
@@ -48,9 +49,10 @@ class KafkaGroups(Topics):
         return tuple(sorted(found, key=lambda group: group.group))
 
     async def kafka_group(self, group: str) -> KafkaGroupReport:
-        """One Kafka group: why its last rebalances began, whom it waits for, its members, and how far it has come.
+        """Return a Kafka group's state: rebalances, awaited members, members and progress.
 
-        Raises RouteError where no broker coordinates such a group, RemotingError where one that may do it is down.
+        Raises RouteError if no broker coordinates such a group, RemotingError if a broker that may
+        coordinate it is down.
         """
         header = KafkaGroupsHeader(group=group)
         failed: SteelyardError = RouteError(f"no broker coordinates a Kafka group {group}")
@@ -72,7 +74,7 @@ class KafkaGroups(Topics):
             return None
 
     async def _brokers(self) -> list[str]:
-        """The masters of all clusters."""
+        """Return the masters of all clusters."""
         table = (await self.clusters()).broker_addr_table
         addresses = [table[name].broker_addrs for name in sorted(table)]
         return [each[MASTER_ID] for each in addresses if MASTER_ID in each]
@@ -86,13 +88,13 @@ class KafkaGroups(Topics):
             raise
 
     async def _with_ends(self, rows: tuple[KafkaOffset, ...]) -> tuple[KafkaOffset, ...]:
-        """The same with where their partitions end, as the brokers say that have them."""
+        """Add the ends of the partitions, as reported by their brokers."""
         ends: dict[MessageQueue, TopicOffset] = {}
         for topic in sorted({row.topic for row in rows}):
             try:
                 ends |= await self.topic_stats(topic)
             except (RouteError, RemotingError):
-                continue  # it was deleted meanwhile, or a broker of it is down
+                continue  # it was deleted meanwhile, or its broker is down
         return tuple(
             replace(row, end_offset=ends[queue].max_offset) if queue in ends else row
             for row in rows
@@ -101,9 +103,12 @@ class KafkaGroups(Topics):
 
 
 def kafka_progress(report: KafkaGroupReport, topic: str | None = None) -> GroupProgress:
-    """How far a Kafka group has come, in the form that groups of RocketMQ's clients have; in one topic, or in all.
+    """Return the progress of a Kafka group in the form for RocketMQ groups.
 
-    What it has not committed is not there. Nobody counts what a Kafka group is given, so there is no rate.
+    In one topic, or in all.
+
+    Partitions without a committed offset are missing. Deliveries to Kafka groups are not counted,
+    so there is no rate.
     """
     clients = {member.member_id: member.client_id for member in report.members}
     rows = (

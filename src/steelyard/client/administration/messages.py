@@ -1,4 +1,4 @@
-"""Single messages: to find them, to see what became of them, to have one consumed again.
+"""Single messages: finding and tracking them, and having one consumed again.
 
 Source: DefaultMQAdminExtImpl.java, MQAdminImpl.java.
 """
@@ -23,16 +23,17 @@ from steelyard.wire.remoting.properties import KEY_SEPARATOR
 COUNT_MAX = 64
 LONG_MAX = 2**63 - 1
 QUERY_TIMEOUT_MS = 15_000
-"""MQAdminImpl gives queries three times the usual time."""
+"""Time-out of queries: MQAdminImpl gives them three times the usual time."""
 
 
 class Messages(Groups):
-    """See the module's text."""
+    """Methods for messages."""
 
     async def message(self, offset_message_id: str) -> MessageView:
-        """A message by its id by position (`SendResult.offset_message_id`), from the broker whose address is in it.
+        """Return a message by its offset message id, which contains the broker's address.
 
-        Raises ConfigError where the text is no such id, BrokerError 1 where the message is not there any more.
+        The id is `SendResult.offset_message_id`. Raises ConfigError for an invalid id, BrokerError
+        1 if the message no longer exists.
         """
         address, position = parse_offset_message_id(offset_message_id)
         header = headers.ViewMessageRequestHeader(offset=position)
@@ -40,7 +41,7 @@ class Messages(Groups):
         return decode_records(reply.body, await self._name_of(address))[0]
 
     async def _name_of(self, address: str) -> str:
-        """The name of the broker that registered this address, "" for an unknown one."""
+        """Return the name of the broker that registered this address, "" if unknown."""
         info = await self.clusters()
         for broker in info.broker_addr_table.values():
             if address in broker.broker_addrs.values():
@@ -56,21 +57,23 @@ class Messages(Groups):
         begin: int = 0,
         end: int = LONG_MAX,
     ) -> list[MessageView]:
-        """Messages of a topic that have a key, stored from `begin` to `end` (ms); the oldest first.
+        """Return messages of a topic that have a key, stored from `begin` to `end` (ms).
 
-        At most `count_max` per broker, and 64; of more the newest.
+        Oldest first.
+
+        At most `count_max`, and at most 64, per broker: the newest ones.
         """
         header = headers.QueryMessageRequestHeader(
             topic=topic, key=key, max_num=count_max, begin_timestamp=begin, end_timestamp=end
         )
         found = await self._query(header)
-        # Indexes of Apache brokers find by hash.
+        # Indexes of Apache brokers search by hash.
         return [message for message in found if key in message.keys.split(KEY_SEPARATOR)]
 
     async def messages_by_unique_key(self, topic: str, message_id: str) -> list[MessageView]:
-        """Messages of a topic with a producer's id (`SendResult.message_id`); the oldest first.
+        """Return messages of a topic by unique id (`SendResult.message_id`); oldest first.
 
-        Mostly one; a producer that sends again after a failure gives both messages the same id.
+        Usually one; a producer that retries after a failure gives both messages the same id.
         """
         now = time.time_ns() // 1_000_000
         found: list[MessageView] = []
@@ -81,7 +84,7 @@ class Messages(Groups):
                 max_num=COUNT_MAX,
                 begin_timestamp=begin,
                 end_timestamp=LONG_MAX,
-                # See wire.remoting.acl: what is signed must do without.
+                # See wire.remoting.acl: signed requests must not have it.
                 unique_key_query=None if self.config.access_key else True,
             )
             found = [m for m in await self._query(header) if m.message_id == message_id]
@@ -100,13 +103,13 @@ class Messages(Groups):
                 if error.code != ResponseCode.QUERY_NOT_FOUND:
                     raise
                 continue
-            # Indexes find by hash, so that other topics' messages may be among them.
+            # Indexes search by hash, so other topics' messages may be included.
             views = decode_records(reply.body, name)
             found += [view for view in views if view.topic == header.topic]
         return sorted(found, key=lambda v: (v.store_timestamp, v.broker_name, v.physical_offset))
 
     async def track(self, message: MessageView) -> list[MessageTrack]:
-        """What became of a message in each group that reads its topic, by what the groups have committed."""
+        """Return a message's status in each group of its topic, by committed offsets."""
         return [
             await self._track_in(group, message) for group in await self.groups_of(message.topic)
         ]
@@ -126,7 +129,7 @@ class Messages(Groups):
         return MessageTrack(group, track_kind(message, connection, stats.offset_table))
 
     async def _address_of(self, message: MessageView) -> str:
-        """Where the broker listens that has the message."""
+        """Return the address of the broker that has the message."""
         info = await self.clusters()
         for broker in info.broker_addr_table.values():
             master = broker.broker_addrs.get(MASTER_ID)
@@ -139,10 +142,10 @@ class Messages(Groups):
     async def consume_directly(
         self, group: str, client_id: str, message: MessageView | str
     ) -> ConsumeMessageDirectlyResult:
-        """Have one member of a group consume a message now; what its listener said. Offsets stay as they are.
+        """Let a member of a group consume a message now; return its listener's result.
 
-        `message`: one that was found, or its id by position. Raises BrokerError 1 where the member is not online, 207
-        where it takes more than ten seconds.
+        Offsets do not change. `message`: a message, or its offset message id. Raises BrokerError 1
+        if the member is not online, 207 if it takes more than ten seconds.
         """
         if isinstance(message, str):
             message = await self.message(message)

@@ -1,11 +1,13 @@
-"""To send a group to another place in a topic.
+"""Resets of a group's offsets in a topic.
 
-Where members are online they must hear of it, for each keeps its own offsets; the brokers tell them (222). A group
-without members is moved by committing the offsets for it (15), as mqadmin's resetOffsetByTimeOld does.
+Members that are online must be notified, because each keeps its own offsets; the brokers do so
+(222). A group without members is reset by committing offsets for it (15), as mqadmin's
+resetOffsetByTimeOld does.
 
-One queue, or an offset instead of a time, is asked of those brokers only that are known to understand it: brokers of
-4.9 take no notice of these fields and would reset the whole topic to its beginning.
-Source: DefaultMQAdminExtImpl.java: resetOffsetByTimestamp, resetOffsetByTimestampOld, resetOffsetByQueueId.
+Only brokers known to support it are sent a request for one queue, or for an offset instead of a
+time: 4.9 brokers ignore these fields and would reset the whole topic to its beginning.
+Source: DefaultMQAdminExtImpl.java: resetOffsetByTimestamp, resetOffsetByTimestampOld,
+resetOffsetByQueueId.
 """
 
 from __future__ import annotations
@@ -25,17 +27,17 @@ from steelyard.wire.remoting.bodies import ResetOffsetBody
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 
 END = -1
-"""As a time: one past the last message."""
+"""Timestamp that stands for the end: one past the last message."""
 
 RESETS_OF_ONE_QUEUE = ("useServerSideResetOffset", "resetOffsetOfOneQueue")
-"""Settings of brokers that understand `queueId` and `offset`: those of 5.x where the first is true, and ours."""
+"""Settings of brokers that support `queueId` and `offset`: 5.x if the first is true, and ours."""
 
 
 ResetTime = Annotated[int, Meta(ge=END, le=2**63 - 1)]
 
 
 class Resets(Groups, Brokers):
-    """See the module's text."""
+    """Methods that reset offsets."""
 
     async def reset_offset(
         self,
@@ -47,13 +49,13 @@ class Resets(Groups, Brokers):
         offset: int | None = None,
         force: bool = True,
     ) -> tuple[QueueReset, ...]:
-        """Have a group go on elsewhere in a topic: at the first message stored at `timestamp` (ms; -1: after the last),
-        or in one `queue` at an `offset`. Where each queue goes on, sorted.
+        """Reset a group to the first message stored at `timestamp`, or one `queue` to an `offset`.
 
-        Without `force` a queue is only moved back. Members online take over at their own pace, Java's after ten
-        seconds; what they hold at that moment may be consumed all the same.
-        Raises ConfigError where the arguments do not fit, or where members are online and a broker is too old to move
-        one queue.
+        `timestamp` is in ms, -1 means after the last message. Returns the new offset of each queue,
+        sorted. Without `force` a queue is only moved back. Online members follow at their own pace,
+        Java's after ten seconds; messages that they hold at that moment may still be consumed.
+        Raises ConfigError if the arguments do not match, or if members are online and a broker is
+        too old to reset one queue.
         """
         if (timestamp is None) == (offset is None):
             raise ConfigError("give either timestamp, or queue and offset")
@@ -80,7 +82,7 @@ class Resets(Groups, Brokers):
         try:
             reply = await self.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
         except BrokerError as error:
-            # A broker of 4.9 also refuses where nothing is committed for one of the queues.
+            # A 4.9 broker also refuses if nothing is committed for one of the queues.
             if error.code != ResponseCode.CONSUMER_NOT_ONLINE and await self._online(
                 address, group
             ):
@@ -92,7 +94,7 @@ class Resets(Groups, Brokers):
     async def _commit_at(
         self, address: str, group: str, topic: str, timestamp: int, force: bool
     ) -> list[QueueReset]:
-        """Move a group that has no member by committing for it, in all queues that one broker has."""
+        """Reset a group without members by committing offsets in all queues of one broker."""
         known = (await self._stats_at(address, group, topic)).offset_table
         resets: list[QueueReset] = []
         for queue, reach in (await self._reach_at(address, topic)).items():
@@ -106,7 +108,7 @@ class Resets(Groups, Brokers):
         return resets
 
     async def _place_at(self, address: str, queue: MessageQueue, timestamp: int) -> int:
-        """The first message stored at a time or later."""
+        """Return the first message stored at a time or later."""
         if timestamp == END:
             end = headers.QueueRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
             reply = await self.ask(address, RequestCode.GET_MAX_OFFSET, end)
@@ -133,7 +135,8 @@ class Resets(Groups, Brokers):
         online = await self._online(address, group)
         if online and not understood:
             raise ConfigError(
-                f"broker {queue.broker_name} cannot reset a single queue while group {group} is online;"
+                f"broker {queue.broker_name} cannot reset a single queue while group {group} is"
+                " online;"
                 " stop its members first, or reset by timestamp"
             )
         known = (await self._stats_at(address, group, queue.topic)).offset_table.get(queue)
@@ -148,7 +151,10 @@ class Resets(Groups, Brokers):
     async def _tell_of_queue(
         self, address: str, group: str, queue: MessageQueue, offset: int
     ) -> None:
-        """Have a broker move the queue's reader as well; one of 5.x may have ignored the commit for an older reset."""
+        """Make a broker reset the queue's reader too.
+
+        One of 5.x may prefer an older reset to the commit.
+        """
         header = headers.ResetOffsetRequestHeader(
             group=group, topic=queue.topic, timestamp=0, queue_id=queue.queue_id, offset=offset
         )
@@ -156,10 +162,10 @@ class Resets(Groups, Brokers):
             await self.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
         except BrokerError as error:
             if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-                raise  # a group without members or settings has its offset by now
+                raise  # a group without members or settings already has its offset
 
     async def _online(self, address: str, group: str) -> bool:
-        """Whether a broker sees members of the group."""
+        """Return whether a broker sees members of the group."""
         try:
             return bool((await self.members(group, address)).connection_set)
         except BrokerError as error:

@@ -1,4 +1,4 @@
-"""Topics: which there are, where they live, how far they reach; to create, change and delete them.
+"""Topics: listing, routes and offsets; creation, changes and deletion.
 
 Source: DefaultMQAdminExtImpl.java, for which request goes where.
 """
@@ -17,21 +17,21 @@ from steelyard.wire.remoting.names import DEFAULT_TOPIC, PERM_READ, PERM_READ_WR
 
 
 class Topics(Asking):
-    """See the module's text."""
+    """Methods for topics."""
 
     async def topics(self) -> tuple[str, ...]:
-        """All topics, in the nameserver's order; those of groups (`%RETRY%`, `%DLQ%`) too."""
+        """Return all topics in the nameserver's order, including `%RETRY%` and `%DLQ%` topics."""
         reply = await self.ask_nameserver(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return fastjson.read(TopicList, reply.body).topic_list
 
     async def topics_of(self, cluster: str) -> tuple[str, ...]:
-        """The topics of one cluster."""
+        """Return the topics of one cluster."""
         header = headers.ClusterRequestHeader(cluster=cluster)
         reply = await self.ask_nameserver(RequestCode.GET_TOPICS_BY_CLUSTER, header)
         return fastjson.read(TopicList, reply.body).topic_list
 
     async def system_topics(self) -> tuple[str, ...]:
-        """Topics that brokers have for themselves, sorted."""
+        """Return the brokers' system topics, sorted."""
         reply = await self.ask_nameserver(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
         found = fastjson.read(TopicList, reply.body)
         topics = set(found.topic_list)
@@ -41,7 +41,7 @@ class Topics(Asking):
         return tuple(sorted(topics))
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues of a topic that can be read, sorted."""
+        """Return the readable queues of a topic, sorted."""
         route = await self.route(topic)
         return tuple(
             sorted(
@@ -53,7 +53,7 @@ class Topics(Asking):
         )
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """First and next offset of every queue of a topic, and when it was last written to, from all brokers."""
+        """Return first offset, next offset and last store time of every queue of a topic."""
         table: dict[MessageQueue, TopicOffset] = {}
         for address in broker_addresses(await self.route(topic)).values():
             table.update(await self._reach_at(address, topic))
@@ -65,7 +65,7 @@ class Topics(Asking):
         return fastjson.read(TopicStatsTable, reply.body).offset_table
 
     async def groups_of(self, topic: str) -> tuple[str, ...]:
-        """Groups that consume a topic, or did, sorted."""
+        """Return the groups that consume or have consumed a topic, sorted."""
         groups: set[str] = set()
         header = headers.TopicRequestHeader(topic=topic)
         for address in broker_addresses(await self.route(topic)).values():
@@ -84,11 +84,13 @@ class Topics(Asking):
         perm: Int32 = PERM_READ_WRITE,
         order: bool = False,
     ) -> tuple[str, ...]:
-        """Create a topic, or change it, on every master of a cluster or on the broker at an address; those it is on now.
+        """Create or change a topic on every master of a cluster, or one broker.
 
-        `cluster` need not be given where there is only one.
-        `queues` per broker; `write_queues` where fewer or more of them are written than read, as on the way to
-        another number. `perm`: 2 write, 4 read, 6 both.
+        Return their addresses.
+
+        `cluster` may be omitted if there is only one. `queues`: per broker; `write_queues`: if the
+        number of writable queues differs from that of readable ones, as during a change of their
+        number. `perm`: 2 write, 4 read, 6 both.
         """
         header = headers.CreateTopicRequestHeader(
             topic=topic,
@@ -106,9 +108,9 @@ class Topics(Asking):
         return tuple(addresses)
 
     async def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Delete a topic with its messages from all brokers of a cluster, then from the nameservers.
+        """Delete a topic and its messages from all brokers of a cluster, then from the nameservers.
 
-        `cluster` need not be given where there is only one.
+        `cluster` may be omitted if there is only one.
         """
         cluster = await self._cluster(cluster)
         header = headers.TopicRequestHeader(topic=topic)
@@ -117,10 +119,10 @@ class Topics(Asking):
         gone = headers.DeleteTopicFromNamesrvRequestHeader(topic=topic, cluster_name=cluster)
         await self.tell_nameservers(RequestCode.DELETE_TOPIC_IN_NAMESRV, gone)
 
-    # -- settings in the nameserver ------------------------------------------------------------------
+    # -- settings in the nameserver ----------------------------------------------------------------
 
     async def setting(self, namespace: str, key: str) -> str | None:
-        """A setting kept by the nameserver, None where there is none."""
+        """Return a setting stored by the nameserver, None if there is none."""
         header = headers.KVConfigHeader(namespace=namespace, key=key)
         try:
             reply = await self.ask_nameserver(RequestCode.GET_KV_CONFIG, header)
@@ -131,26 +133,29 @@ class Topics(Asking):
         return headers.read(headers.ValueResponseHeader, reply.ext).value
 
     async def put_setting(self, namespace: str, key: str, value: str) -> None:
-        """Keep a setting in every nameserver."""
+        """Store a setting in every nameserver."""
         header = headers.KVConfigHeader(namespace=namespace, key=key, value=value)
         await self.tell_nameservers(RequestCode.PUT_KV_CONFIG, header)
 
     async def delete_setting(self, namespace: str, key: str) -> None:
-        """Delete a setting from every nameserver; one that is not there is fine."""
+        """Delete a setting from every nameserver; it need not exist."""
         header = headers.KVConfigHeader(namespace=namespace, key=key)
         await self.tell_nameservers(RequestCode.DELETE_KV_CONFIG, header)
 
     async def order_conf(self, topic: str) -> str | None:
-        """The fixed queues of a strictly ordered topic, `broker:queues;broker:queues`; None for others.
+        """Return a strictly ordered topic's fixed queues, `broker:queues;broker:queues`, or None.
 
-        Producers then send to these queues, whether their broker is up or not.
+        Producers send to these queues whether or not their broker is up.
         """
         return await self.setting(ORDER_TOPIC_CONFIG, topic)
 
     async def put_order_conf(self, topic: str, order_conf: str) -> None:
-        """Fix the queues of an ordered topic: `broker-a:4;broker-b:4` keeps the first four of each broker."""
+        """Fix the queues of an ordered topic.
+
+        `broker-a:4;broker-b:4` keeps the first four of each broker.
+        """
         await self.put_setting(ORDER_TOPIC_CONFIG, topic, order_conf)
 
     async def delete_order_conf(self, topic: str) -> None:
-        """The topic's queues are those of its route again."""
+        """Return the topic to the queues of its route."""
         await self.delete_setting(ORDER_TOPIC_CONFIG, topic)

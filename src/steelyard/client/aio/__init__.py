@@ -1,1 +1,1 @@
-"""The clients for asyncio, one module each; `steelyard.aio` shows them to users."""
+"""The asyncio clients, one module each; `steelyard.aio` exports them."""

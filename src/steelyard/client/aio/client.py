@@ -1,4 +1,4 @@
-"""What the asyncio clients of RocketMQ have in common: a life, and the node that lives it."""
+"""The common base of the asyncio RocketMQ clients: start, calls and close."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steelyard.nodes.seam import Call
 
 
 class Client:
-    """Started once, then asked, then closed."""
+    """A client that is started once, called, and closed."""
 
     _running: Running | None = None
     _closed = False
@@ -35,7 +35,10 @@ class Client:
         await self.close()
 
     async def _begin(self, running: Running, timeout: Seconds | None, *first: Call[None]) -> None:
-        """Start the node, ask it these, and wait for its first news. After an error the client is closed."""
+        """Start the node, ask it these, and wait for its first news.
+
+        After an error the client is closed.
+        """
         self._running = running
         try:
             await running.start()

@@ -57,12 +57,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ITERATION_MS = 60_000
-"""How long one poll of an iteration waits."""
+"""Time that one poll of an iteration waits."""
 
 
 @checked
 class KafkaConsumer(Reading):
-    """Reads topics of Apache Kafka, or of anything that speaks its protocol, alone or as a member of a group.
+    """Reads topics from Kafka brokers, on its own or as a member of a group.
 
     >>> async with KafkaConsumer("Orders", bootstrap_servers="127.0.0.1:9092", group_id="g") as consumer:  # doctest: +SKIP
     ...     async for record in consumer:
@@ -70,30 +70,34 @@ class KafkaConsumer(Reading):
 
     Or poll by poll:
 
-    >>> records = await consumer.poll(timeout_ms=1000)                                   # doctest: +SKIP
-    >>> await consumer.commit()                                                          # doctest: +SKIP
+    >>> records = await consumer.poll(timeout_ms=1000)  # doctest: +SKIP
+    >>> await consumer.commit()  # doctest: +SKIP
 
     What a poll returned counts as consumed when the next poll begins, and is committed every
     `auto_commit_interval_ms`, before partitions go to another member, and by `close`. With
     `enable_auto_commit=False` only `commit` and `commit_async` commit.
 
-    A member has a share of the partitions, which changes as members come and go. Heartbeats go by themselves, but partitions
-    are taken away only while a poll waits; a consumer that does not poll for `max_poll_interval_ms` leaves its group.
-    `on_assigned(partitions)` is called before anything is read of partitions that are new: the place for a seek;
-    `on_revoked(partitions)` before they go: the place for a commit; `on_lost(partitions)` when others may have them already
-    (without it `on_revoked` is called). They may be coroutine functions, and one is called after the other; the poll waits
-    for them.
+    The members of a group share the partitions; the shares change as members join and leave.
+    Heartbeats are sent in the background, but partitions are revoked only during a poll; a consumer
+    that does not poll for `max_poll_interval_ms` leaves its group. `on_assigned(partitions)` is
+    called before newly assigned partitions are read, for seeks; `on_revoked(partitions)` before
+    partitions are given up, for commits; `on_lost(partitions)` when other members may already have
+    them (without it `on_revoked` is called). They may be coroutine functions and are called one at
+    a time; the poll waits for them.
 
-    - `bootstrap_servers`: brokers to ask first, host:port, several separated by commas, or a list of them; the variable
-      KAFKA_BOOTSTRAP_SERVERS unless given, or 127.0.0.1:9092.
-    - `group_id`: members of one group share the partitions, and the committed offsets; none: only `assign` gives partitions.
-    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or those in the file
-      SSL_CERT_FILE); an ssl.SSLContext does as it is made.
-    - `config`: settings as one object, a KafkaConsumerConfig, whose names are Kafka's. Each may be given by its name instead.
+    - `bootstrap_servers`: brokers to contact first, host:port, several separated by commas, or a
+      list; default: the variable KAFKA_BOOTSTRAP_SERVERS, or 127.0.0.1:9092.
+    - `group_id`: members of one group share the partitions and the committed offsets; without it,
+      only `assign` can be used.
+    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
+      those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `config`: settings as a KafkaConsumerConfig, whose names are Kafka's. Each may be given by
+      name instead.
 
-    The consumer starts with its first call, or with `async with`. Any task may call it, but one polls at a time. A poll that
-    is cancelled, by `asyncio.timeout` for instance, loses nothing: what it would have returned comes with the next one. Calls
-    raise KafkaError, RemotingError, ConfigError or ClosedError.
+    The consumer starts with its first call, or with `async with`. Any task may call it, but only
+    one may poll at a time. A poll that is cancelled, by `asyncio.timeout` for instance, loses
+    nothing: its records are returned by the next one. Calls raise KafkaError, RemotingError,
+    ConfigError or ClosedError.
     """
 
     def __init__(
@@ -118,11 +122,11 @@ class KafkaConsumer(Reading):
     # -- life --------------------------------------------------------------------------------------
 
     async def start(self, timeout: Seconds | None = None) -> Self:
-        """Begin to read; any other call does so, too. `async with` does it.
+        """Start to read; any other call does so, too. `async with` calls this.
 
-        The start waits a moment for the first news of the servers. While they cannot be reached a warning says so, and they
-        are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with the cause where
-        they are not. After an error the consumer is closed.
+        Waits up to a second for a first response from the servers. While they are unreachable, a
+        warning is logged and the client keeps trying. With `timeout`, in seconds, waits until they
+        are reached, or raises ConnectError with the cause. After an error the consumer is closed.
         """
         running = await self._live()
         try:
@@ -133,8 +137,10 @@ class KafkaConsumer(Reading):
         return self
 
     async def close(self) -> None:
-        """Commit what polls returned, where that is automatic, leave the group and close. `async with` does it. May be called
-        again."""
+        """Commit what polls returned (if commits are automatic), leave the group and close.
+
+        `async with` calls this. May be called again.
+        """
         await self._close(returned=True)
 
     stop = close
@@ -153,7 +159,10 @@ class KafkaConsumer(Reading):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """After an error what the last poll returned is not committed: it may not have been worked on."""
+        """Close.
+
+        After an error without a commit, because the last poll may not have been processed.
+        """
         await self._close(returned=kind is None)
 
     # -- topics and partitions ---------------------------------------------------------------------
@@ -161,43 +170,46 @@ class KafkaConsumer(Reading):
     async def subscribe(
         self, topics: str | Iterable[str] | None = None, pattern: str | None = None
     ) -> Self:
-        """Read a share of these topics, in place of those before; or of all topics whose whole name matches the
-        regular expression `pattern`, those to come included."""
+        """Subscribe to these topics, or to a `pattern`, in place of earlier subscriptions.
+
+        A `pattern` is a regular expression that must match the whole name of a topic; topics
+        created later are included.
+        """
         await self._ask(subscription(topics, pattern))
         return self
 
     async def unsubscribe(self) -> None:
-        """Give up all partitions, and leave the group."""
+        """Give up all partitions and leave the group."""
         await self._ask(Subscribe())
 
     async def assign(self, partitions: Iterable[Partition]) -> None:
-        """Read these partitions and no others, without a share of the group's."""
+        """Read these partitions and no others, without group assignment."""
         await self._ask(assign_call(partitions))
 
     async def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are read now, sorted."""
+        """Return the partitions read at present, sorted."""
         return await self._ask(Assignment())
 
     async def partitions_for_topic(self, topic: str) -> tuple[TopicPartition, ...]:
-        """All partitions of a topic, sorted; none of one that does not exist."""
+        """Return all partitions of a topic, sorted; none if it does not exist."""
         return await self._ask(PartitionsFor(topic))
 
     async def enforce_rebalance(self, reason: str = "the application wants a rebalance") -> None:
-        """Have the group share out its partitions again, soon."""
+        """Make the group reassign its partitions soon."""
         await self._ask(Rejoin(reason))
 
     async def member(self) -> MemberState:
-        """This consumer as a member of its group, at this moment."""
+        """Return this consumer's current state as a member of its group."""
         return await self._ask(Describe())
 
     @property
     async def member_id(self) -> str:
-        """What the coordinator calls this member; empty while it is none."""
+        """The coordinator's id for this member; empty if it is not a member."""
         return (await self.member()).member_id
 
     @property
     async def generation(self) -> int:
-        """The generation of the group that this member is in; -1 for none."""
+        """The generation of the group in which this member is; -1 for none."""
         return (await self.member()).generation
 
     # -- records -----------------------------------------------------------------------------------
@@ -205,19 +217,22 @@ class KafkaConsumer(Reading):
     async def poll(
         self, timeout_ms: int = 1_000, max_records: Positive | None = None
     ) -> list[ConsumerRecord]:
-        """Records of the partitions held, in the order of each; none when nothing came within `timeout_ms`.
+        """Return records of the assigned partitions, in order within each; none after `timeout_ms`.
 
-        `max_records`: `max_poll_records` unless given. Joins the group again where that is needed.
+        `max_records`: default: the setting `max_poll_records`. Rejoins the group if necessary.
         """
         for rewind in self.rewinds():
-            with suppress(SteelyardError):  # the partition went away: another reads it
+            with suppress(SteelyardError):  # the partition was revoked: another member reads it
                 await self._ask(rewind)
         call = self.poll_call(timeout_ms, max_records)
         running = await self._live()
         return list(await running.poll(call, GiveBack(call.number)))
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Records one by one, until the consumer is closed. Those not passed on yet do not count as consumed."""
+        """Yield records one by one until the consumer is closed.
+
+        Unyielded ones are not consumed.
+        """
         while not self._closed:
             try:
                 self._unread.extend(await self.poll(_ITERATION_MS))
@@ -229,17 +244,19 @@ class KafkaConsumer(Reading):
     # -- offsets -----------------------------------------------------------------------------------
 
     async def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit all that polls returned, or `offsets`: of each partition the one to go on at. Waits for the coordinator.
+        """Commit everything that polls returned, or `offsets`: the next offsets to read.
 
-        Raises CommitFailedError where the group has gone on without this member.
+        Waits for the coordinator. Raises CommitFailedError if the group has removed this member.
         """
         await self._ask(self._commit_call(offsets))
 
     async def commit_async(
         self, offsets: Offsets | None = None, callback: CommitCallback | None = None
     ) -> Future[None]:
-        """As `commit`, without waiting for its end; `callback(error)` is called then, in turn with the hooks, with None
-        after a success."""
+        """As `commit`, without waiting; `callback(error)` gets the outcome, None for success.
+
+        It is called in turn with the hooks.
+        """
         running = await self._live()
         future = running.ask_later(self._commit_call(offsets))
         if callback is not None:
@@ -249,51 +266,57 @@ class KafkaConsumer(Reading):
         return future
 
     async def committed(self, partition: Partition) -> OffsetAndMetadata | None:
-        """The group's committed offset of any partition; None without one."""
+        """Return the group's committed offset of any partition; None without one."""
         return (await self._ask(FetchCommitted((partition,)))).get(partition)
 
     async def position(self, partition: Partition) -> int:
-        """The offset of the next record that a poll returns of a partition that is held."""
+        """Return the offset of the next record that a poll returns for an assigned partition."""
         offset = await self._ask(Position(partition))
         return self.unread().get(partition, offset)
 
     async def seek(self, partition: Partition, offset: int) -> None:
-        """Go on at this offset of a partition that is held."""
+        """Continue at this offset of an assigned partition."""
         self.forget(partition)
         await self._ask(Seek(partition, offset))
 
     async def seek_to_beginning(self, *partitions: Partition) -> None:
-        """Go on at the first record that there is; of all partitions held where none are given."""
+        """Continue at the first existing record; in all assigned partitions if none are given."""
         await self._seek_to_end(partitions, EARLIEST)
 
     async def seek_to_end(self, *partitions: Partition) -> None:
-        """Go on with the next record that comes; of all partitions held where none are given."""
+        """Continue with the next new record; in all assigned partitions if none are given."""
         await self._seek_to_end(partitions, LATEST)
 
     async def pause(self, *partitions: Partition) -> None:
-        """Return no records of these partitions until `resume`. They are still this member's."""
+        """Return no records of these partitions until `resume`. They stay assigned."""
         await self._ask(Pause(each_once(partitions)))
 
     async def resume(self, *partitions: Partition) -> None:
-        """Go on with partitions that were paused."""
+        """Resume paused partitions."""
         await self._ask(Resume(each_once(partitions)))
 
     async def paused(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are paused, sorted."""
+        """Return the paused partitions, sorted."""
         return await self._ask(Paused())
 
     async def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
-        """The offset of the first record of each that there still is."""
+        """Return the offset of the first existing record of each partition."""
         return await self._ends(partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
-        """The offset that the next record of each will have; with read_committed that of the first open transaction."""
+        """Return the next offset of each.
+
+        With read_committed that of the first open transaction.
+        """
         return await self._ends(partitions, LATEST)
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[Partition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each at that time, in ms since the epoch, or later; None without one."""
+        """Find the first record of each at that time (ms since the epoch) or later.
+
+        None without one.
+        """
         found = await self._ask(ListOffsets(timestamps_ms))
         return {key: found.get(key) for key in each_once(timestamps_ms)}
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @checked
 class LitePullConsumer(Polling, Client):
-    """A consumer that is asked for messages, instead of calling a listener (DefaultLitePullConsumer).
+    """A consumer that the application polls, instead of a listener (DefaultLitePullConsumer).
 
     >>> async with LitePullConsumer("g", "127.0.0.1:9876").subscribe("Orders") as consumer:  # doctest: +SKIP
     ...     while True:
@@ -51,41 +51,44 @@ class LitePullConsumer(Polling, Client):
     ...             print(message.queue_offset, message.body)
 
     What a poll returned counts as consumed when the next poll begins, and is committed every
-    `commit_interval_ms`; messages of a poll that none follows come again after a restart. With
-    `auto_commit=False` only `commit()` commits:
+    `commit_interval_ms`; messages of a poll that no other follows are delivered again after a
+    restart. With `auto_commit=False` only `commit()` commits:
 
-    >>> messages = await consumer.poll()                                                 # doctest: +SKIP
-    >>> write_all(messages)                                                              # doctest: +SKIP
-    >>> await consumer.commit()                                                          # doctest: +SKIP
+    >>> messages = await consumer.poll()  # doctest: +SKIP
+    >>> write_all(messages)  # doctest: +SKIP
+    >>> await consumer.commit()  # doctest: +SKIP
 
-    With `subscribe` the consumer has a share of the queues, which changes as members of the group come and go. A
-    queue that goes to another member waits, for `drain_timeout_ms` at most, until what was polled of
-    it is consumed. With `assign` instead it reads the queues that it is told to:
+    With `subscribe` the consumer has a share of the queues, which changes as members of the group
+    join and leave. A queue that moves to another member waits, for at most `drain_timeout_ms`,
+    until its polled messages are consumed. With `assign` instead it reads the given queues:
 
-    >>> consumer = await LitePullConsumer("g", "127.0.0.1:9876").start()                  # doctest: +SKIP
-    >>> queues = await consumer.queues("Orders")                                          # doctest: +SKIP
-    >>> await consumer.assign(queues[:2])                                                 # doctest: +SKIP
-    >>> for queue in await consumer.assignment():                                         # doctest: +SKIP
+    >>> consumer = await LitePullConsumer("g", "127.0.0.1:9876").start()  # doctest: +SKIP
+    >>> queues = await consumer.queues("Orders")  # doctest: +SKIP
+    >>> await consumer.assign(queues[:2])  # doctest: +SKIP
+    >>> for queue in await consumer.assignment():  # doctest: +SKIP
     ...     await consumer.seek(queue, await consumer.offset_for_timestamp(queue, yesterday_ms))
 
-    - `group`: members of one group share the queues, and the committed offsets.
-    - `nameservers`: host:port, several separated by `;`, or a list of them; the variable NAMESRV_ADDR unless given, or
-      127.0.0.1:9876.
-    - `on_assigned(queues)` is called before the first pull of queues that are now this member's: the place for a seek.
-      `on_revoked(queues)` when they are about to go to another: the place for a commit. `on_lost(queues)` when another may
-      have them already. One is called after the other; they may be coroutine functions.
-    - `on_queues_changed(topic, all, mine)` is told of every new share, and of queues that a topic gets or loses.
-    - `message_model` BROADCASTING: every member reads everything, and keeps its offsets in a file of its own,
-      `offsets_folder/client id/group/offsets.json`. Two of one group on one machine need a `client_id` each.
-    - `allocate`: a strategy, a function `(claims, queues) -> Plan`, in place of the one that the setting `strategy` names;
-      the same in every member.
-    - `client_id`: `ip@name`, unique in the group; made up unless given.
-    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or those in the file
-      SSL_CERT_FILE); an ssl.SSLContext does as it is made.
-    - `config`: settings as one object, a LitePullConfig. Each may be given by its name instead.
+    - `group`: members of one group share the queues and the committed offsets.
+    - `nameservers`: host:port, several separated by `;`, or a list; default: the variable
+      NAMESRV_ADDR, or 127.0.0.1:9876.
+    - `on_assigned(queues)` is called before newly assigned queues are pulled, for seeks;
+      `on_revoked(queues)` before queues move to another member, for commits; `on_lost(queues)` when
+      another member may already have them. They are called one at a time, and may be coroutine
+      functions.
+    - `on_queues_changed(topic, all, mine)` is called for every new share, and when a topic gets or
+      loses queues.
+    - `message_model` BROADCASTING: every member reads everything and keeps its offsets in its own
+      file, `offsets_folder/client id/group/offsets.json`. Two members on one machine need different
+      `client_id`s.
+    - `allocate`: a strategy, a function `(claims, queues) -> Plan`, instead of the setting
+      `strategy`; it must be the same in every member.
+    - `client_id`: `ip@name`, unique in the group; default: generated.
+    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
+      those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `config`: settings as a LitePullConfig. Each may be given by name instead.
 
-    Any task may call it, but one polls at a time. A poll that is cancelled, by `asyncio.timeout` for instance, loses
-    nothing: what it would have returned comes with the next one.
+    Any task may call it, but only one may poll at a time. A poll that is cancelled, by
+    `asyncio.timeout` for instance, loses nothing: its messages are returned by the next one.
     """
 
     def __init__(
@@ -110,12 +113,13 @@ class LitePullConsumer(Polling, Client):
     # -- life --------------------------------------------------------------------------------------
 
     async def start(self, timeout: Seconds | None = None) -> Self:
-        """Join the group, or begin to read the assigned queues. `async with` does it.
+        """Join the group, or start to read the assigned queues. `async with` calls this.
 
-        The start waits a moment for the first news of the servers. What they reject raises: ConfigError for a subscription,
-        RouteError for a topic that nobody makes. While they cannot be reached a warning says so, and they are tried on. With
-        `timeout`, in seconds, it waits until they are reached, and raises ConnectError with the cause where they are not.
-        After an error the consumer is closed.
+        Waits up to a second for a first response from the servers. Raises what they reject:
+        ConfigError for a subscription, RouteError for a topic that does not exist and is not
+        created automatically. While the servers are unreachable, a warning is logged and the client
+        keeps trying. With `timeout`, in seconds, waits until they are reached, or raises
+        ConnectError with the cause. After an error the consumer is closed.
         """
         self._check_open()
         node, application, assign = self.make()
@@ -124,8 +128,10 @@ class LitePullConsumer(Polling, Client):
         return self
 
     async def close(self) -> None:
-        """Commit what is consumed and leave. What the last poll returned is not, unless `commit` was called. `async with`
-        does it. May be called again."""
+        """Commit what is consumed and leave; the last poll only if `commit` was called.
+
+        `async with` calls this. May be called again.
+        """
         await self._end(Stop())
 
     stop = close
@@ -135,22 +141,23 @@ class LitePullConsumer(Polling, Client):
     async def poll(
         self, timeout_ms: int | None = None, max_messages: Positive | None = None
     ) -> list[MessageView]:
-        """Messages of the queues held, oldest first in each; none when nothing came within `timeout_ms`.
+        """Return messages of the held queues, oldest first in each; none after `timeout_ms`.
 
-        Without arguments the settings `poll_timeout_ms` and `pull_batch` hold. Raises ConfigError, ClosedError.
+        Defaults: the settings `poll_timeout_ms` and `pull_batch`. Raises ConfigError, ClosedError.
         """
         call = self.poll_call(timeout_ms, max_messages)
         return list(await self._live().poll(call, GiveBack(call.number)))
 
     async def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Commit all that polls returned, or `offsets`: of each queue the one to go on at. Waits for the brokers.
+        """Commit everything that polls returned, or `offsets`: the next offset to read per queue.
 
-        Raises ConfigError for a queue that is not held, BrokerError, RemotingError, ClosedError.
+        Waits for the brokers. Raises ConfigError for a queue that is not held, BrokerError,
+        RemotingError, ClosedError.
         """
         await self._live().ask(Commit(None if offsets is None else dict(offsets)))
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The group's committed offset of any queue, as its broker has it; None without one."""
+        """Return the group's committed offset of any queue from its broker; None without one."""
         return await self._live().ask(QueryConsumerOffset(queue))
 
     # -- queues ------------------------------------------------------------------------------------
@@ -158,51 +165,51 @@ class LitePullConsumer(Polling, Client):
     async def assign(
         self, queues: Iterable[MessageQueue], expression: str = "*", *, sql: str | None = None
     ) -> None:
-        """Read these queues and no others, without a share of the group's; before the start or after it."""
+        """Read these queues and no others, without group assignment; before or after the start."""
         call = self.assign_later(queues, expression, sql)
         if call is not None:
             await self._live().ask(call)
 
     async def assignment(self) -> tuple[MessageQueue, ...]:
-        """The queues that are read now, sorted."""
+        """Return the queues read at present, sorted."""
         return await self._live().ask(Assignment())
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """All queues of a topic that can be read, by the nameserver's word of now. Raises RouteError."""
+        """Return all readable queues of a topic, asking the nameservers now. Raises RouteError."""
         return await self._live().ask(FetchQueues(topic))
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on at this offset of a queue that is held. Raises ConfigError where it has no such offset."""
+        """Continue at this offset of a held queue. Raises ConfigError if it does not exist."""
         await self._live().ask(Seek(queue, offset))
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
-        """Go on at the first message that the broker still has."""
+        """Continue at the first message that the broker still has."""
         await self._live().ask(Seek(queue, Bound.BEGIN))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on with the next message that comes."""
+        """Continue with the next new message."""
         await self._live().ask(Seek(queue, Bound.END))
 
     async def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Neither pull nor return messages of these queues until `resume`. They are still this member's."""
+        """Neither pull nor return messages of these queues until `resume`. They stay assigned."""
         await self._live().ask(PauseQueues(tuple(queues)))
 
     async def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with queues that were paused."""
+        """Resume paused queues."""
         await self._live().ask(ResumeQueues(tuple(queues)))
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the first message that the broker still has."""
+        """Return the offset of the first message that the broker still has."""
         return await self._live().ask(MinOffset(queue))
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message will have."""
+        """Return the offset that the next message will have."""
         return await self._live().ask(MaxOffset(queue))
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at that time, in ms since the epoch, or later."""
+        """Return the offset of the first message stored at that time (in ms) or later."""
         return await self._live().ask(OffsetForTimestamp(queue, timestamp_ms))
 
     async def state(self) -> ConsumerState:
-        """Members seen, queues held, offsets next to commit and recent rates, at this moment."""
+        """Return the current members, held queues, offsets to commit next and recent rates."""
         return await self._live().ask(Describe())

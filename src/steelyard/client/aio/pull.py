@@ -36,35 +36,36 @@ if TYPE_CHECKING:
 
 @checked
 class PullConsumer(Pulling, Client):
-    """Reads the queues and offsets that it is told to, and leaves the account to the caller (DefaultMQPullConsumer).
+    """Reads the queues and offsets given by the caller, who keeps track (DefaultMQPullConsumer).
 
-    >>> async with PullConsumer("g", "127.0.0.1:9876") as consumer:       # doctest: +SKIP
+    >>> async with PullConsumer("g", "127.0.0.1:9876") as consumer:  # doctest: +SKIP
     ...     for queue in await consumer.queues("Orders"):
     ...         offset = await consumer.committed(queue) or 0
     ...         result = await consumer.pull(queue, offset, "fruit || nuts")
     ...         print(result.status, [message.body for message in result.messages])
     ...         await consumer.commit(queue, result.next_begin_offset)
 
-    Of the topics that were registered it has a share of the queues, by the member list of its group and the strategy:
-    `balanced(topic)`. `on_queues_changed(topic, all, mine)` is called when that changes; it may be a coroutine function.
-    Nobody hands anything over: two members may read a queue at once for a moment.
+    `balanced(topic)` returns its share of a registered topic's queues, by the group's member list
+    and the strategy. `on_queues_changed(topic, all, mine)` is called when that changes; it may be a
+    coroutine function. There is no hand-over: two members may briefly read a queue at once.
 
-    >>> consumer = await PullConsumer("g", "127.0.0.1:9876").register("Orders").start()    # doctest: +SKIP
-    >>> for queue in await consumer.balanced("Orders"): ...                                # doctest: +SKIP
+    >>> consumer = await PullConsumer("g", "127.0.0.1:9876").register("Orders").start()  # doctest: +SKIP
+    >>> for queue in await consumer.balanced("Orders"): ...  # doctest: +SKIP
 
-    - `group`: members of one group share the queues, and the committed offsets.
-    - `nameservers`: host:port, several separated by `;`, or a list of them; the variable NAMESRV_ADDR unless given, or
-      127.0.0.1:9876.
-    - `allocate`: a strategy, a function `(claims, queues) -> Plan`, in place of the one that the setting `strategy` names;
-      the same in every member.
-    - `client_id`: `ip@name`, unique in the group; made up unless given.
-    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or those in the file
-      SSL_CERT_FILE); an ssl.SSLContext does as it is made.
-    - `config`: settings as one object, a ConsumerConfig. Each may be given by its name instead.
+    - `group`: members of one group share the queues and the committed offsets.
+    - `nameservers`: host:port, several separated by `;`, or a list; default: the variable
+      NAMESRV_ADDR, or 127.0.0.1:9876.
+    - `allocate`: a strategy, a function `(claims, queues) -> Plan`, instead of the setting
+      `strategy`; it must be the same in every member.
+    - `client_id`: `ip@name`, unique in the group; default: generated.
+    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
+      those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `config`: settings as a ConsumerConfig. Each may be given by name instead.
 
-    Any number of tasks may share one; many pulls may be under way at once. All calls raise RouteError,
-    RemotingError, BrokerError or ClosedError, and ConfigError where an argument makes no sense; nothing is tried again.
-    A LitePullConsumer, unlike this one, pulls ahead, commits and hands queues over by itself.
+    Any number of tasks may share one; many pulls may be in flight at once. All calls raise
+    RouteError, RemotingError, BrokerError or ClosedError, and ConfigError for an invalid argument;
+    nothing is retried. A LitePullConsumer, in contrast, prefetches, commits and hands over queues
+    itself.
     """
 
     def __init__(
@@ -85,12 +86,13 @@ class PullConsumer(Pulling, Client):
     # -- life --------------------------------------------------------------------------------------
 
     async def start(self, timeout: Seconds | None = None) -> Self:
-        """Start, and join the group if topics are registered. `async with` does it.
+        """Start, and join the group if topics are registered. `async with` calls this.
 
-        The start waits a moment for the first news of the servers. What they reject raises: ConfigError for a subscription,
-        RouteError for a topic that nobody makes. While they cannot be reached a warning says so, and they are tried on. With
-        `timeout`, in seconds, it waits until they are reached, and raises ConnectError with the cause where they are not.
-        After an error the consumer is closed.
+        Waits up to a second for a first response from the servers. Raises what they reject:
+        ConfigError for a subscription, RouteError for a topic that does not exist and is not
+        created automatically. While the servers are unreachable, a warning is logged and the client
+        keeps trying. With `timeout`, in seconds, waits until they are reached, or raises
+        ConnectError with the cause. After an error the consumer is closed.
         """
         self._check_open()
         node, application = self.make()
@@ -100,7 +102,10 @@ class PullConsumer(Pulling, Client):
         return self
 
     async def close(self) -> None:
-        """Leave the group and close. Calls under way end with ClosedError. `async with` does it. May be called again."""
+        """Leave the group and close; pending calls end with ClosedError.
+
+        `async with` calls this. May be called again.
+        """
         await self._end(Stop())
 
     stop = close
@@ -118,47 +123,49 @@ class PullConsumer(Pulling, Client):
         hold_ms: int = 0,
         timeout_ms: int | None = None,
     ) -> PullResult:
-        """Messages of one queue from `offset` on that the expression, or the SQL92 condition, wants.
+        """Return messages of one queue from `offset` that match the expression or SQL92 condition.
 
-        `hold_ms`: how long the broker may wait for a message at the end of the queue. `timeout_ms`: 10 s more than that
-        unless given. Apache brokers return 32 messages at most, 8 from disk.
+        `hold_ms`: how long the broker may wait for a message at the end of the queue. `timeout_ms`:
+        default: 10 s more than that. Apache brokers return at most 32 messages, 8 from disk.
         """
         call = pull_call(queue, offset, expression, sql, max_messages, hold_ms, timeout_ms)
         return await self._live().ask(call)
 
     async def send_back(self, message: MessageView, delay_level: RetryDelayLevel = 0) -> None:
-        """Have the group's retry topic bring the message again: after a delay that grows with each time, or that
-        of `delay_level` 1 to 18; -1 puts it among the dead letters at once."""
+        """Send a message to the group's retry topic, to be delivered again after a growing delay.
+
+        `delay_level` 1 to 18 sets the delay; -1 sends it to the dead-letter topic at once.
+        """
         await self._live().ask(SendBack(message, delay_level))
 
     # -- offsets -----------------------------------------------------------------------------------
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The group's committed offset; None without one."""
+        """Return the group's committed offset; None without one."""
         return await self._live().ask(QueryConsumerOffset(queue))
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Commit the offset to go on at. Waits for the broker."""
+        """Commit the next offset to read. Waits for the broker."""
         await self._live().ask(CommitOffset(queue, offset))
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the first message that the broker still has."""
+        """Return the offset of the first message that the broker still has."""
         return await self._live().ask(MinOffset(queue))
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message will have."""
+        """Return the offset that the next message will have."""
         return await self._live().ask(MaxOffset(queue))
 
     async def offset_for_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The offset of the first message stored at that time, in ms since the epoch, or later."""
+        """Return the offset of the first message stored at that time (in ms) or later."""
         return await self._live().ask(OffsetForTimestamp(queue, timestamp_ms))
 
     # -- queues ------------------------------------------------------------------------------------
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """All queues of a topic that can be read, by the nameserver's word of now."""
+        """Return all readable queues of a topic, asking the nameservers now."""
         return await self._live().ask(FetchQueues(topic))
 
     async def balanced(self, topic: str) -> tuple[MessageQueue, ...]:
-        """This member's share of a registered topic; waits for the first rebalance."""
+        """Return this member's share of a registered topic; waits for the first rebalance."""
         return await self._live().ask(Balanced(topic))

@@ -29,26 +29,29 @@ class PushConsumer(Pushing, Client):
     >>> async with PushConsumer("g", "127.0.0.1:9876", show).subscribe("Orders", "fruit || nuts"):  # doctest: +SKIP
     ...     await asyncio.sleep(60)
 
-    The listener returns None, True or CONSUME_SUCCESS when it is done with the message; False,
-    RECONSUME_LATER or an exception bring the message back later. `batch_listener` takes up to
-    `consume_batch` messages of one queue instead, with one verdict for all. Messages of one queue may
-    be in several of the `concurrency` calls at once; the committed offset never passes one under way.
+    The listener returns None, True or CONSUME_SUCCESS when it has consumed the message; after
+    False, RECONSUME_LATER or an exception the message is delivered again later. `batch_listener`
+    takes up to `consume_batch` messages of one queue instead, with one result for all. Messages of
+    one queue may be in several of the `concurrency` calls at once; the committed offset never
+    passes an unfinished one.
 
-    - `group`: members of one group share the queues, and the committed offsets.
-    - `nameservers`: host:port, several separated by `;`, or a list of them; the variable NAMESRV_ADDR unless given, or
-      127.0.0.1:9876.
-    - `orderly`: the messages of a queue come one after the other, each when the one before it is done. False,
-      SUSPEND_CURRENT_QUEUE_A_MOMENT or an exception hold the queue up and bring the same message again.
-    - `concurrency`: most listeners that run at once; 20 unless given.
-    - `on_assigned(queues)` is called before the first message of queues that are now this member's,
-      `on_revoked(queues)` when they are about to go to another and their messages are done, `on_lost(queues)` when
-      another may have them already. They run beside the listeners; what they raise is logged.
-    - `allocate`: a strategy, a function `(claims, queues) -> Plan`, in place of the one that the setting `strategy` names;
-      the same in every member.
-    - `client_id`: `ip@name`, unique in the group; made up unless given.
-    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or those in the file
-      SSL_CERT_FILE); an ssl.SSLContext does as it is made.
-    - `config`: settings as one object, a ConsumerConfig. Each may be given by its name instead.
+    - `group`: members of one group share the queues and the committed offsets.
+    - `nameservers`: host:port, several separated by `;`, or a list; default: the variable
+      NAMESRV_ADDR, or 127.0.0.1:9876.
+    - `orderly`: the messages of a queue are consumed one after the other. After False,
+      SUSPEND_CURRENT_QUEUE_A_MOMENT or an exception the queue is suspended, then the same message
+      is delivered again.
+    - `concurrency`: maximum number of listeners that run at once; default: 20.
+    - `on_assigned(queues)` is called before the first message of newly assigned queues,
+      `on_revoked(queues)` before queues move to another member, once their messages are consumed,
+      `on_lost(queues)` when another member may already have them. They run beside the listeners;
+      their exceptions are logged.
+    - `allocate`: a strategy, a function `(claims, queues) -> Plan`, instead of the setting
+      `strategy`; it must be the same in every member.
+    - `client_id`: `ip@name`, unique in the group; default: generated.
+    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
+      those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `config`: settings as a ConsumerConfig. Each may be given by name instead.
 
     Listener and hooks may be plain functions, too; then they must not block.
     """
@@ -79,12 +82,13 @@ class PushConsumer(Pushing, Client):
     # -- life --------------------------------------------------------------------------------------
 
     async def start(self, timeout: Seconds | None = None) -> Self:
-        """Join the group. `async with` does it.
+        """Join the group; `async with` calls this.
 
-        The start waits a moment for the first news of the servers. What they reject raises: ConfigError for a subscription,
-        RouteError for a topic that nobody makes. While they cannot be reached a warning says so, and they are tried on. With
-        `timeout`, in seconds, it waits until they are reached, and raises ConnectError with the cause where they are not.
-        After an error the consumer is closed.
+        Waits up to a second for a first response from the servers. Raises what they reject:
+        ConfigError for a subscription, RouteError for a topic that does not exist and is not
+        created automatically. While the servers are unreachable, a warning is logged and the client
+        keeps trying. With `timeout`, in seconds, waits until they are reached, or raises
+        ConnectError with the cause. After an error the consumer is closed.
         """
         self._check_open()
         node, application = self.make()
@@ -96,9 +100,10 @@ class PushConsumer(Pushing, Client):
         return self
 
     async def close(self, *, wait: bool = True) -> None:
-        """Leave the group: finish what listeners hold (bounded), commit, unregister. `async with` does it. May be called again.
+        """Leave the group: let listeners finish (bounded), commit, and unregister.
 
-        Without `wait` nothing is finished: what listeners hold is not committed, and the group reads it again.
+        `async with` calls this. May be called again. Without `wait` listeners are not awaited:
+        their messages are not committed, and the group reads them again.
         """
         await self._end(Stop(wait))
 
@@ -107,19 +112,25 @@ class PushConsumer(Pushing, Client):
     # -- while it runs -----------------------------------------------------------------------------
 
     async def state(self) -> ConsumerState:
-        """Members seen, queues held, offsets next to commit and recent rates, at this moment."""
+        """Return the current members, held queues, offsets to commit next and recent rates."""
         return await self._live().ask(Describe())
 
     async def pause(self) -> None:
-        """Pull no more; messages that are here already still come to the listener. Queues are kept."""
+        """Stop pulling; prefetched messages are still delivered to the listener.
+
+        Queues are kept.
+        """
         await self._live().ask(Pause())
 
     async def resume(self) -> None:
-        """Pull again after `pause`."""
+        """Resume pulling after `pause`."""
         await self._live().ask(Resume())
 
     async def resize(self, concurrency: Listeners) -> None:
-        """Run so many listeners at once from now on; calls under way end first. Raises ConfigError."""
+        """Set the number of concurrent listeners; calls in progress finish first.
+
+        Raises ConfigError.
+        """
         running = self._live()
         await running.ask(resize(concurrency))
         running.resize(concurrency)

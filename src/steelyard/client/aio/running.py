@@ -1,4 +1,4 @@
-"""A node on the running loop, and how coroutines talk to it."""
+"""A node on the running loop, and its calls from coroutines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Running:
-    """A node with a driver of its own on the running loop, and `workers` tasks that hand things to its application."""
+    """A node with its own driver on the running loop, and `workers` tasks for its application."""
 
     def __init__(
         self,
@@ -38,37 +38,40 @@ class Running:
         self._closing = False
 
     async def start(self) -> None:
-        """Start the node; from here on it may hand things over."""
+        """Start the node; from now on it may deliver to the application."""
         self.driver.start()
 
     def ask(self, call: Call[T]) -> Future[T]:
-        """Put a call to the node; the future gets the answer. One that is an error is raised where it is awaited."""
+        """Pass a call to the node; the future gets the result or raises the error."""
         return self.driver.ask(call)
 
     ask_later = ask
-    """The same, where nobody awaits the future at once."""
+    """The same, if nobody awaits the future at once."""
 
     async def poll(self, call: Call[T], give_back: Call[None]) -> T:
-        """As `ask`. When it is cancelled nobody has seen the answer: the node hears `give_back`."""
+        """As `ask`.
+
+        If it is cancelled, the caller has not seen the result: the node gets `give_back`.
+        """
         return await self.driver.poll(call, give_back)
 
     def hand(self, handed: object) -> None:
-        """Hand this to the application, too, in its turn."""
+        """Deliver this to the application in turn."""
         self._workers.hand(0, handed)
 
     def resize(self, workers: int) -> None:
-        """Hand over so many things at once from now on."""
+        """Set the number of concurrent deliveries."""
         self._workers.resize(workers)
 
     async def close(self, stop: Call[None], *, cancel: bool = True) -> None:
-        """Clean stop. What the application still does then is cancelled, or without `cancel` goes on.
+        """Stop cleanly, and cancel what the application still does; without `cancel` it continues.
 
-        While another task is at it this returns at once.
+        Returns at once while another task is stopping it.
         """
         if self._closing:
             return
         self._closing = True
-        with suppress(ClosedError):  # the node has failed, and said so
+        with suppress(ClosedError):  # the node has failed, and logged it
             await self.driver.ask(stop)
         await self._workers.close(cancel=cancel)
         await self.driver.close()

@@ -1,4 +1,4 @@
-"""Tasks that hand to an application what a node has for it, one thing after the other each."""
+"""Tasks that deliver a node's messages and calls to an application, each one at a time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from steelyard.client.application import Application
 from steelyard.nodes.seam import Event, Handled, Verdict
 
 CHECKS_AT_ONCE = 100
-"""Most calls of `transaction_check` at once; more wait. They are tasks, and mostly wait themselves."""
+"""Maximum concurrent calls of `transaction_check`; further ones wait.
+
+They are tasks that mostly wait.
+"""
 
 
 class Workers:
-    """So many tasks on the running loop. `post`, which is to be set, tells the node the application's verdicts."""
+    """A number of tasks on the running loop. `post`, to be set, passes results to the node."""
 
     post: Callable[[Event], None]
 
@@ -27,16 +30,16 @@ class Workers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._surplus = 0
-        """Tasks that are to end when they are done with what they have."""
+        """Number of tasks that are to end after their current delivery."""
         self.resize(count)
 
     def hand(self, ticket: int, handed: object) -> None:
-        """Hand this over soon; the node is told the verdict, unless the ticket is 0."""
+        """Deliver this soon; the node gets the result, unless the ticket is 0."""
         self._handed.append((ticket, handed))
         self._wake()
 
     def resize(self, count: int) -> None:
-        """Have so many tasks; those that are too many end when they are done."""
+        """Set the number of tasks; surplus ones end after their current delivery."""
         missing = count - len(self._tasks)
         self._surplus = max(0, -missing)
         for _ in range(missing):
@@ -47,7 +50,7 @@ class Workers:
             self._wake()
 
     async def close(self, *, cancel: bool = True) -> None:
-        """End all of them, whatever they do; without `cancel` when they have handed over what is there."""
+        """End all of them at once; without `cancel` after everything waiting is delivered."""
         self._closed = True
         tasks = list(self._tasks)
         if cancel:
@@ -95,12 +98,13 @@ class Workers:
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
-                raise  # we are told to stop; otherwise it was something that the function awaited
+                # this task is cancelled; otherwise it was something that the function awaited
+                raise
             return application.failure(handed, error)
         except Exception as error:
             return application.failure(handed, error)
 
 
 async def settled(returned: object) -> object:
-    """What a user's function returned; or what that brings, where it is to be awaited."""
+    """Return a user function's result, awaited if necessary."""
     return await returned if isawaitable(returned) else returned

@@ -33,23 +33,24 @@ def _blocking(
 
 
 class Admin:
-    """Looks after a cluster: everything that mqadmin's commands ask and tell, as typed methods.
+    """Administers a cluster: mqadmin's commands as typed methods.
 
-    >>> with Admin("127.0.0.1:9876") as admin:                         # doctest: +SKIP
+    >>> with Admin("127.0.0.1:9876") as admin:  # doctest: +SKIP
     ...     for row in admin.consumer_progress("billing").queues:
     ...         print(row.queue, row.lag, row.client_id)
 
-    - `nameservers`: host:port, several separated by `;`, or a list of them; the variable NAMESRV_ADDR unless given, or
-      127.0.0.1:9876.
+    - `nameservers`: host:port, several separated by `;`, or a list; default: the variable
+      NAMESRV_ADDR, or 127.0.0.1:9876.
     - `access_key`, `secret_key`, `security_token`: sign every request, for brokers with aclEnable.
-    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or those in the file
-      SSL_CERT_FILE); an ssl.SSLContext does as it is made.
+    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
+      those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
     - `timeout_ms`: for each request.
 
-    It works with Apache RocketMQ 4.9 and 5.x as with Steelyard. Topics, groups and brokers are asked for one after the
-    other; connections stay open until it is closed. Any number of threads may share one. All methods raise RemotingError
-    (nobody there, no reply), BrokerError (a broker's error, with its code), RouteError (no such topic, group or cluster),
-    ConfigError (a wrong argument) or ClosedError.
+    It works with Apache RocketMQ 4.9 and 5.x as well as with Steelyard. Servers are asked one after
+    the other; connections stay open until it is closed. Any number of threads may share one. All
+    methods raise RemotingError (unreachable, no reply), BrokerError (a broker's error, with its
+    code), RouteError (no such topic, group or cluster), ConfigError (a wrong argument) or
+    ClosedError.
     """
 
     def __init__(
@@ -73,13 +74,13 @@ class Admin:
         self._loop: Background | None = None
 
     def start(self) -> Self:
-        """Start. `with` does it."""
+        """Start the administrator; `with` calls this."""
         self._loop = self._loop or background()
         self._wait(self._admin.start())
         return self
 
     def close(self) -> None:
-        """Close all connections. `with` does it. May be called again."""
+        """Close all connections; `with` calls this. May be called again."""
         if self._loop is not None and not self._loop.forked:
             self._wait(self._admin.close())
 

@@ -1,5 +1,5 @@
 # Written by tools/shells.py from client/aio/client.py: change that one, then `./dev generate`.
-"""What the blocking clients of RocketMQ have in common: a life, and the node that lives it."""
+"""The common base of the blocking RocketMQ clients: start, calls and close."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steelyard.nodes.seam import Call
 
 
 class Client:
-    """Started once, then asked, then closed."""
+    """A client that is started once, called, and closed."""
 
     _running: Running | None = None
     _closed = False
@@ -36,7 +36,10 @@ class Client:
         self.close()
 
     def _begin(self, running: Running, timeout: Seconds | None, *first: Call[None]) -> None:
-        """Start the node, ask it these, and wait for its first news. After an error the client is closed."""
+        """Start the node, ask it these, and wait for its first news.
+
+        After an error the client is closed.
+        """
         self._running = running
         try:
             running.start()

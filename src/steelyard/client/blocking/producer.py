@@ -46,24 +46,26 @@ if TYPE_CHECKING:
 
 @checked
 class Producer(Client):
-    """Sends messages, and waits for the broker's word. Any number of threads may share one.
+    """Sends messages and waits for the broker's response. Any number of threads may share one.
 
-    >>> with Producer("orders", "127.0.0.1:9876") as producer:   # doctest: +SKIP
+    >>> with Producer("orders", "127.0.0.1:9876") as producer:  # doctest: +SKIP
     ...     result = producer.send("Orders", b"one apple", tags="fruit", keys="order-1")
     ...     print(result.queue, result.queue_offset)
 
-    Many sends may be under way at once; they are gathered into few writes.
+    Many sends may be in flight at once; they are combined into few writes.
 
-    - `group`: the producers of a group answer for each other's transactions; DEFAULT_PRODUCER unless given.
-    - `nameservers`: host:port, several separated by `;`, or a list of them; the variable NAMESRV_ADDR unless given, or
-      127.0.0.1:9876.
-    - `transaction_check`: a function or coroutine function, called with a message sent in a transaction by any member of the
-      group, when a broker asks what became of it. It returns True or COMMIT, False or ROLLBACK, None or UNKNOWN. Brokers
-      ask a producer that has sent to one of their topics, or asked for its `queues`.
-    - `client_id`: `ip@name`, unique in the group; made up unless given.
-    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or those in the file
-      SSL_CERT_FILE); an ssl.SSLContext does as it is made.
-    - `config`: settings as one object, a ProducerConfig. Each may be given by its name instead.
+    - `group`: the producers of a group answer for each other's transactions; default:
+      DEFAULT_PRODUCER.
+    - `nameservers`: host:port, several separated by `;`, or a list; default: the variable
+      NAMESRV_ADDR, or 127.0.0.1:9876.
+    - `transaction_check`: a function or coroutine function, called with a message sent in a
+      transaction by any member of the group, when a broker asks for the transaction's state. It
+      returns True or COMMIT, False or ROLLBACK, None or UNKNOWN. Brokers ask producers that have
+      sent to one of their topics, or asked for its `queues`.
+    - `client_id`: `ip@name`, unique in the group; default: generated.
+    - `tls`: True encrypts connections and trusts the certificates of the system's authorities (or
+      those in the file SSL_CERT_FILE); an ssl.SSLContext is used as configured.
+    - `config`: settings as a ProducerConfig. Each may be given by name instead.
     """
 
     def __init__(
@@ -84,11 +86,11 @@ class Producer(Client):
         self._tls = tls_context(tls)
 
     def start(self, timeout: Seconds | None = None) -> Self:
-        """Start. `with` does it.
+        """Start the producer; `with` calls this.
 
-        The start waits a moment for the first news of the servers. While they cannot be reached a warning says so, and they
-        are tried on. With `timeout`, in seconds, it waits until they are reached, and raises ConnectError with the cause where
-        they are not. After an error the producer is closed.
+        Waits up to a second for a first response from the servers. While they are unreachable, a
+        warning is logged and the client keeps trying. With `timeout`, in seconds, waits until they
+        are reached, or raises ConnectError with the cause. After an error the producer is closed.
         """
         self._check_open()
         if self._running is None:
@@ -99,7 +101,10 @@ class Producer(Client):
         return self
 
     def close(self) -> None:
-        """Let what is under way end, unregister from the brokers, close. `with` does it. May be called again."""
+        """Finish sends in flight, unregister from the brokers, and close.
+
+        `with` calls this. May be called again.
+        """
         self._end(Stop())
 
     stop = close
@@ -116,11 +121,12 @@ class Producer(Client):
         timeout_ms: int | None = None,
         **fields: Unpack[MessageFields],
     ) -> SendResult:
-        """Send a `Message`, or `body` to the topic named, and wait until a broker has stored it.
+        """Send a `Message`, or `body` to the given topic, and wait until a broker has stored it.
 
-        Messages of one `sharding_key` go to one queue. `queue` names it, `selector(queues, message)` chooses it,
-        and such sends are tried once; otherwise the producer chooses, and another broker's after a failure. Raises
-        MessageError, RouteError, BrokerError, RemotingError (after the retries), ClosedError.
+        Messages with the same `sharding_key` go to the same queue. `queue` names the queue,
+        `selector(queues, message)` chooses it, and such sends are not retried; otherwise the
+        producer chooses, and tries another broker after a failure. Raises MessageError, RouteError,
+        BrokerError, RemotingError (after the retries), ClosedError.
         """
         whole = as_message(message, body, fields)
         if selector is not None:
@@ -137,10 +143,11 @@ class Producer(Client):
         timeout_ms: int | None = None,
         **fields: Unpack[MessageFields],
     ) -> Future[SendResult]:
-        """Send and return at once; the future brings the result or the error, those of `send`.
+        """Send and return at once; the future gets the result or the error, as for `send`.
 
-        A `selector` is called here and now, after a wait for the topic's route where it is not known yet. The
-        future's callbacks run in the event loop's thread: they must be quick and must not wait.
+        A `selector` is called immediately, or after waiting for the topic's route if it is not
+        known yet. The future's callbacks run in the event loop's thread: they must be quick and
+        must not block.
         """
         whole = as_message(message, body, fields)
         if selector is not None:
@@ -154,7 +161,7 @@ class Producer(Client):
         queue: MessageQueue | None = None,
         timeout_ms: int | None = None,
     ) -> SendResult:
-        """Send messages of one topic as one request: stored all or none, in order, in one queue."""
+        """Send messages of one topic in one request: stored all or none, in order, in one queue."""
         return self._live().ask(SendMessages(tuple(messages), queue, timeout_ms))
 
     def send_oneway(
@@ -166,7 +173,10 @@ class Producer(Client):
         selector: Selector | None = None,
         **fields: Unpack[MessageFields],
     ) -> None:
-        """Send without waiting for a broker: may be lost without notice. Wrong messages still raise."""
+        """Send without waiting for a broker: may be lost without notice.
+
+        Invalid messages still raise.
+        """
         whole = as_message(message, body, fields)
         if selector is not None:
             queue = self._selected(selector, whole, queue)
@@ -185,11 +195,12 @@ class Producer(Client):
     ) -> TransactionResult:
         """Send a message that consumers see only if `execute` commits.
 
-        Once a broker has the message, `execute(message)` is called, here; it may be a coroutine function. The property
-        UNIQ_KEY of its message is the transaction's id, which is `message_id` in `transaction_check`. True or COMMIT lets
-        consumers have the message, False or ROLLBACK drops it; None, UNKNOWN or an exception, which is logged, make the
-        broker ask `transaction_check` later. A delay of the message is ignored. Raises as `send` does, then nothing is
-        executed.
+        Once a broker has stored the message, `execute(message)` is called here; it may be a
+        coroutine function. The property UNIQ_KEY of its message is the transaction's id, which is
+        `message_id` in `transaction_check`. True or COMMIT delivers the message to consumers, False
+        or ROLLBACK drops it; after None, UNKNOWN or an exception, which is logged, the broker later
+        asks `transaction_check`. A delay of the message is ignored. Raises as `send` does; then
+        nothing is executed.
         """
         whole = as_message(message, body, fields)
         running = self._live()
@@ -220,9 +231,9 @@ class Producer(Client):
         timeout_ms: int | None = None,
         **fields: Unpack[MessageFields],
     ) -> MessageView:
-        """Send a message and wait for what its consumer replies; `timeout_ms` is for all of it.
+        """Send a message and wait for a consumer's reply; `timeout_ms` covers both.
 
-        Raises CallTimeoutError where no reply comes, and otherwise as `send` does.
+        Raises CallTimeoutError if no reply arrives, and otherwise as `send` does.
         """
         whole = as_message(message, body, fields)
         if selector is not None:
@@ -237,10 +248,10 @@ class Producer(Client):
         timeout_ms: int | None = None,
         **fields: Unpack[MessageFields],
     ) -> SendResult:
-        """Answer a request that a consumer was given; returns once the requester has the reply.
+        """Reply to a request received by a consumer; returns once the requester has the reply.
 
-        Raises MessageError where `request` asks for no reply, BrokerError where the requester is gone, and otherwise
-        as `send` does.
+        Raises MessageError if `request` is not a request, BrokerError if the requester is gone, and
+        otherwise as `send` does.
         """
         whole = as_message(reply_topic(request), body, fields)
         return self._live().ask(SendReply(whole, request, timeout_ms))
@@ -248,9 +259,9 @@ class Producer(Client):
     # -- queues ------------------------------------------------------------------------------------
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Queues of a topic that can be written; of a topic still to be made, those it would get.
+        """Return the writable queues of a topic; for one to be created, those that it would get.
 
-        Raises RouteError where not even the default topic has a route.
+        Raises RouteError if not even the default topic has a route.
         """
         return self._live().ask(FetchQueues(topic))
 

@@ -22,8 +22,9 @@ T = TypeVar("T")
 
 
 class Running:
-    """A node on the background loop, usable from any thread of the process that made it, and `workers` threads that
-    hand things to its application."""
+    """A node on the background loop, usable from any thread of the process that made it, and
+    `workers` threads that hand things to its application.
+    """
 
     def __init__(
         self,

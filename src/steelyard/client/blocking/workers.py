@@ -11,12 +11,15 @@ from steelyard.driver.loops import background
 from steelyard.nodes.seam import Event, Handled
 
 CHECKS_AT_ONCE = 4
-"""Most calls of `transaction_check` at once; more wait. Java has one thread; a check that waits for a database should not
-hold up all."""
+"""Most calls of `transaction_check` at once; more wait. Java has one thread; a check that waits for
+a database should not hold up all.
+"""
 
 
 class Workers(Threads[tuple[int, object]]):
-    """So many daemon threads. `post`, which is to be set, tells the node the application's verdicts."""
+    """So many daemon threads. `post`, which is to be set, tells the node the application's
+    verdicts.
+    """
 
     post: Callable[[Event], None]
 
@@ -25,7 +28,9 @@ class Workers(Threads[tuple[int, object]]):
         super().__init__(count, self._take, name)
 
     def hand(self, ticket: int, handed: object) -> None:
-        """Hand this over soon; the node is told the verdict, unless the ticket is 0. From one thread only."""
+        """Hand this over soon; the node is told the verdict, unless the ticket is 0. From one
+        thread only.
+        """
         self._items.append((ticket, handed))
         if not self._waking:
             self._wake()
@@ -45,7 +50,9 @@ class Workers(Threads[tuple[int, object]]):
 
 
 def settled(returned: object) -> object:
-    """What a user's function returned; or what that brings, where it is to be awaited: on the background loop."""
+    """What a user's function returned; or what that brings, where it is to be awaited: on the
+    background loop.
+    """
     return background().wait(_finish(returned)) if isawaitable(returned) else returned
 
 
