@@ -1,7 +1,8 @@
-"""What a value that a caller gives must be, as its annotation says: the one place for the rules of arguments and settings.
+"""Validation of arguments and settings by their annotations.
 
-`kind_of(annotation)` compiles an annotation once; `Kind.take(name, value)` returns the value, with collections copied
-into tuples and dicts, or raises ArgumentError: which argument, what was given, what would be right.
+`kind_of(annotation)` compiles an annotation once; `Kind.take(name, value)` returns the value, with
+collections copied into tuples and dicts, or raises ArgumentError: which argument, the value given,
+and what is expected.
 
 | annotation | takes |
 |---|---|
@@ -44,27 +45,28 @@ import msgspec
 from steelyard.errors import ArgumentError
 
 INT_MAX = 2**63 - 1
-"""Largest whole number where an annotation names no other: what fits into 64 bits on the wire."""
+"""Largest integer if an annotation names no other: what fits into 64 bits on the wire."""
 
 SHOWN_MAX = 80
-"""Characters of a value that an error shows."""
+"""Maximum characters of a value shown in an error."""
 
 SECRETS = frozenset({"secret_key", "security_token"})
-"""Arguments whose values no error shows."""
+"""Arguments whose values are never shown in errors."""
 
 Positive = Annotated[int, msgspec.Meta(ge=1, le=INT_MAX)]
 Int32 = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-"""What Kafka's protocol, and Java's int, can hold."""
+"""The range of Kafka's INT32 and Java's int."""
 PositiveInt32 = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 PLAIN_TOO = "a plain tuple is taken, too"
 
 
 class Kind:
-    """What one annotation takes. This one: anything.
+    """The rule of one annotation; this class accepts anything.
 
-    `words`: what would be right, to follow "it must be". `quick`: types whose every value is right as it is;
-    `takes_text`, `takes_counts`: so is every ASCII str, every int from 0 to INT_MAX. A send cannot afford to ask more.
+    `words`: what is expected, to follow "it must be". `quick`: types all of whose values are valid;
+    `takes_text`, `takes_counts`: the same for every ASCII str, and every int from 0 to INT_MAX. A
+    send cannot afford more checks.
     """
 
     words = "anything"
@@ -75,7 +77,7 @@ class Kind:
     takes_counts = False
 
     def fits(self, value: object) -> bool:
-        """Whether the value is of the right type, seen from outside."""
+        """Return whether the value has the right type, without looking inside."""
         return True
 
     def take(self, name: str, value: object) -> Any:
@@ -85,12 +87,12 @@ class Kind:
         return self.inner(name, value)
 
     def inner(self, name: str, value: object) -> Any:
-        """The same of a value that fits."""
+        """The same for a value that fits."""
         return value
 
 
 def is_right(kind: Kind, value: object) -> bool:
-    """Whether the value can be told to be right at first sight; otherwise `Kind.take` knows."""
+    """Return whether the value is valid at first sight; otherwise `Kind.take` decides."""
     cls = type(value)
     if cls is str:
         return kind.takes_text and value.isascii()  # type: ignore[attr-defined]  # it is a str
@@ -100,7 +102,7 @@ def is_right(kind: Kind, value: object) -> bool:
 
 
 def wrong(name: str, value: object, words: str, *, wrong_type: bool = False) -> ArgumentError:
-    """The error of a value that is not what it must be."""
+    """Build the error for an invalid value."""
     given = f"not {_a(type(value).__name__)}"
     if name.rpartition(".")[2] in SECRETS:
         return ArgumentError(f"{name} must be {words}" + (f", {given}" if wrong_type else ""))
@@ -109,7 +111,10 @@ def wrong(name: str, value: object, words: str, *, wrong_type: bool = False) -> 
 
 
 def unknown(what: str, name: str, known: Iterable[str], names: Iterable[str] = ()) -> ArgumentError:
-    """The error of a name that is not `known`: with the nearest of these, or of all `names`; with all that are known if none is near."""
+    """The error of a name that is not `known`: with the nearest of these, or of all `names`.
+
+    With all that are known if none is near.
+    """
     from difflib import get_close_matches  # for mistakes only
 
     near = get_close_matches(name, list(names or known))
@@ -266,7 +271,7 @@ class _Function(Kind):
 
 
 class _Fields(_Instance):
-    """An object of named fields. `tuples`: a plain tuple is taken for one."""
+    """An object with named fields. `tuples`: a plain tuple is converted to one."""
 
     def __init__(self, cls: type, *, tuples: bool = False) -> None:
         super().__init__(cls)
@@ -283,7 +288,10 @@ class _Fields(_Instance):
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """Of the fields, by name. Compiled when first needed: a class may be declared before those in its fields."""
+        """Of the fields, by name.
+
+        Compiled when first needed: a class may be declared before those in its fields.
+        """
         if self._hints is None:
             self._hints = kinds_of(self.cls)
         return self._hints
@@ -466,7 +474,7 @@ def _is_own(cls: type) -> bool:
 
 
 def _is_made_by_callers(cls: type) -> bool:
-    """A NamedTuple, a dataclass or a frozen struct; others, as `MessageView`, come from brokers."""
+    """Return whether callers create it: NamedTuple, dataclass or frozen struct."""
     if issubclass(cls, msgspec.Struct):
         return bool(cls.__struct_config__.frozen)
     return dataclasses.is_dataclass(cls) or (issubclass(cls, tuple) and hasattr(cls, "_fields"))

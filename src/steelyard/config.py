@@ -1,9 +1,10 @@
 """Settings of every node, one frozen dataclass each.
 
-Defaults are those of Apache RocketMQ where it has the setting; the comment below a field says where
-it comes from. Times are milliseconds, sizes bytes. Values are checked where they enter the program
-(`client`, `settings`), by `check`: an `int` is 0 or more unless its annotation says otherwise (`steelyard.checks`).
-`Kafka` and `RocketMQ` in an annotation are the setting's names there; `settings` takes these, too.
+Defaults are those of Apache RocketMQ where it has the setting; the docstring of a field names it.
+Times are milliseconds, sizes bytes. Values are validated where they enter the program (`client`,
+`settings`), by `check`: an `int` is 0 or more unless its annotation says otherwise
+(`steelyard.checks`). `Kafka` and `RocketMQ` in an annotation are the setting's names there, which
+`settings` accepts as well.
 """
 
 from __future__ import annotations
@@ -36,24 +37,25 @@ LatencyFaults = Literal["off", "4.x", "5.x"]
 
 
 class RocketMQ(NamedTuple):
-    """The name, in RocketMQ's configuration files, of a setting that has the same meaning and unit there."""
+    """The name in RocketMQ's configuration of a setting with the same meaning and unit."""
 
     name: str
 
 
 class Kafka(NamedTuple):
-    """The name of a setting in the configuration of Kafka's brokers, where it has the same meaning and unit.
+    """The name of a setting of Kafka's brokers, if it has the same meaning and unit.
 
-    Kafka's type of it is INT where the annotation's range ends at 2^31 - 1, otherwise LONG, BOOLEAN or STRING.
+    Its type in Kafka is INT if the annotation's range ends at 2^31 - 1, otherwise LONG, BOOLEAN or
+    STRING.
     """
 
     name: str
     topic: str = ""
-    """Its name in the configuration of topics, whose default it is."""
+    """The name of the topic setting for which it is the default."""
     text: str = ""
-    """What Kafka clients are told of it."""
+    """The description for Kafka clients."""
     unlimited: int = 0
-    """What Kafka says where we say 0."""
+    """Kafka's value for our 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +63,16 @@ class NameserverConfig:
     """A nameserver: namesrv/NamesrvConfig.java, RouteInfoManager.java."""
 
     broker_expiry_ms: int = 120_000
-    """A broker silent for so long leaves the routes (DEFAULT_BROKER_CHANNEL_EXPIRED_TIME)."""
+    """Silence after which a broker is removed from the routes.
+
+    RocketMQ: DEFAULT_BROKER_CHANNEL_EXPIRED_TIME.
+    """
     scan_interval_ms: Annotated[int, RocketMQ("scanNotActiveBrokerInterval")] = 5_000
-    """How often silent brokers are looked for."""
+    """Interval of the search for silent brokers."""
     max_connections: int = 0x7FFFFFFF
-    """Most connections that are accepted; what the limit of open files leaves is a bound of its own (Kafka's name and default)."""
+    """Maximum number of accepted connections, also limited by the open files (name as in Kafka)."""
     max_connections_per_ip: int = 0x7FFFFFFF
-    """The same, from one address."""
+    """The same per IP address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +83,25 @@ class StoreConfig:
         PositiveInt32,
         Kafka("log.segment.bytes", "segment.bytes", "Size at which a segment file is closed."),
     ] = 256 * 1024 * 1024
-    """A segment file is closed at this size. RocketMQ: one commit log of 1 GiB files for all queues; ours are per queue.
-    Kafka: 1 GiB."""
+    """Size at which a segment file is closed.
+
+    RocketMQ: one commit log of 1 GiB files for all queues; ours are per queue. Kafka: 1 GiB.
+    """
     segment_ms: Annotated[
         int,
         Kafka("log.roll.ms", "segment.ms", "Age at which a segment file is closed.", 2**63 - 1),
     ] = 7 * 24 * 3600 * 1000
-    """A segment whose first message is older than this is closed when the next message comes; 0: never."""
+    """Age of its first message at which a segment is closed by the next message; 0: never.
+    """
     index_flush_rows: int = 4096
-    """Index rows kept in memory before they are written; the log alone is enough to recover them."""
+    """Index rows buffered in memory before they are written; they can be rebuilt from the log."""
     retention_ms: Annotated[
         int, Kafka("log.retention.ms", "retention.ms", "How long records are kept.", -1)
     ] = 72 * 3600 * 1000
-    """Whole segments whose newest message is older than this are deleted (fileReservedTime 72 h; Kafka: 168 h); 0 keeps all."""
+    """Age of its newest message at which a segment is deleted; 0 keeps all.
+
+    RocketMQ: fileReservedTime, 72 h; Kafka: 168 h.
+    """
     retention_bytes: Annotated[
         int,
         Kafka(
@@ -100,95 +111,114 @@ class StoreConfig:
             -1,
         ),
     ] = 0
-    """The oldest segments of a queue are deleted while the others hold so many bytes; 0 keeps all."""
+    """Bytes of a queue beyond which its oldest segments are deleted; 0 keeps all.
+
+    A segment is deleted if the others still hold this many bytes.
+    """
     retention_check_interval_ms: Annotated[
         Positive, Kafka("log.retention.check.interval.ms"), RocketMQ("cleanResourceInterval")
     ] = 10_000
-    """How often segments past their retention are looked for (Kafka: 5 minutes)."""
+    """Interval of the search for segments past their retention (Kafka: 5 minutes)."""
     disk_full_ratio: Ratio = 0.90
-    """Producers are refused while more than this part of the disk is in use (diskSpaceWarningLevelRatio); 1.0: never
-    before the disk itself refuses. Unlike in RocketMQ a disk with `disk_free_bytes_enough` is never taken for full."""
+    """Fraction of the disk in use above which producers are refused; 1.0: never.
+
+    RocketMQ: diskSpaceWarningLevelRatio; unlike there, a disk with `disk_free_bytes_enough` never
+    counts as full.
+    """
     disk_free_bytes_enough: int = 4 * 1024 * 1024 * 1024
-    """With so much free space neither `disk_full_ratio` nor `disk_clean_ratio` matters."""
+    """Free space with which neither `disk_full_ratio` nor `disk_clean_ratio` applies."""
     disk_clean_ratio: Ratio = 0.85
-    """While more than this part of the disk is in use, and `clean_forcibly` is set, the oldest segments of all queues are
-    deleted before their time (diskSpaceCleanForciblyRatio)."""
+    """Fraction of the disk in use above which `clean_forcibly` deletes old segments early.
+
+    RocketMQ: diskSpaceCleanForciblyRatio.
+    """
     clean_forcibly: Annotated[bool, RocketMQ("cleanFileForciblyEnable")] = False
-    """Delete early rather than refuse producers (on in RocketMQ)."""
+    """Delete old segments early rather than refuse producers (on in RocketMQ)."""
     scrub_bytes_per_second: int = 4 * 1024 * 1024
-    """How fast all logs are read again and again to find damage on the disk; 0: never."""
+    """Speed at which all logs are continually read and verified; 0: never."""
     scrub_interval_ms: int = 24 * 3600 * 1000
-    """From the begin of one such pass through all logs to that of the next, unless it takes longer."""
+    """Interval between the starts of two such passes through all logs, unless one takes longer."""
     message_bytes_max: Annotated[int, RocketMQ("maxMessageSize")] = 4 * 1024 * 1024
-    """Largest body."""
+    """Largest message body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
-    """A broker's Kafka listener: server/config/AbstractKafkaConfig.java, GroupCoordinatorConfig.java.
+    """A broker's Kafka listener.
+
+    Source: server/config/AbstractKafkaConfig.java, GroupCoordinatorConfig.java.
 
     A name of several words is Kafka's, with underscores for its dots.
     """
 
     address: str = "127.0.0.1:9092"
-    """What Kafka clients are told to connect to (advertised.listeners); where it is not given, what the server listens on."""
+    """Address advertised to Kafka clients (advertised.listeners); default: the address listened on.
+    """
     node_id: Int32 = 1
-    """Unique in the cluster."""
+    """Id of the broker, unique in the cluster."""
     brokers: tuple[str, ...] = ()
-    """Names of all brokers of the cluster that have a Kafka listener, this one too (compare controller.quorum.voters). Which
-    broker coordinates which group is decided when all of them are there. Empty: the brokers that this one has met."""
+    """Names of all brokers of the cluster that have a Kafka listener, including this one.
+
+    Coordinators are assigned once all of them are up. Empty: the brokers that this one has met.
+    Compare controller.quorum.voters.
+    """
     num_partitions: PositiveInt32 = 1
-    """Of topics that are made without a number."""
+    """Partitions of topics that are created without a number."""
     auto_create_topics_enable: bool = True
-    """Make a topic when a client asks for its metadata."""
+    """Create a topic when a client requests its metadata."""
     message_max_bytes: Annotated[
         Int32, Kafka("message.max.bytes", topic="max.message.bytes", text="Largest record batch.")
     ] = 1024 * 1024 + 12
     """Largest record batch."""
     offsets_topic_num_partitions: PositiveInt32 = 50
-    """Partitions over which groups are spread."""
+    """Number of partitions over which groups are distributed."""
     offset_metadata_max_bytes: Int32 = 4096
-    """Longest text beside a committed offset."""
+    """Maximum length of the metadata of a committed offset."""
     offsets_retention_minutes: PositiveInt32 = 10_080
-    """Offsets of a group without members are forgotten after so long."""
+    """Time after which the offsets of a group without members are deleted."""
     offsets_retention_check_interval_ms: Positive = 600_000
-    """How often such offsets are looked for."""
+    """Interval of the search for such offsets."""
     group_min_session_timeout_ms: Int32 = 6_000
-    """Shortest session that a classic member may ask for."""
+    """Minimum session time-out of members of classic groups."""
     group_max_session_timeout_ms: Int32 = 1_800_000
-    """The longest one."""
+    """Maximum session time-out of members of classic groups."""
     group_initial_rebalance_delay_ms: Int32 = 0
-    """How long the first rebalance of an empty group waits for more members. 3000 in the code of Apache Kafka, 0 in the settings
-    it is shipped with."""
+    """Time that the first rebalance of an empty group waits for further members.
+
+    3000 in the code of Apache Kafka, 0 in the settings it ships with.
+    """
     group_max_size: PositiveInt32 = 0x7FFFFFFF
-    """Most members of a classic group."""
+    """Maximum members of a classic group."""
     group_consumer_session_timeout_ms: PositiveInt32 = 45_000
-    """A KIP-848 member silent for so long is out."""
+    """Silence after which a member of a KIP-848 group is removed."""
     group_consumer_heartbeat_interval_ms: PositiveInt32 = 5_000
-    """How often KIP-848 members are told to send heartbeats."""
+    """Heartbeat interval of members of KIP-848 groups."""
     group_consumer_max_size: PositiveInt32 = 0x7FFFFFFF
-    """Most members of a KIP-848 group."""
+    """Maximum members of a KIP-848 group."""
     group_consumer_assignment_interval_ms: Int32 = 0
-    """Least time between two target assignments of a group. 0 up to Kafka 4.2 and with us; 1000 since 4.3, which makes
-    members that come within a second of each other wait for their next heartbeat."""
+    """Minimum time between two target assignments of a group.
+
+    0 up to Kafka 4.2 and here; 1000 since 4.3, which makes members that join within a second of
+    each other wait for their next heartbeat.
+    """
     transactional_id_expiration_ms: PositiveInt32 = 604_800_000
-    """An id without transactions for so long is forgotten."""
+    """Time after which an id without transactions is forgotten."""
     transaction_max_timeout_ms: PositiveInt32 = 900_000
-    """Longest time-out that a transaction may ask for."""
+    """Maximum time-out of a transaction."""
     transaction_state_log_num_partitions: PositiveInt32 = 50
-    """Partitions over which transactions are spread."""
+    """Number of partitions over which transactions are distributed."""
     producer_id_expiration_ms: PositiveInt32 = 86_400_000
-    """A silent producer's sequence numbers are forgotten after so long."""
+    """Time after which a silent producer's sequence numbers are forgotten."""
     max_incremental_fetch_session_cache_slots: Int32 = 1_000
-    """Most fetch sessions."""
+    """Maximum number of fetch sessions."""
     max_connections: Int32 = 0x7FFFFFFF
-    """Most connections to the Kafka listener; what the limit of open files leaves is a bound of its own."""
+    """Maximum number of connections to the Kafka listener, also limited by the open files."""
     max_connections_per_ip: Int32 = 0x7FFFFFFF
-    """The same, from one address."""
+    """The same per IP address."""
 
 
 KAFKA_BROKERS_MAX = 1_000
-"""Most brokers in `KafkaConfig.brokers`."""
+"""Maximum number of brokers in `KafkaConfig.brokers`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,88 +226,111 @@ class BrokerConfig:
     """A broker: common/BrokerConfig.java."""
 
     name: Annotated[str, RocketMQ("brokerName")] = "broker-a"
-    """Unique in the cluster; topics' queues are listed by it."""
+    """Name of the broker, unique in the cluster, which identifies its queues."""
     cluster: Annotated[str, RocketMQ("brokerClusterName")] = "DefaultCluster"
-    """The cluster that nameservers list the broker under."""
+    """The cluster under which nameservers list the broker."""
     address: str = "127.0.0.1:10911"
-    """What clients are told to connect to; where it is not given, what the server listens on."""
+    """Address advertised to clients; default: the address listened on."""
     nameservers: Annotated[tuple[str, ...], RocketMQ("namesrvAddr")] = ()
-    """Where the broker registers, `host:port`; without one only Kafka clients find it."""
+    """Nameservers to register with, `host:port`; without one only Kafka clients find the broker."""
     flush: FlushMode = "async"
-    """async: a reply means that the kernel has the message; sync: that the disk has it (flushDiskType)."""
+    """When a send is acknowledged: async: the kernel has the message.
+
+    Sync: the disk has it (flushDiskType).
+    """
     auto_create_topics: Annotated[bool, RocketMQ("autoCreateTopicEnable")] = True
-    """Make a topic when a producer asks for its route, or sends to it."""
+    """Create a topic when a producer requests its route or sends to it."""
     default_queues: Annotated[int, RocketMQ("defaultTopicQueueNums")] = 8
-    """Queues of TBW102, from which automatic topics take their number."""
+    """Queues of TBW102, which determine the number of queues of automatically created topics."""
     register_interval_ms: Annotated[int, RocketMQ("registerNameServerPeriod")] = 30_000
-    """How often the broker registers again."""
+    """Interval of the registration with nameservers."""
     nameserver_timeout_ms: Annotated[int, RocketMQ("registerBrokerTimeoutMills")] = 6_000
-    """How long a nameserver may take to answer (RocketMQ: 24 s in 5.x, 6 s in 4.x)."""
+    """Time-out of requests to nameservers (RocketMQ: 24 s in 5.x, 6 s in 4.x)."""
     client_expiry_ms: Annotated[int, RocketMQ("channelExpiredTimeout")] = 120_000
-    """A client without heartbeat for so long leaves its groups."""
+    """Time without heartbeat after which a client is removed from its groups."""
     client_scan_interval_ms: int = 10_000
-    """How often such clients are looked for (ClientHousekeepingService)."""
+    """Interval of the search for such clients (ClientHousekeepingService)."""
     hold_max_ms: int = 30_000
-    """Longest long poll; clients ask for 15 s."""
+    """Maximum time of a long poll; clients request 15 s."""
     hold_waiting_max: int = 100_000
-    """Most pulls held at once (pullRequestHoldService has no limit of its own; its thread pool queue has this)."""
+    """Maximum number of waiting pulls.
+
+    pullRequestHoldService has no limit of its own; the queue of its thread pool has this one.
+    """
     pull_messages_max: int = 8_192
-    """Most messages in one pull reply. RocketMQ answers with 32 at most; a client that asks for 32 gets 32 here too."""
+    """Maximum messages in a pull reply.
+
+    RocketMQ returns at most 32; a client that requests 32 gets 32 here too.
+    """
     pull_bytes_max: int = 1024 * 1024
-    """Most bytes in one pull reply, but always one message. RocketMQ: 256 KiB from memory, 64 KiB from disk."""
+    """Maximum bytes in a pull reply, but always one message.
+
+    RocketMQ: 256 KiB from memory, 64 KiB from disk.
+    """
     lock_expiry_ms: int = 60_000
-    """Another consumer may have the lock of a queue that was not renewed for so long (rocketmq.broker.rebalance.lockMaxLiveTime)."""
+    """Time without renewal after which a queue's lock expires.
+
+    RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime.
+    """
     property_filter: Annotated[bool, RocketMQ("enablePropertyFilter")] = True
-    """Let consumers filter by SQL92 conditions (off in RocketMQ)."""
+    """Allow filters by SQL92 conditions (off in RocketMQ)."""
     transaction_timeout_ms: Annotated[int, RocketMQ("transactionTimeOut")] = 6_000
-    """A transaction not ended for so long is asked after."""
+    """Age at which an open transaction is first checked."""
     transaction_check_interval_ms: Annotated[int, RocketMQ("transactionCheckInterval")] = 30_000
-    """Until it is asked after again (RocketMQ: 30 s in 5.x, 60 s in 4.9)."""
+    """Interval of further checks (RocketMQ: 30 s in 5.x, 60 s in 4.9)."""
     transaction_check_max: Annotated[int, RocketMQ("transactionCheckMax")] = 15
-    """After so many questions it is given up."""
+    """Number of checks after which a transaction is given up."""
     transactions_max: int = 200_000
-    """Transactions open at once; more are refused (RocketMQ has no limit)."""
+    """Maximum open transactions; further ones are refused (RocketMQ has no limit)."""
     store_replies: Annotated[bool, RocketMQ("storeReplyMessageEnable")] = True
-    """Keep the replies of request-reply in their topic as well."""
+    """Also store the replies of request-reply in their topic."""
     batch_messages_max: int = 200_000
-    """Most messages in one batch. RocketMQ has no such limit: more than these do not fit into its 4 MiB of a batch, 22 bytes each at least."""
+    """Maximum messages in a batch.
+
+    RocketMQ has no such limit: not more than this fit into its 4 MiB of a batch, at 22 bytes or
+    more each.
+    """
     ledger: bool = True
     """Write the rebalance ledger."""
     ledger_interval_ms: int = 1_000
-    """How long deliveries and commits are gathered before they are written."""
+    """Time for which deliveries and commits are collected before they are written to the ledger."""
     max_connections: int = 0x7FFFFFFF
-    """Most connections to the listener for RocketMQ's clients; Kafka's has its own setting, and what the limit of open
-    files leaves is a bound for both together (RocketMQ has none: Kafka's name and default)."""
+    """Maximum number of connections to the RocketMQ listener; also limited by the open files.
+
+    The Kafka listener has its own setting; the limit of open files applies to both together.
+    RocketMQ has no such setting; name and default are Kafka's.
+    """
     max_connections_per_ip: int = 0x7FFFFFFF
-    """The same, from one address."""
+    """The same per IP address."""
     store: StoreConfig = StoreConfig()
-    """Its log."""
+    """Settings of its log."""
     kafka: KafkaConfig | None = None
-    """The Kafka listener, None for none."""
+    """Settings of the Kafka listener; None for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConfig:
-    """What producers and consumers share: client/ClientConfig.java."""
+    """Common settings of producers and consumers: client/ClientConfig.java."""
 
     nameservers: tuple[str, ...] = ()
-    """Asked for routes in turn, `host:port`."""
+    """Nameservers to ask for routes in turn, `host:port`."""
     group: str = ""
-    """The group that it is a member of."""
+    """The group of which the client is a member."""
     client_id: str = ""
-    """`ip@instance`; must be unique in the group."""
+    """Id of the client, `ip@instance`, unique in the group."""
     route_poll_ms: int = 30_000
-    """How often the nameservers are asked for routes (pollNameServerInterval)."""
+    """Interval at which routes are requested from the nameservers (pollNameServerInterval)."""
     heartbeat_interval_ms: int = 30_000
-    """How often brokers hear of this client (heartbeatBrokerInterval)."""
+    """Interval of heartbeats to brokers (heartbeatBrokerInterval)."""
     call_timeout_ms: int = 3_000
-    """How long a request to a server may take that has no limit of its own (mqClientApiTimeout)."""
+    """Time-out of requests that have none of their own (mqClientApiTimeout)."""
     access_key: str = ""
-    """Signs every request (acl/common/AclClientRPCHook.java); empty: requests are not signed."""
+    """Key with which every request is signed (acl/common/AclClientRPCHook.java); empty: unsigned.
+    """
     secret_key: str = field(default="", repr=False)
-    """Belongs to `access_key`; is never sent nor printed."""
+    """The secret for `access_key`; never sent or printed."""
     security_token: str = field(default="", repr=False)
-    """Of temporary credentials; optional."""
+    """The token of temporary credentials; optional."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,46 +338,62 @@ class ProducerConfig(ClientConfig):
     """A producer: client/producer/DefaultMQProducer.java."""
 
     send_timeout_ms: int = 3_000
-    """For all attempts together (sendMsgTimeout)."""
+    """Time-out of a send including all attempts (sendMsgTimeout)."""
     retries: int = 2
-    """Attempts after the first (retryTimesWhenSendFailed)."""
+    """Attempts after the first one (retryTimesWhenSendFailed)."""
     default_topic: str = "TBW102"
-    """Whose route a topic borrows before it exists (createTopicKey)."""
+    """The topic whose route is used for a topic that does not exist yet (createTopicKey)."""
     default_topic_queues: int = 4
-    """Queues of a topic that is made so (defaultTopicQueueNums)."""
+    """Queues of a topic created that way (defaultTopicQueueNums)."""
     message_bytes_max: int = 4 * 1024 * 1024
     """Largest body (maxMessageSize)."""
     compress_above_bytes: int = 4096
-    """Larger bodies are compressed; 0: none (compressMsgBodyOverHowmuch)."""
+    """Size above which bodies are compressed; 0: never (compressMsgBodyOverHowmuch)."""
     compress_type: Compression = "zlib"
-    """`zlib`, or `lz4` or `zstd`, which consumers older than 5.0 cannot read (rocketmq.message.compressType)."""
+    """Compression: `zlib`, `lz4` or `zstd` (rocketmq.message.compressType).
+
+    Consumers older than 5.0 can read `zlib` only.
+    """
     compress_level: Annotated[int, Meta(ge=0, le=9)] = 5
-    """0 to 9, for zlib and zstd (rocketmq.message.compressLevel)."""
+    """Compression level, 0 to 9, for zlib and zstd (rocketmq.message.compressLevel)."""
     in_flight_max: int = 10_000
-    """Sends under way at once; more are refused with a RemotingError."""
+    """Maximum sends in flight; further ones raise a RemotingError."""
     in_flight_bytes_max: int = 100 * 1024 * 1024
-    """Bodies of the sends under way, compressed where they are sent so; more are refused with a RemotingError
-    (backPressureForAsyncSendSize)."""
+    """Maximum bytes of bodies in flight, as sent; further sends raise a RemotingError.
+
+    RocketMQ: backPressureForAsyncSendSize.
+    """
     retry_another_broker: bool = False
-    """Try another broker, too, when one stored the message but says that it did not flush or copy it in time
-    (retryAnotherBrokerWhenNotStoreOK)."""
+    """Also retry on another broker if one stored but did not flush or replicate in time.
+
+    RocketMQ: retryAnotherBrokerWhenNotStoreOK.
+    """
     retry_codes: Literal["4.x", "5.x"] = "5.x"
-    """After which error codes another broker is tried: those of `4.x` or `5.x`, which also has SYSTEM_BUSY (2) and
-    GO_AWAY (1500) (retryResponseCodes)."""
+    """The error codes retried on another broker, as in `4.x` or `5.x` (retryResponseCodes).
+
+    5.x also retries SYSTEM_BUSY (2) and GO_AWAY (1500).
+    """
     latency_faults: LatencyFaults = "off"
-    """Avoid brokers that answered slowly or not at all: `off`, `4.x` or `5.x`, by whose table
-    (sendLatencyFaultEnable, MQFaultStrategy.java)."""
+    """Avoid slow and failed brokers by the table of `4.x` or `5.x`; `off`: do not.
+
+    RocketMQ: sendLatencyFaultEnable.
+
+    Source: MQFaultStrategy.java.
+    """
     detect: bool = False
-    """Ask brokers that are avoided whether they can be reached again (startDetectorEnable)."""
+    """Probe avoided brokers to find out whether they are reachable again (startDetectorEnable)."""
     detect_interval_ms: int = 2_000
-    """How often they are asked (detectInterval)."""
+    """Interval of the probes (detectInterval)."""
     detect_timeout_ms: int = 200
-    """How long they may take to answer (detectTimeout)."""
+    """Time-out of a probe (detectTimeout)."""
     checks: bool = False
-    """This producer can say what became of its group's transactions; set by the clients that have a transaction_check."""
+    """Whether this producer can check transactions; set by clients that have a transaction_check.
+    """
     checks_max: int = 2_000
-    """Questions for transactions that wait for the application at once; more are left to be asked again
-    (checkRequestHoldMax)."""
+    """Maximum transaction checks waiting for the application; brokers repeat further ones.
+
+    RocketMQ: checkRequestHoldMax.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,165 +401,232 @@ class ConsumerConfig(ClientConfig):
     """A push consumer: client/consumer/DefaultMQPushConsumer.java."""
 
     subscriptions: tuple[Subscription, ...] = ()
-    """What is wanted of which topics; `subscribe` adds to them."""
+    """Subscriptions by topic; `subscribe` adds to them."""
     message_model: MessageModel = MessageModel.CLUSTERING
-    """BROADCASTING: every member reads everything."""
+    """CLUSTERING: each message goes to one member; BROADCASTING: every member reads everything."""
     orderly: bool = False
-    """Consume each queue in order, under a lock of the broker (MessageListenerOrderly)."""
+    """Consume each queue in order, under a lock held at the broker (MessageListenerOrderly)."""
     consume_from: ConsumeFrom = ConsumeFrom.LAST_OFFSET
-    """Where a group begins that has committed nothing: FIRST_OFFSET, LAST_OFFSET or TIMESTAMP."""
+    """Where a group without committed offsets begins: FIRST_OFFSET, LAST_OFFSET or TIMESTAMP."""
     consume_timestamp: int = 0
-    """For ConsumeFrom.TIMESTAMP, ms since the epoch."""
+    """The time for ConsumeFrom.TIMESTAMP, in ms since the epoch."""
     consume_offset: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
-    """Offset of each queue to begin at in place of `consume_from`, the nearest one of a queue that does not have it; -1: none."""
+    """Offset at which each queue begins, instead of `consume_from`; -1: none.
+
+    If a queue does not have it, the nearest offset is used.
+    """
     consume_strictly: bool = False
-    """Begin where `consume_from` says in young queues as well, from which no message was deleted yet: brokers have a new
-    group read those from their beginning unless it objects (setZeroIfNotFound), and old ones of 4.x even then."""
+    """Apply `consume_from` also to queues from which no message has been deleted yet.
+
+    By default brokers let a new group read these from their beginning (setZeroIfNotFound); old 4.x
+    brokers always do.
+    """
     strategy: str = "AVG"
-    """How the members share the queues out: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, EVEN, or MACHINE_ROOM_NEARBY- and one of the
-    first three. Strategies that need arguments go into `allocate=`."""
+    """Allocation strategy: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, EVEN, or MACHINE_ROOM_NEARBY-…
+
+    MACHINE_ROOM_NEARBY- is followed by one of the first three. Strategies that need arguments are
+    passed as `allocate=`.
+    """
     rebalance_interval_ms: int = 20_000
-    """How often a member looks at its share without a reason (rocketmq.client.rebalance.waitInterval)."""
+    """Interval of rebalances without a trigger (rocketmq.client.rebalance.waitInterval)."""
     rebalance_retry_ms: int = 1_000
     """The same while something is missing (rocketmq.client.rebalance.minInterval)."""
     clean_handover: bool = True
-    """Between members that have it: the old owner of a queue finishes what its listener holds, commits and lets
-    the queue's lock go; the new owner starts when it has the lock. Off: RocketMQ's way, with duplicates."""
+    """Hand over queues without duplicates between members that have this setting.
+
+    The old owner finishes what its listener holds, commits and unlocks the queue; the new owner
+    starts when it has the lock. Off: RocketMQ's behaviour, with duplicates.
+    """
     drain_timeout_ms: int = 5_000
-    """How long a queue that is given up waits for its listener; what is not done by then is delivered again."""
+    """Time that a queue being given up waits for its listener; unfinished messages are redelivered.
+    """
     takeover_timeout_ms: int = 10_000
-    """How long a new owner waits for the lock of a queue that is not consumed in order; then it starts without.
-    At least as long as `drain_timeout_ms` lets the old owner take, and, after the topic's route has changed, as
-    `route_poll_ms`: the old owner may not have heard of it."""
+    """Time that a new owner of a concurrent queue waits for its lock before starting without it.
+
+    At least as long as `drain_timeout_ms` gives the old owner, and, after the topic's route has
+    changed, as `route_poll_ms`: the old owner may not know of the change.
+    """
     lock_renew_ms: int = 20_000
-    """How often the locks of queues are renewed (rocketmq.client.rebalance.lockInterval)."""
+    """Interval at which locks of queues are renewed (rocketmq.client.rebalance.lockInterval)."""
     lock_life_ms: int = 30_000
-    """A lock not renewed for so long is no longer trusted (rocketmq.client.rebalance.lockMaxLiveTime)."""
+    """Time after which a lock that was not renewed is no longer trusted.
+
+    RocketMQ: rocketmq.client.rebalance.lockMaxLiveTime.
+    """
     commit_interval_ms: int = 5_000
-    """How often consumed offsets are committed (persistConsumerOffsetInterval)."""
+    """Interval at which consumed offsets are committed (persistConsumerOffsetInterval)."""
     pull_batch: int = 32
-    """Most messages of one pull (pullBatchSize)."""
+    """Maximum messages of a pull (pullBatchSize)."""
     pull_hold_ms: int = 15_000
-    """How long a broker may wait for messages (brokerSuspendMaxTimeMillis)."""
+    """Time for which a broker may wait for messages (brokerSuspendMaxTimeMillis)."""
     pull_timeout_ms: int = 30_000
-    """How long such a pull may take (consumerTimeoutMillisWhenSuspend)."""
+    """Time-out of such a pull (consumerTimeoutMillisWhenSuspend)."""
     pull_retry_ms: int = 1_000
-    """Wait after a pull that failed (pullTimeDelayMillsWhenException: 3 s in 4.9, 1 s in 5.x)."""
+    """Wait after a failed pull (pullTimeDelayMillsWhenException: 3 s in 4.9, 1 s in 5.x)."""
     pull_idle_max_ms: int = 120_000
-    """A held queue not pulled for so long is dropped and taken anew (rocketmq.client.pull.pullMaxIdleTime)."""
+    """Time without pull after which a held queue is dropped and acquired again.
+
+    RocketMQ: rocketmq.client.pull.pullMaxIdleTime.
+    """
     consume_batch: int = 1
-    """Messages per call of the listener (consumeMessageBatchMaxSize)."""
+    """Maximum messages per call of the listener (consumeMessageBatchMaxSize)."""
     consume_threads: int = 20
-    """Listeners that run at once (consumeThreadMax). The clients set and keep it; here it is told to operators."""
+    """Maximum concurrent listeners (consumeThreadMax).
+
+    Set and enforced by the clients; here it is reported to operators.
+    """
     handed_max: int = 80
-    """Most batches given to the listeners and not done yet; clients set it to a small multiple of their threads
-    (consumeThreadMax is 20). More wait in the node, where a queue that is given up can take them back."""
+    """Maximum batches with the listeners; set by clients to a small multiple of their threads.
+
+    Further batches wait in the node, which can take them back when a queue is given up. RocketMQ:
+    consumeThreadMax is 20.
+    """
     queue_messages_max: int = 1_000
-    """Messages of one queue in the client (pullThresholdForQueue)."""
+    """Maximum prefetched messages per queue (pullThresholdForQueue)."""
     queue_bytes_max: int = 100 * 1024 * 1024
-    """Bytes of one queue in the client (pullThresholdSizeForQueue)."""
+    """Maximum prefetched bytes per queue (pullThresholdSizeForQueue)."""
     queue_span_max: int = 2_000
-    """Highest minus lowest offset in the client (consumeConcurrentlyMaxSpan)."""
+    """Maximum distance between the prefetched offsets of a queue (consumeConcurrentlyMaxSpan)."""
     flow_retry_ms: int = 50
-    """Wait before the next look when a limit above is reached (PULL_TIME_DELAY_MILLS_WHEN_CACHE_FLOW_CONTROL)."""
+    """Wait before the next check when a limit above is reached.
+
+    RocketMQ: PULL_TIME_DELAY_MILLS_WHEN_CACHE_FLOW_CONTROL.
+    """
     stop_timeout_ms: int = 5_000
-    """How long a clean stop waits for listeners to finish what they hold (awaitTerminationMillisWhenShutdown is 0 in Java)."""
+    """Time for which a clean stop waits for listeners to finish.
+
+    RocketMQ: awaitTerminationMillisWhenShutdown, 0.
+    """
     retry_max: Annotated[int, Meta(ge=-1, le=2**31 - 1)] = -1
-    """Deliveries of a failed message before it goes to the dead-letter topic (maxReconsumeTimes); -1 means 16, and
-    without end for an orderly consumer."""
+    """Maximum deliveries of a failed message before it goes to the dead-letter topic.
+
+    -1 means 16, or unlimited for an orderly consumer. RocketMQ: maxReconsumeTimes.
+    """
     suspend_ms: int = 1_000
-    """How long an orderly queue waits after a failure (suspendCurrentQueueTimeMillis); kept within 10 ms and 30 s."""
+    """Time for which an orderly queue is suspended after a failure, from 10 ms to 30 s.
+
+    RocketMQ: suspendCurrentQueueTimeMillis.
+    """
     consume_timeout_ms: int = 15 * 60 * 1000
-    """A message that its listener has for longer is sent back to its broker, so that its queue can go on
-    (consumeTimeout); not for orderly consumers."""
+    """Time after which a message that its listener still holds is sent back.
+
+    So its queue can continue.
+
+    Not for orderly consumers. RocketMQ: consumeTimeout.
+    """
     topic_messages_max: int = 0
-    """Messages of one topic in the client, shared by its queues (pullThresholdForTopic); 0: no such limit."""
+    """Maximum prefetched messages per topic, shared by its queues; 0: none (pullThresholdForTopic).
+    """
     topic_bytes_max: int = 0
-    """Bytes of them (pullThresholdSizeForTopic); 0: no such limit."""
+    """Maximum prefetched bytes per topic; 0: none (pullThresholdSizeForTopic)."""
     hooks: bool = False
-    """Tell the application of queues that come and go; set by the clients that have such hooks."""
+    """Call the application's hooks for assigned, revoked and lost queues; set by the clients."""
     queue_changes: bool = False
-    """Tell it of every new share of a topic's queues (MessageQueueListener); set by the clients that have that hook."""
+    """Call the application for each change of a topic's queues (MessageQueueListener).
+
+    Set by the clients.
+    """
     offsets_folder: str = ""
-    """Where a broadcasting consumer keeps its offsets; empty: `.rocketmq_offsets` in the user's home
-    (rocketmq.client.localOffsetStoreDir)."""
+    """Folder of a broadcasting consumer's offsets.
+
+    Default: `.rocketmq_offsets` in the home directory.
+
+    RocketMQ: rocketmq.client.localOffsetStoreDir.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LitePullConfig(ConsumerConfig):
-    """A consumer that polls: client/consumer/DefaultLitePullConsumer.java. `commit_interval_ms` is autoCommitIntervalMillis,
-    `queue_span_max` consumeMaxSpan; `route_poll_ms` topicMetadataCheckIntervalMillis."""
+    """A consumer that polls: client/consumer/DefaultLitePullConsumer.java.
+
+    There `commit_interval_ms` is autoCommitIntervalMillis, `queue_span_max` consumeMaxSpan, and
+    `route_poll_ms` topicMetadataCheckIntervalMillis.
+    """
 
     auto_commit: bool = True
-    """What a poll returned is committed once the next poll has begun; off: when the application says so."""
+    """Commit polled messages once the next poll has begun; off: only when the application commits.
+    """
     poll_timeout_ms: int = 5_000
-    """How long a poll waits for messages (pollTimeoutMillis)."""
+    """Time for which a poll waits for messages (pollTimeoutMillis)."""
     pull_batch: int = 10
-    """Most messages of one pull, and of one poll that does not say otherwise (pullBatchSize)."""
+    """Maximum messages of a pull, and by default of a poll (pullBatchSize)."""
     pull_hold_ms: int = 20_000
-    """How long a broker may wait for messages (brokerSuspendMaxTimeMillis)."""
+    """Time for which a broker may wait for messages (brokerSuspendMaxTimeMillis)."""
     messages_max: int = 10_000
-    """Messages in the client, shared by its queues (pullThresholdForAll)."""
+    """Maximum prefetched messages, shared by the queues (pullThresholdForAll)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConsumerConfig:
-    """A Kafka consumer: clients/consumer/ConsumerConfig.java, whose names and defaults these are."""
+    """A Kafka consumer; names and defaults are those of clients/consumer/ConsumerConfig.java."""
 
     bootstrap_servers: tuple[str, ...] = ()
-    """Brokers to ask first, `host:port`; they name the others."""
+    """Brokers to contact first, `host:port`; they return the others."""
     client_id: str = "steelyard"
-    """Names the consumer in the brokers' logs and quotas; need not be unique."""
+    """Name of the consumer in the brokers' logs and quotas; need not be unique."""
     group_id: str = ""
-    """Empty: of no group; then only `assign` gives partitions, and nothing is committed."""
+    """The consumer's group.
+
+    Empty: none, so that only `assign` can be used and nothing is committed.
+    """
     group_instance_id: str = ""
-    """Makes a static member: it keeps its partitions while it restarts, for a session's time at most."""
+    """Id of a static member, which keeps its partitions if it restarts in time.
+
+    That is within a session time-out.
+    """
     client_rack: str = ""
-    """Where the consumer is; told to assignors that care."""
+    """Rack of the consumer, for assignors that use it."""
     assignors: tuple[str, ...] = ("range", "cooperative-sticky")
-    """What the member can share partitions out by, the best first (partition.assignment.strategy)."""
+    """Supported assignors, in order of preference (partition.assignment.strategy)."""
     auto_offset_reset: Literal["earliest", "latest", "none"] = "latest"
-    """Where to begin without a committed offset: `earliest`, `latest`, or `none`: fail."""
+    """Where to begin without a committed offset: `earliest`, `latest`, or `none` to fail."""
     enable_auto_commit: bool = True
-    """Commit by itself what polls have returned."""
+    """Commit automatically what polls have returned."""
     auto_commit_interval_ms: Int32 = 5_000
-    """How often."""
+    """Interval of automatic commits."""
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
     """`read_committed`: records of open and aborted transactions are not returned."""
     session_timeout_ms: Int32 = 45_000
-    """A member that is not heard of for so long is out of the group."""
+    """Time without heartbeat after which a member is removed from the group."""
     heartbeat_interval_ms: PositiveInt32 = 3_000
-    """How often the coordinator hears from the member; a third of the session's time at most."""
+    """Interval of heartbeats to the coordinator; at most a third of the session time-out."""
     max_poll_interval_ms: PositiveInt32 = 300_000
-    """A member whose application does not poll for so long leaves the group; also how long the group waits for it."""
+    """Time without poll after which a member leaves its group.
+
+    A rebalance waits for it as long.
+    """
     max_poll_records: PositiveInt32 = 500
-    """Most records that one poll returns."""
+    """Maximum records that a poll returns."""
     fetch_min_bytes: Int32 = 1
-    """A broker answers a fetch when it has so much, or after `fetch_max_wait_ms`."""
+    """Bytes for which a broker waits, up to `fetch_max_wait_ms`, to answer a fetch.
+    """
     fetch_max_bytes: Int32 = 50 * 1024 * 1024
-    """Of one fetch from a broker, but always one batch; kept until polls have returned it."""
+    """Maximum bytes of a fetch from a broker, but always one batch.
+
+    Kept until polls have returned it.
+    """
     fetch_max_wait_ms: Int32 = 500
-    """How long a broker may wait until it has `fetch_min_bytes`."""
+    """Time for which a broker may wait for `fetch_min_bytes`."""
     max_partition_fetch_bytes: Int32 = 1024 * 1024
-    """Of one partition in a fetch, but always one batch."""
+    """Maximum bytes of one partition in a fetch, but always one batch."""
     check_crcs: bool = True
     """Verify the checksum of every batch."""
     metadata_max_age_ms: Int32 = 300_000
-    """Partitions and their leaders are asked for again after so long."""
+    """Age after which partitions and their leaders are requested again."""
     allow_auto_create_topics: bool = True
-    """Let the broker make topics that are subscribed to and do not exist, if it does so."""
+    """Let the broker create subscribed topics that do not exist, if it is configured to."""
     request_timeout_ms: Int32 = 30_000
-    """Longest wait for the answer to one request."""
+    """Time-out of a single request."""
     default_api_timeout_ms: Int32 = 60_000
-    """How long a call that needs a broker is tried again."""
+    """Time for which a call that needs a broker is retried."""
     retry_backoff_ms: Int32 = 100
-    """Wait before a request is tried again; it doubles with each time"""
+    """Wait before a request is retried; it doubles each time."""
     retry_backoff_max_ms: Int32 = 1_000
-    """The longest such wait."""
+    """Maximum wait before a retry."""
 
 
 def check(config: object) -> None:
-    """Raise ConfigError where a setting has a wrong type or value, or does not go with another; it says what would be right."""
+    """Raise ConfigError for a setting with a wrong type or value, or an invalid combination."""
     for name, kind in kinds_of(config.__class__).items():
         kind.take(name, getattr(config, name))
     if isinstance(config, ClientConfig) and bool(config.access_key) != bool(config.secret_key):
@@ -522,7 +658,8 @@ def _check_kafka_broker(config: BrokerConfig, kafka: KafkaConfig) -> None:
         raise ConfigError(f"the list of brokers has more than {KAFKA_BROKERS_MAX} names")
     if len(kafka.brokers) > 1 and not config.nameservers:
         raise ConfigError(
-            f"the list of brokers is {named}; brokers find each other through a nameserver: give its address as well"
+            f"the list of brokers is {named}; brokers find each other through a nameserver: give"
+            " its address as well"
         )
 
 
@@ -536,7 +673,8 @@ def _check_producer(config: ProducerConfig) -> None:
 def _check_kafka_consumer(config: KafkaConsumerConfig) -> None:
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigError(
-            "heartbeat_interval_ms must be less than session_timeout_ms, preferably at most a third of it"
+            "heartbeat_interval_ms must be less than session_timeout_ms, preferably at most a"
+            " third of it"
         )
     if not config.assignors:
         raise ConfigError("no assignors; give at least one, such as 'range'")

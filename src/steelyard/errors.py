@@ -1,35 +1,36 @@
-"""The errors users and nodes meet, as a tree.
+"""The tree of errors.
 
 SteelyardError
 ├── ConfigError              a setting or an option is wrong                   (not retriable)
 │   └── ArgumentError        an argument of a call has the wrong type or value
 ├── MessageError             a message breaks the rules of its topic or size   (not retriable)
 ├── ClosedError              the producer, consumer or server was closed       (not retriable)
-├── InternalError            a bug of Steelyard ended the call; the log has it (not retriable)
-├── RemotingError            a peer could not be reached or did not answer     (retriable)
-│   ├── ConnectError         nobody listens there, or the name is unknown
+├── InternalError            a bug in Steelyard ended the call; see the log  (not retriable)
+├── RemotingError            a peer was unreachable or did not respond         (retriable)
+│   ├── ConnectError         nothing listens there, or the name is unknown
 │   └── CallTimeoutError     no reply within the time-out
 ├── BrokerError              a peer answered with an error code                (by code)
 ├── KafkaError               a Kafka broker answered with an error code        (by code)
-│   ├── CommitFailedError    the group has gone on without this member: its offsets are another's to commit
+│   ├── CommitFailedError    the group has removed this member: others may commit
 │   └── NoOffsetError        no offset to begin at, and auto_offset_reset is 'none'
 ├── RouteError               no nameserver knows a route for the topic         (retriable)
 ├── ProtocolError            bytes that are not a frame, a header or a message (not retriable)
 └── StorageError             the log on disk cannot be used                    (not retriable)
     ├── DiskFullError        no space: nothing was acknowledged
-    ├── DamageError          files are not as they were written: the broker does not start
+    ├── DamageError          files are damaged: the broker does not start
     ├── OwnerError           the data directory belongs to another broker
     ├── DescriptorsError     the process has no file descriptor left, now   (retriable)
-    └── CorruptError         a stored message is not what was written: it is not served
+    └── CorruptError         a stored message is damaged: it is not served
 """
 
 from __future__ import annotations
 
 
 class SteelyardError(Exception):
-    """Root of all errors that Steelyard raises on purpose.
+    """Base of all errors that Steelyard raises on purpose.
 
-    `code`: the wire's response code, -1 without one. `retriable`: the same call may succeed when it is made again.
+    `code`: the response code on the wire, -1 without one. `retriable`: repeating the call may
+    succeed.
     """
 
     code: int = -1
@@ -37,13 +38,13 @@ class SteelyardError(Exception):
 
 
 class ConfigError(SteelyardError, ValueError):
-    """A setting is wrong; the text says which, and what would be right."""
+    """A setting is invalid; the text names it and says what is expected."""
 
 
 class ArgumentError(ConfigError, TypeError):
-    """An argument has the wrong type or value; the text names it, what was given, and what would be right.
+    """An argument has the wrong type or value; the text names it and says what is expected.
 
-    Nothing was sent, and the client goes on.
+    Nothing was sent, and the client continues to work.
     """
 
 
@@ -56,14 +57,14 @@ class ClosedError(SteelyardError):
 
 
 class InternalError(SteelyardError):
-    """A bug of Steelyard ended this call: what it did until then is not known. The cause is `__cause__` and in the log.
+    """A bug in Steelyard ended this call; what it has done so far is unknown.
 
-    Other calls go on.
+    The cause is `__cause__` and in the log. Other calls are not affected.
     """
 
 
 class RemotingError(SteelyardError, ConnectionError):
-    """A peer could not be reached or did not answer."""
+    """A peer was unreachable or did not respond."""
 
     retriable = True
 
@@ -73,13 +74,14 @@ class ConnectError(RemotingError):
 
 
 class CallTimeoutError(RemotingError, TimeoutError):
-    """No reply within the time-out. The peer may have acted all the same."""
+    """No reply within the time-out. The peer may have acted nevertheless."""
 
 
 class BrokerError(SteelyardError):
-    """A broker or nameserver answered with an error.
+    """A broker or nameserver returned an error.
 
-    `code` is the response code (`wire.remoting.codes.ResponseCode`), `remark` the peer's words, `address` the peer's.
+    `code` is the response code (`wire.remoting.codes.ResponseCode`), `remark` the peer's text,
+    `address` its address.
     """
 
     def __init__(
@@ -93,9 +95,9 @@ class BrokerError(SteelyardError):
 
 
 class KafkaError(SteelyardError):
-    """A Kafka broker answered with an error, or gave something that cannot be read.
+    """A Kafka broker returned an error, or an invalid response.
 
-    `code` is one of `wire.kafka.errors.ErrorCode`, which are Kafka's.
+    `code` is one of Kafka's codes, `wire.kafka.errors.ErrorCode`.
     """
 
     def __init__(self, code: int, text: str, *, retriable: bool = False) -> None:
@@ -105,24 +107,24 @@ class KafkaError(SteelyardError):
 
 
 class CommitFailedError(KafkaError):
-    """Offsets were not committed: the member is not, or no longer, of the generation that held the partitions.
+    """Offsets were not committed: the member is not, or no longer, in the partitions' generation.
 
-    Another member may have them already and read from the last commit on. The next poll joins the group again.
+    Another member may already read them from the last commit on. The next poll rejoins the group.
     """
 
 
 class NoOffsetError(KafkaError):
-    """A partition has no committed offset, or one that is out of its range, and `auto_offset_reset` is 'none'. `seek` helps."""
+    """A partition has no valid committed offset, and `auto_offset_reset` is 'none'; use `seek`."""
 
 
 class RouteError(SteelyardError):
-    """No nameserver knows where the topic lives."""
+    """No nameserver knows the topic's route."""
 
     retriable = True
 
 
 class ProtocolError(SteelyardError):
-    """Bytes from a peer that break the protocol; the connection is of no more use."""
+    """Bytes from a peer violate the protocol; the connection is unusable."""
 
 
 class StorageError(SteelyardError):
@@ -130,11 +132,11 @@ class StorageError(SteelyardError):
 
 
 class DiskFullError(StorageError):
-    """The disk has no room. What was acknowledged before stays readable."""
+    """The disk is full. Data acknowledged before stays readable."""
 
 
 class DamageError(StorageError):
-    """Files of a data directory are not as they were written. Nothing was changed; `steelyard check` helps.
+    """Files of a data directory are damaged. Nothing was changed; run `steelyard check`.
 
     `paths`: the files, relative to the data directory.
     """
@@ -145,32 +147,37 @@ class DamageError(StorageError):
 
 
 class OwnerError(StorageError):
-    """The data directory is another broker's; the text says whose, and who wanted it."""
+    """The data directory belongs to another broker; the text names both."""
 
 
 class DescriptorsError(StorageError):
-    """A file could not be opened because the process, or the machine, has no file descriptor left (EMFILE, ENFILE).
+    """A file could not be opened for lack of file descriptors (EMFILE, ENFILE).
 
-    The disk was not asked: nothing was written, nothing was lost, and trying again helps once something was closed.
+    The disk was not accessed: nothing was written, nothing was lost, and retrying helps once
+    something was closed.
     """
 
     retriable = True
 
 
 class CorruptError(StorageError):
-    """A stored entry is not what was written there: it is served to nobody.
+    """A stored entry is damaged and is not served.
 
-    `path`: its log file, relative to the data directory; `position`: of the entry in that file, bytes;
-    `topic`, `queue_id`, `offset`: the first message that cannot be read; `next_offset`: the first behind the entry.
+    `path`: its log file, relative to the data directory; `position`: of the entry in that file, in
+    bytes; `topic`, `queue_id`, `offset`: the first message that cannot be read; `next_offset`: the
+    first one after the entry.
     """
 
     def __init__(
         self, path: str, position: int, topic: str, queue_id: int, offset: int, next_offset: int
     ) -> None:
         super().__init__(
-            f"the message at offset {offset} of queue {queue_id} of topic {topic!r} is damaged on the disk"
-            f" ({path}, byte {position}) and is not served; to continue without it, reset the group's offset to"
-            f" {next_offset}, or stop the broker and run 'steelyard check --repair' on its data directory"
+            f"the message at offset {offset} of queue {queue_id} of topic {topic!r} is damaged on"
+            " the disk"
+            f" ({path}, byte {position}) and is not served; to continue without it, reset the"
+            " group's offset to"
+            f" {next_offset}, or stop the broker and run 'steelyard check --repair' on its data"
+            " directory"
         )
         self.path = path
         self.position = position

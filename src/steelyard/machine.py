@@ -1,10 +1,11 @@
 """State machines as tables: `{state: {event: states}}`.
 
-A machine's table is executed: whoever has a state sets it to what `Machine.move` returns, and that asserts that the event
-may lead there. `None` is the state of what does not exist yet, so a creation and a restart have entries, too. Where an
-event leads to one state only, the table chooses it.
+Tables are executed: the owner of a state sets it to the result of `Machine.move`, which asserts
+that the event may lead there. `None` is the state of an object that does not exist yet, so creation
+and restart have entries, too. If an event leads to one state only, the table determines it.
 
-docs/STATES.md is drawn from the tables (`./dev generate`), and each machine has a test that takes every edge.
+docs/STATES.md is generated from the tables (`./dev generate`), and each machine has a test that
+takes every edge.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ M = TypeVar("M", bound=StrEnum)
 
 
 class Machine(Generic[S, M]):
-    """One table, for any number of objects in its states. `title`: what they are, for people.
+    """A table for any number of objects. `title`: a name for people.
 
-    States and events are StrEnums: their hashes cost little. The value of an event is what a diagram says of it.
+    States and events are StrEnums, because their hashes are cheap. The value of an event is its
+    label in diagrams.
     """
 
     __slots__ = ("_table", "title")
@@ -30,7 +32,9 @@ class Machine(Generic[S, M]):
         self._table = table
 
     def move(self, state: S | None, event: M, to: S | None = None) -> S:
-        """The state that `event` leads to: `to`, or the only one that there is. Any other move is a bug."""
+        """Return the state to which `event` leads: `to`, or the only one.
+
+        Any other move is a bug."""
         states = self._table.get(state, {}).get(event, ())
         if to is None and len(states) == 1:
             return states[0]
@@ -39,18 +43,18 @@ class Machine(Generic[S, M]):
         return to
 
     def can(self, state: S, event: M) -> bool:
-        """The table knows this event in this state."""
+        """Return whether the table has this event in this state."""
         return event in self._table.get(state, {})
 
     def edges(self) -> Iterator[tuple[S | None, M, S]]:
-        """Every move that the table allows, in its order."""
+        """Yield every move that the table allows, in order."""
         for state, events in self._table.items():
             for event, states in events.items():
                 for to in states:
                     yield state, event, to
 
     def diagram(self) -> str:
-        """The table as a state diagram of Mermaid; states that nothing leads out of are ends."""
+        """Return the table as a Mermaid state diagram; states without outgoing moves are final."""
         arrows: dict[tuple[str, str], list[str]] = {}
         for state, event, to in self.edges():
             arrow = ("[*]" if state is None else state.name, to.name)

@@ -1,8 +1,9 @@
-"""Text from peers made fit for a log line or a terminal.
+"""Escaping of text from peers for log lines and terminals.
 
-Client ids, user agents, groups of hostile servers, properties and remarks may hold anything: an escape sequence would write to
-the terminal of whoever reads the log, a line feed would begin a log line that nobody wrote, a bidirectional control would
-show something else than what is there. Each such character becomes the escape of it that Python's `repr` shows.
+Client ids, user agents, groups of hostile servers, properties and remarks may contain anything: an
+escape sequence would affect the terminal of whoever reads the log, a line feed would forge a log
+line, a bidirectional control would disguise the text. Each such character is replaced by its escape
+as in Python's `repr`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _UNFIT_BUT_LINES = re.compile(_UNFIT.pattern.replace("\x00-\x1f", "\x00-\x08\x0b
 
 
 def printable(text: str) -> str:
-    """`text` on one line, without control characters."""
+    """Return `text` on one line, without control characters."""
     if _UNFIT.search(text) is None:
         return text
     return _UNFIT.sub(_escape, text)
 
 
 def printable_lines(text: str) -> str:
-    """`text` without control characters but line feeds and tabs, for what consists of lines by design."""
+    """Return `text` without control characters except line feeds and tabs, for multi-line texts."""
     if _UNFIT_BUT_LINES.search(text) is None:
         return text
     return _UNFIT_BUT_LINES.sub(_escape, text)

@@ -1,14 +1,15 @@
-"""Settings that are given by name, in a table of a TOML file or as texts `NAME=VALUE`.
+"""Settings given by name, in a table of a TOML file or as texts `NAME=VALUE`.
 
 A setting's names are:
 
-- that of its field, such as `flush`; in a configuration within another one both names, such as `store.retention_ms`, of which
-  the first may be left out where no other setting has the second;
-- Kafka's and RocketMQ's, where they have the same setting: `log.retention.ms`, `brokerName` (`config.Kafka`, `config.RocketMQ`).
+- that of its field, such as `flush`; in a nested configuration both names, such as
+  `store.retention_ms`, of which the first may be omitted if the second is unambiguous;
+- Kafka's and RocketMQ's, if they have the same setting: `log.retention.ms`, `brokerName`
+  (`config.Kafka`, `config.RocketMQ`).
 
-Values are converted by msgspec and checked by `checks`, both by the annotation of the field. In a text the items of a list
-are separated by commas or semicolons. What is wrong raises ArgumentError, with the name that was given, the value, and what
-would be right.
+Values are converted by msgspec and checked by `checks`, both by the annotation of the field. In a
+text the items of a list are separated by commas or semicolons. Errors raise ArgumentError with the
+given name, the value, and what is expected.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ T = TypeVar("T")
 
 
 class Setting(NamedTuple):
-    """One setting of a configuration."""
+    """A setting of a configuration."""
 
     name: str
-    """Of its field, after that of the configuration that it is in: `store.retention_ms`."""
+    """The name of its field, after that of its configuration: `store.retention_ms`."""
     hint: Any
     default: object
     kafka: Kafka | None
@@ -41,7 +42,7 @@ class Setting(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """What it takes."""
+        """The validation of its values."""
         return kind_of(self.hint)
 
     @property
@@ -51,13 +52,13 @@ class Setting(NamedTuple):
         return INT_MAX if meta is None or meta.le is None else int(meta.le)
 
     def of(self, config: object) -> Any:
-        """Its value in a configuration."""
+        """Return its value in a configuration."""
         for part in self.name.split("."):
             config = getattr(config, part)
         return config
 
     def take(self, name: str, given: object, *, is_text: bool = False) -> object:
-        """The value that is meant by one given under this name. Raises ArgumentError."""
+        """Convert and validate a value given under this name. Raises ArgumentError."""
         hint, unlimited, value = self.hint, 0, given
         if self.kafka is not None and name == self.kafka.name and self.kafka.unlimited:
             hint, unlimited = Positive, self.kafka.unlimited
@@ -78,17 +79,17 @@ class Setting(NamedTuple):
 
 
 def _marked(hint: Any, cls: type[T]) -> T | None:
-    """What the annotation has of that class."""
+    """Return the part of the annotation that is of that class."""
     return next((each for each in get_args(hint) if isinstance(each, cls)), None)
 
 
 def _config_in(hint: Any) -> Any:
-    """The configuration that a field holds, or may hold; None where it holds a value."""
+    """Return the configuration that a field holds, or may hold; None if it holds a value."""
     return next((each for each in (hint, *get_args(hint)) if is_dataclass(each)), None)
 
 
 def settings_of(cls: Any) -> Mapping[str, Setting]:
-    """All settings of a configuration, those of the configurations in it included, by name."""
+    """Return all settings of a configuration by name, including those of nested ones."""
     hints = get_type_hints(cls, include_extras=True)
     found: dict[str, Setting] = {}
     for field in fields(cls):
@@ -107,7 +108,7 @@ def settings_of(cls: Any) -> Mapping[str, Setting]:
 
 @cache
 def _names(cls: Any) -> Mapping[str, Setting]:
-    """The settings by all their names."""
+    """Return the settings by all their names."""
     known = settings_of(cls)
     names = dict(known)
     for each in known.values():
@@ -127,7 +128,7 @@ def _setting(cls: Any, name: str) -> Setting:
 
 
 def from_table(cls: Any, table: Mapping[str, object]) -> dict[str, object]:
-    """The values that a TOML table gives to settings of `cls`, by the settings' own names. Raises ArgumentError."""
+    """Return the values in a TOML table by the settings' own names. Raises ArgumentError."""
     values: dict[str, object] = {}
     for name, value in _flat(table):
         setting = _setting(cls, name)
@@ -138,7 +139,7 @@ def from_table(cls: Any, table: Mapping[str, object]) -> dict[str, object]:
 
 
 def _flat(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    """With dots for tables in tables: in TOML `log.retention.ms = 1` makes two of them."""
+    """Flatten nested tables to dotted names: TOML's `log.retention.ms = 1` makes nested tables."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")
@@ -147,7 +148,7 @@ def _flat(table: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def from_texts(cls: Any, texts: Iterable[str]) -> dict[str, object]:
-    """The same of texts `NAME=VALUE`; of two for one setting the later counts."""
+    """Return the values in texts `NAME=VALUE`; for the same setting the last one counts."""
     values: dict[str, object] = {}
     for each in texts:
         name, equals, text = (part.strip() for part in each.partition("="))
@@ -159,7 +160,7 @@ def from_texts(cls: Any, texts: Iterable[str]) -> dict[str, object]:
 
 
 def build(cls: type[C], values: Mapping[str, object]) -> C:
-    """The configuration with these values, by the settings' own names, and defaults for the others. Raises ConfigError."""
+    """Build the configuration from values by the settings' own names. Raises ConfigError."""
     config = _built(cls, values)
     check(config)
     return config

@@ -1,4 +1,4 @@
-"""Nouns that every room shares: queues, messages, and what a send or a consumption came to.
+"""Types shared by all rooms: queues, messages, and results of sends and consumption.
 
 Times are milliseconds since the Unix epoch (`int`), unless a name says otherwise. Offsets count
 messages of one queue; positions count bytes of one log.
@@ -15,7 +15,7 @@ import msgspec
 T = TypeVar("T")
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-"""Of a queue or a partition: 32 bits on both wires."""
+"""Number of a queue or a partition: 32 bits on both wires."""
 
 
 class Random(Protocol):
@@ -27,7 +27,7 @@ class Random(Protocol):
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """An effect: something a person should know. Drivers log it; nothing depends on it.
+    """An effect: a line for the log. Nothing depends on it.
 
     `level` is a name of the logging module: DEBUG, INFO, WARNING, ERROR.
     """
@@ -37,15 +37,15 @@ class LogLine(msgspec.Struct, frozen=True):
 
 
 class FileRange(Protocol):
-    """Bytes of a file that nobody has read: `len` of them. A driver may send them without reading them.
+    """`len` unread bytes of a file, which a driver may send without reading them.
 
-    They stay what they are, also when the file is deleted, for as long as somebody has the range.
+    They do not change as long as the range exists, even if the file is deleted.
     """
 
     def __len__(self) -> int: ...
 
     def read(self) -> bytes:
-        """All of them. Raises OSError."""
+        """Read all of them. Raises OSError."""
 
 
 Sendable = bytes | FileRange
@@ -53,12 +53,12 @@ Sendable = bytes | FileRange
 
 
 def joined(pieces: Iterable[Sendable]) -> bytes:
-    """The bytes of the pieces, one after the other; those of files are read. Raises OSError."""
+    """Concatenate the pieces; those of files are read. Raises OSError."""
     return b"".join([piece if isinstance(piece, bytes) else piece.read() for piece in pieces])
 
 
 class MessageQueue(NamedTuple):
-    """One queue of a topic on one broker. Sorts as Java's `MessageQueue.compareTo` does."""
+    """One queue of a topic on one broker. Sorts like Java's `MessageQueue.compareTo`."""
 
     topic: str
     broker_name: str
@@ -66,7 +66,7 @@ class MessageQueue(NamedTuple):
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic, as Kafka numbers them: over all brokers."""
+    """One partition of a topic, numbered across all brokers as in Kafka."""
 
     topic: Annotated[str, msgspec.Meta(min_length=1)]
     partition: Number
@@ -75,11 +75,12 @@ class TopicPartition(NamedTuple):
 class Message(msgspec.Struct, frozen=True):
     """A message to send: `body` to `topic`.
 
-    `keys` and `tags` are the properties KEYS and TAGS of RocketMQ; `properties` holds the user's own
-    ones, whose names and values must not contain the separators U+0001 and U+0002. `flag` is the application's own
-    number. `delay_level`: 0 for at once, 1 to 18 for a level of RocketMQ's messageDelayLevel. `wait_store_ok`: a
-    broker that flushes each message (`flush=sync`) answers when its disk has it; False: at once. Messages of one `sharding_key` go to one
-    queue, in the order in which they are sent.
+    `keys` and `tags` are RocketMQ's properties KEYS and TAGS; `properties` holds the user's own,
+    whose names and values must not contain the separators U+0001 and U+0002. `flag` is the
+    application's own number. `delay_level`: 0 for none, 1 to 18 for a level of RocketMQ's
+    messageDelayLevel. `wait_store_ok`: a broker with `flush=sync` replies when the message is on
+    disk; False: at once. Messages with the same `sharding_key` go to the same queue, in the order
+    in which they are sent.
     Source: common/message/Message.java.
     """
 
@@ -95,10 +96,11 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class SendStatus(Enum):
-    """What the broker said of a stored message. Source: client/producer/SendStatus.java.
+    """The status of a stored message. Source: client/producer/SendStatus.java.
 
-    `SEND_OK`: all is well. The others: the broker has the message, but not yet its disk (`FLUSH_DISK_TIMEOUT`) or its
-    replica (`FLUSH_SLAVE_TIMEOUT`), or there is no replica (`SLAVE_NOT_AVAILABLE`).
+    `SEND_OK`: success. The others: the broker has the message, but it is not yet on its disk
+    (`FLUSH_DISK_TIMEOUT`) or its replica (`FLUSH_SLAVE_TIMEOUT`), or there is no replica
+    (`SLAVE_NOT_AVAILABLE`).
     """
 
     SEND_OK = "SEND_OK"
@@ -108,10 +110,10 @@ class SendStatus(Enum):
 
 
 class SendResult(msgspec.Struct, frozen=True):
-    """Where an accepted message (or the first one of a batch) went.
+    """The result of an accepted send, for a batch that of its first message.
 
-    `status` says how safe it is. `message_id` is the client's UNIQ_KEY, `offset_message_id` the broker's id by position
-    (comma-joined for a batch), `queue_offset` the offset in `queue`.
+    `status` tells how safe it is. `message_id` is the client's UNIQ_KEY, `offset_message_id` the
+    broker's id (comma-joined for a batch), `queue_offset` the offset in `queue`.
     """
 
     status: SendStatus
@@ -122,9 +124,9 @@ class SendResult(msgspec.Struct, frozen=True):
 
 
 class ConsumeStatus(Enum):
-    """A concurrent listener's verdict. Source: listener/ConsumeConcurrentlyStatus.java.
+    """The result of a concurrent listener. Source: listener/ConsumeConcurrentlyStatus.java.
 
-    `CONSUME_SUCCESS`: done. `RECONSUME_LATER`: deliver the message again, after a delay that grows.
+    `CONSUME_SUCCESS`: consumed. `RECONSUME_LATER`: redeliver the message after a growing delay.
     """
 
     CONSUME_SUCCESS = "CONSUME_SUCCESS"
@@ -132,9 +134,12 @@ class ConsumeStatus(Enum):
 
 
 class ConsumeOrderlyStatus(Enum):
-    """An orderly listener's verdict. Source: listener/ConsumeOrderlyStatus.java (without the deprecated two).
+    """The result of an orderly listener.
 
-    `SUCCESS`: done. `SUSPEND_CURRENT_QUEUE_A_MOMENT`: deliver the message again, before the next one of its queue.
+    Source: listener/ConsumeOrderlyStatus.java (without the deprecated two).
+
+    `SUCCESS`: consumed. `SUSPEND_CURRENT_QUEUE_A_MOMENT`: redeliver the message before the next one
+    of its queue.
     """
 
     SUCCESS = "SUCCESS"
@@ -142,10 +147,10 @@ class ConsumeOrderlyStatus(Enum):
 
 
 class TransactionState(Enum):
-    """What became of a local transaction. Source: client/producer/LocalTransactionState.java.
+    """The state of a local transaction. Source: client/producer/LocalTransactionState.java.
 
-    `COMMIT` publishes the message, `ROLLBACK` discards it; `UNKNOWN` leaves the half message as it is, and the broker
-    asks again.
+    `COMMIT` publishes the message, `ROLLBACK` discards it; after `UNKNOWN` the broker keeps the
+    half message and asks again.
     """
 
     COMMIT = "COMMIT_MESSAGE"
@@ -154,10 +159,11 @@ class TransactionState(Enum):
 
 
 class TransactionResult(msgspec.Struct, frozen=True):
-    """What became of a message sent in a transaction. Source: client/producer/TransactionSendResult.java.
+    """The result of a message sent in a transaction.
 
-    `send_result`: of the half message; its `message_id` is the transaction's id, its queue the one that will have
-    the message, its offset that of the half message. `state`: what the broker was told.
+    `send_result`: of the half message; its `message_id` is the transaction's id, its queue the
+    message's later queue, its offset that of the half message. `state`: as sent to the broker.
+    Source: client/producer/TransactionSendResult.java.
     """
 
     send_result: SendResult
@@ -165,12 +171,12 @@ class TransactionResult(msgspec.Struct, frozen=True):
 
 
 class MessageModel(Enum):
-    """Who of a group gets a message. Source: heartbeat/MessageModel.java."""
+    """The members of a group that get a message. Source: heartbeat/MessageModel.java."""
 
     CLUSTERING = "CLUSTERING"
-    """One member."""
+    """One member gets it."""
     BROADCASTING = "BROADCASTING"
-    """Every member; each keeps its own offsets."""
+    """Every member gets it, and keeps its own offsets."""
 
 
 class ExpressionType(Enum):
@@ -181,7 +187,7 @@ class ExpressionType(Enum):
 
 
 class Subscription(NamedTuple):
-    """What a consumer wants of a topic: all (`*`), tags joined by `||`, or what an SQL92 condition holds for."""
+    """A subscription: all messages of a topic (`*`), tags joined by `||`, or an SQL92 condition."""
 
     topic: str
     expression: str = "*"
@@ -189,10 +195,12 @@ class Subscription(NamedTuple):
 
 
 class ConsumeFrom(Enum):
-    """Where a group without a committed offset starts. Source: common/consumer/ConsumeFromWhere.java.
+    """The start of a group without a committed offset.
 
-    `LAST_OFFSET`: at the end of the queue. `FIRST_OFFSET`: at its beginning. `TIMESTAMP`: at the first message stored at
-    `ConsumerConfig.consume_timestamp` or later.
+    Source: common/consumer/ConsumeFromWhere.java.
+
+    `LAST_OFFSET`: at the end of the queue. `FIRST_OFFSET`: at its beginning. `TIMESTAMP`: at the
+    first message stored at `ConsumerConfig.consume_timestamp` or later.
     """
 
     LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"

@@ -1,4 +1,4 @@
-"""What the commands that talk to a cluster share: options, credentials, and a loop around an `Admin`."""
+"""Common parts of commands that query a cluster: options, credentials, running an `Admin`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def add_nameserver_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tls",
         action="store_true",
-        help="encrypt connections; trusts the system's certificates, or those in the file SSL_CERT_FILE",
+        help="encrypt connections; trusts the system's certificates, or those in the file"
+        " SSL_CERT_FILE",
     )
 
 
@@ -55,7 +56,7 @@ def add_asking_command(
     asking: Asking,
     text: str,
 ) -> argparse.ArgumentParser:
-    """A parser with -n whose command runs `asking` and prints what it returns."""
+    """Create a parser with -n whose command runs `asking` and prints the result."""
     parser = commands.add_parser(name, help=text, description=text)
     add_nameserver_option(parser)
     parser.set_defaults(run=lambda options: _run(asking, options))
@@ -63,7 +64,7 @@ def add_asking_command(
 
 
 def new_admin(options: argparse.Namespace) -> Admin:
-    """An administrator with the credentials in the environment."""
+    """Create an administrator with the credentials in the environment."""
     from steelyard.client.aio.admin import Admin
 
     access_key, secret_key, security_token = _credentials()
@@ -77,7 +78,7 @@ def new_admin(options: argparse.Namespace) -> Admin:
 
 
 def with_credentials(config: C) -> C:
-    """The configuration of a client with the credentials in the environment."""
+    """Return the configuration of a client with the credentials in the environment."""
     access_key, secret_key, security_token = _credentials()
     return replace(
         config, access_key=access_key, secret_key=secret_key, security_token=security_token
@@ -85,26 +86,26 @@ def with_credentials(config: C) -> C:
 
 
 def _credentials() -> tuple[str, str, str]:
-    """A secret on a command line could be read by everybody on the machine."""
+    """Read the credentials; on the command line, every user of the machine could read a secret."""
     names = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, SECURITY_TOKEN_VARIABLE)
     access_key, secret_key, security_token = (os.environ.get(name, "") for name in names)
     return access_key, secret_key, security_token
 
 
 def add_where_options(parser: argparse.ArgumentParser, what: str) -> None:
-    """-b or -c: one broker, or all masters of a cluster."""
+    """Add -b and -c: one broker, or all masters of a cluster."""
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("-b", "--brokerAddr", help=f"{what} this broker")
     where.add_argument("-c", "--clusterName", help=f"{what} this cluster's brokers")
 
 
 def given(text: str | None) -> str | None:
-    """An option's value without spaces around it, None for one that was not given or is empty."""
+    """Return an option's value without surrounding spaces; None if not given or empty."""
     return (text or "").strip() or None
 
 
 def log_to_stderr(level: str) -> None:
-    """Log on standard error, from this level on. Commands that end with an error say it themselves."""
+    """Log to standard error from this level. Commands report their own final error."""
     import logging
 
     from steelyard.driver.logs import Printable

@@ -1,7 +1,7 @@
 """`steelyard check DIR`: verify the data directory of a broker that is stopped, and repair it.
 
-Exit code 0: nothing is damaged, 1: something is, 2: the directory cannot be looked at (it is none, a broker runs on it).
-After `--repair` 1 means that something is lost.
+Exit code 0: nothing is damaged, 1: something is, 2: the directory cannot be checked (it is not a
+data directory, or in use by a broker). After `--repair` 1 means that something is lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from steelyard.store import check, salvage
 from steelyard.store.files import Files, storage_error
 
 PROGRESS_SECONDS = 1.0
-"""How often the progress is shown, where standard error is a terminal."""
+"""Interval of progress updates, if standard error is a terminal."""
 
 _MARKS = ("format", "tables", "logs")
 
@@ -32,7 +32,9 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="verify the data of a stopped broker",
         description="Verify every checksum in a broker's data directory, or in all of those that"
         " `steelyard up` keeps in one. Nothing is changed without --repair.",
-        epilog="Exit codes: 0 nothing is damaged; 1 something is damaged, or was lost by --repair; 2 the directory"
+        epilog="Exit codes: 0 nothing is damaged; 1 something is damaged, or was lost by --repair;"
+        " 2"
+        " the directory"
         " cannot be checked.",
     )
     parser.add_argument(
@@ -42,7 +44,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     action.add_argument(
         "--repair",
         action="store_true",
-        help="move damaged files to DIR/damaged-TIME, rebuild what can be rebuilt, and report what is lost",
+        help="move damaged files to DIR/damaged-TIME, rebuild what can be rebuilt, and report what"
+        " is lost",
     )
     action.add_argument(
         "--disown",
@@ -68,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _directories(path: str) -> list[str]:
-    """The data directory itself, or those of the brokers in it."""
+    """Return the data directory itself, or those of the brokers in it."""
     if _is_data(path):
         return [path]
     try:
@@ -79,7 +82,8 @@ def _directories(path: str) -> list[str]:
         raise storage_error("read", path, error) from None
     if not inside:
         raise StorageError(
-            f"{path} is not a data directory: neither it nor a subdirectory contains a file 'format'"
+            f"{path} is not a data directory: neither it nor a subdirectory contains a file"
+            " 'format'"
         )
     return sorted(inside)
 
@@ -141,7 +145,7 @@ def _shown(
 
 
 class _Report:
-    """What is printed, as text or as JSON."""
+    """Prints results as text or JSON."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
@@ -161,7 +165,10 @@ class _Report:
         whose = ""
         if found.count:
             last = found.offset + found.count - 1
-            whose = f" [topic {found.topic!r}, queue {found.queue_id}, offsets {found.offset} to {last}]"
+            whose = (
+                f" [topic {found.topic!r}, queue {found.queue_id}, offsets {found.offset} to"
+                f" {last}]"
+            )
         text = f"{found.severity}: {where}: {found.problem}{whose}"
         self.say(directory, "finding", text, finding=found)
 

@@ -1,4 +1,4 @@
-"""mqadmin's cluster commands: clusterList, brokerStatus, getBrokerConfig, wipeWritePerm, addWritePerm.
+"""mqadmin's cluster commands, from clusterList to addWritePerm.
 
 Source: tools/command/{cluster,broker,namesrv}/*.java of 4.9.8.
 """
@@ -76,7 +76,7 @@ async def cluster_list(admin: Admin, options: argparse.Namespace) -> str:
 
 
 def cluster_rows(info: ClusterInfo) -> list[ClusterRow]:
-    """One row per replica, brokers sorted by name within their cluster."""
+    """Return one row per replica, with brokers sorted by name within their cluster."""
     return [
         (cluster, name, broker_id, address)
         for cluster, names in info.cluster_addr_table.items()
@@ -87,7 +87,10 @@ def cluster_rows(info: ClusterInfo) -> list[ClusterRow]:
 
 
 async def _figures(admin: Admin, address: str) -> dict[str, str]:
-    """A broker's figures; none where it does not answer, so that the others are still shown."""
+    """Return a broker's figures.
+
+    None if it does not respond, so that the others are still shown.
+    """
     try:
         return await admin.runtime(address)
     except SteelyardError:
@@ -119,7 +122,7 @@ def cluster_line(row: ClusterRow, table: Mapping[str, str], now: int) -> str:
 
 
 def _load(table: Mapping[str, str], rate: str, pool: str) -> str:
-    """`rate(queue,wait)`: the rate of the last 10 s, and what waits in the pool of threads."""
+    """Format `rate(queue,wait)`: the rate of the last 10 s, and the queue of the thread pool."""
     first = (table.get(rate) or "0").split(" ")[0]
     size = table.get(f"{pool}ThreadPoolQueueSize", "")
     wait = table.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", "")
@@ -155,13 +158,13 @@ async def broker_status(admin: Admin, options: argparse.Namespace) -> str:
 
 
 def status_lines(address: str | None, table: Mapping[str, str]) -> str:
-    """Sorted figures; each line begins with the address when a whole cluster is shown."""
+    """Format sorted figures; for a whole cluster each line begins with the address."""
     table = shown(dict(table))
     begin = "" if address is None else f"{address:<24} "
     return "".join(f"{begin}{name:<32}: {table[name]}\n" for name in sorted(table))
 
 
-# -- getBrokerConfig, wipeWritePerm, addWritePerm ------------------------------------------------------
+# -- getBrokerConfig, wipeWritePerm, addWritePerm --------------------------------------------------
 
 
 async def broker_config(admin: Admin, options: argparse.Namespace) -> str:

@@ -1,4 +1,4 @@
-"""`steelyard completion SHELL`: the script with which a shell completes commands and options."""
+"""`steelyard completion SHELL`: a script for shell completion of commands and options."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from functools import partial
 SHELLS = ("bash", "zsh", "fish")
 
 _PATHS = {"FILE": "FILE", "DIR": "DIRECTORY"}
-"""What shtab calls the values of options with such a metavar."""
+"""shtab's names for values of options with such a metavar."""
 
 
 def add_commands(
     commands: argparse._SubParsersAction[argparse.ArgumentParser], program: argparse.ArgumentParser
 ) -> None:
-    """`program`: the parser of the whole command line, which the script completes."""
+    """`program`: the parser of the whole command line, for which the script is written."""
     parser = commands.add_parser(
         "completion",
         help="print a completion script for a shell",
-        description="Print a script that lets a shell complete commands and options. For bash and zsh put"
-        ' `eval "$(steelyard completion bash)"` (zsh) into ~/.bashrc (~/.zshrc, after compinit); for fish put the script into'
+        description="Print a script that lets a shell complete commands and options. For bash and"
+        " zsh"
+        " put"
+        ' `eval "$(steelyard completion bash)"` (zsh) into ~/.bashrc (~/.zshrc, after compinit);'
+        " for fish put the script into"
         " ~/.config/fish/completions/steelyard.fish.",
     )
     parser.add_argument("shell", choices=SHELLS)
@@ -39,7 +42,7 @@ def run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Options and arguments of all commands."""
+    """Yield the options and arguments of all commands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):

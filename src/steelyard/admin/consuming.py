@@ -1,7 +1,7 @@
 """`steelyard consume`: join a group and print messages, of RocketMQ or of Kafka.
 
-A message is committed once it is printed, and no other is: what was fetched beyond the last one printed, or could not be
-written, is left to the group as if it had never been fetched.
+A message is committed if and only if it was printed: messages fetched beyond the last one printed,
+or that could not be written, are left to the group as if they had not been fetched.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ if TYPE_CHECKING:
     from steelyard.wire.remoting.message import MessageView
 
 BATCH = 32
-"""Messages per write where their number does not matter."""
+"""Messages per write if their number does not matter."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "consume",
         help="join a group and print messages",
-        description="Join a consumer group and print the body of each message, one a line; what is printed is committed."
+        description="Join a consumer group and print the body of each message, one a line; what is"
+        " printed"
+        " is committed."
         " With --kafka the messages are read from Kafka.",
-        epilog=f"SIGTERM ends it with {exits.SUCCESS}. --timeout ends it with {exits.FAILED} when fewer than --count messages have"
+        epilog=f"SIGTERM ends it with {exits.SUCCESS}. --timeout ends it with {exits.FAILED} when"
+        " fewer than --count messages have"
         f" arrived by then. {exits.EXPLAINED}",
     )
     add_nameserver_option(parser)
@@ -53,7 +56,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--from",
         dest="start",
         metavar=METAVAR,
-        help=f"where to begin in queues for which the group has no committed offset: {FORMS}; default: latest, but RocketMQ's"
+        help=f"where to begin in queues for which the group has no committed offset: {FORMS};"
+        " default: latest, but RocketMQ's"
         " brokers have a new group read a queue that never lost a message from its beginning",
     )
     parser.add_argument(
@@ -63,7 +67,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--json",
         action="store_true",
-        help="print whole messages as JSON, one a line; `steelyard produce --input json` sends them again",
+        help="print whole messages as JSON, one a line; `steelyard produce --input json` sends them"
+        " again",
     )
     parser.set_defaults(run=run_consume)
 
@@ -88,7 +93,7 @@ def run_consume(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raise ConfigError where options are wrong, or do not go together."""
+    """Raise ConfigError for wrong options or combinations."""
     if options.count is not None and options.count < 1:
         raise ConfigError(f"count is {options.count}; it must be 1 or more")
     if options.timeout is not None and not options.timeout > 0:
@@ -118,7 +123,8 @@ async def _consume(options: argparse.Namespace, start: Start | None) -> int:
             await admin.route(options.topic)
         except RouteError:
             raise RouteError(
-                f"topic {options.topic} does not exist; `steelyard admin topicList` lists existing topics"
+                f"topic {options.topic} does not exist; `steelyard admin topicList` lists existing"
+                " topics"
             ) from None
     printer = Printer(options)
 

@@ -1,23 +1,26 @@
-"""The exit codes of all commands. `up` and `check` give some of them a meaning of their own, which their help tells."""
+"""The exit codes of all commands; the help of `up` and `check` describes their own meanings."""
 
 from __future__ import annotations
 
 SUCCESS = 0
 
 FAILED = 1
-"""What was asked for could not be done: a topic or group does not exist, a server cannot be reached or refuses."""
+"""A request failed: no such topic or group, a server unreachable or refusing."""
 
 WRONG = 2
-"""The command line cannot be right: an unknown option, an illegal name, a file or directory that cannot be used."""
+"""An invalid command line: an unknown option, an illegal name, an unusable file or directory."""
 
 INTERRUPTED = 130
-"""Ctrl-C: 128 and the number of SIGINT, as shells count it."""
+"""Ctrl-C: 128 plus the number of SIGINT, as in shells."""
 
 CLOSED_PIPE = 141
-"""Whoever read the output has closed it, such as `head`: 128 and the number of SIGPIPE, as of other programs."""
+"""The reader of the output, such as `head`, has closed it: 128 plus SIGPIPE, as in other programs.
+"""
 
 EXPLAINED = (
-    f"Exit codes: {SUCCESS} success; {FAILED} failed (no such topic or group, a server unreachable or refusing);"
-    f" {WRONG} wrong arguments; {INTERRUPTED} interrupted (Ctrl-C); {CLOSED_PIPE} the reader of the output closed the pipe."
+    f"Exit codes: {SUCCESS} success; {FAILED} failed (no such topic or group, a server unreachable"
+    " or refusing);"
+    f" {WRONG} wrong arguments; {INTERRUPTED} interrupted (Ctrl-C); {CLOSED_PIPE} the reader of"
+    " the output closed the pipe."
 )
-"""For the end of the help texts."""
+"""The end of help texts."""

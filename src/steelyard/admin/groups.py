@@ -1,4 +1,4 @@
-"""mqadmin's group commands: consumerConnection, consumerProgress, allocateMQ, updateSubGroup, deleteSubGroup.
+"""mqadmin's group commands, from consumerConnection to deleteSubGroup.
 
 Source: tools/command/{connection,consumer,topic}/*SubCommand.java of 4.9.8, for flags and columns.
 """
@@ -86,7 +86,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
 
 
-# -- consumerConnection ------------------------------------------------------------------------------
+# -- consumerConnection ----------------------------------------------------------------------------
 
 
 async def consumer_connection(admin: Admin, options: argparse.Namespace) -> str:
@@ -116,7 +116,7 @@ def connection_table(connection: ConsumerConnection) -> str:
     )
 
 
-# -- consumerProgress --------------------------------------------------------------------------------
+# -- consumerProgress ------------------------------------------------------------------------------
 
 
 async def consumer_progress(admin: Admin, options: argparse.Namespace) -> str:
@@ -129,7 +129,7 @@ async def consumer_progress(admin: Admin, options: argparse.Namespace) -> str:
 
 
 def progress_table(progress: GroupProgress, *, show_client_ip: bool = False) -> str:
-    """Offsets per queue, on request with the client ip per queue."""
+    """Format offsets per queue, optionally with the client's ip address."""
     progress = shown(progress)
     client = "{:<20} " if show_client_ip else ""
     row = "{:<64}  {:<32}  {:<4}  {:<20}  {:<20}  " + client + "{:<20}  {}\n"
@@ -156,7 +156,7 @@ async def _all_groups(admin: Admin) -> str:
     try:
         kafka_groups = await admin.kafka_groups()
     except SteelyardError:
-        kafka_groups = ()  # a broker is down: what mqadmin would show is shown all the same
+        kafka_groups = ()  # a broker is down: still show what mqadmin would show
     for kafka_group in kafka_groups:
         text += await _kafka_group_line(admin, kafka_group)
     return text
@@ -193,18 +193,21 @@ async def _group_line(admin: Admin, group: str) -> str:
 
 
 async def _kafka_group_line(admin: Admin, group: KafkaGroup) -> str:
-    """A group of Kafka clients: they pull, and tell their brokers no version; the model is the kind of the group."""
+    """Format a Kafka group: its members pull and report no version.
+
+    The model is the group's kind.
+    """
     try:
         diff = (await admin.kafka_group(group.group)).lag
     except SteelyardError:
-        diff = 0  # it has gone meanwhile
+        diff = 0  # it has been deleted meanwhile
     name = front(group.group, 64)
     if not group.members:
         return group_row(name, 0, "OFFLINE", "", "", 0, diff)
     return group_row(name, group.members, "KAFKA", "PULL", group.kind.upper(), 0, diff)
 
 
-# -- allocateMQ --------------------------------------------------------------------------------------
+# -- allocateMQ ------------------------------------------------------------------------------------
 
 
 async def allocate_queues(admin: Admin, options: argparse.Namespace) -> str:
@@ -218,8 +221,9 @@ async def allocate_queues(admin: Admin, options: argparse.Namespace) -> str:
 def allocation_json(topic: str, route: TopicRouteData, clients: Sequence[str]) -> str:
     """`{"result":{client:[queue,...]}}`.
 
-    mqadmin allocates an unsorted set of queues to clients in the order given, which no real group does;
-    here both are sorted first, so that the preview is what members of these names would hold.
+    mqadmin allocates an unsorted set of queues to clients in the given order, which no real group
+    does; here both are sorted first, so that the preview shows what members of these names would
+    hold.
     """
     import json
 
@@ -247,7 +251,7 @@ def allocation_json(topic: str, route: TopicRouteData, clients: Sequence[str]) -
     return text + "\n"
 
 
-# -- updateSubGroup, deleteSubGroup ------------------------------------------------------------------
+# -- updateSubGroup, deleteSubGroup ----------------------------------------------------------------
 
 
 async def update_group(admin: Admin, options: argparse.Namespace) -> str:

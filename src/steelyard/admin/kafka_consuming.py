@@ -1,4 +1,4 @@
-"""`steelyard consume --kafka`: the same for Kafka's topics, as a member of a Kafka group."""
+"""`steelyard consume --kafka`: read Kafka topics as a member of a Kafka group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CALL_TIMEOUT_MS = 10_000
 
 
 async def consume(options: argparse.Namespace, start: Start) -> int:
-    """Print records until the printer has enough; the exit code."""
+    """Print records until the printer has enough; return the exit code."""
     servers = [address.strip() for address in options.kafka.split(",") if address.strip()]
     if not options.tls:
         await _check(servers, options)
@@ -35,7 +35,7 @@ async def consume(options: argparse.Namespace, start: Start) -> int:
     async def begin(partitions: Sequence[TopicPartition]) -> None:
         try:
             await _begin(consumer, partitions, start)
-        except SteelyardError as error:  # to go on would be to read from elsewhere
+        except SteelyardError as error:  # to continue would be to read from elsewhere
             failures.append(error)
             printer.end(exits.FAILED)
 
@@ -65,7 +65,7 @@ async def consume(options: argparse.Namespace, start: Start) -> int:
 
 
 async def _check(servers: Sequence[str], options: argparse.Namespace) -> None:
-    """Raise ConnectError where none of the addresses is a Kafka broker's: the consumer itself would go on trying."""
+    """Raise ConnectError unless one address is a Kafka broker's; the consumer would keep trying."""
     for address in servers:
         found = await listening(address)
         if found is ServerKind.KAFKA:
@@ -76,7 +76,10 @@ async def _check(servers: Sequence[str], options: argparse.Namespace) -> None:
 
 
 async def _print(consumer: KafkaConsumer, printer: Printer, *, as_json: bool) -> None:
-    """Print and commit, poll by poll, until the end; what the last poll returns after it stays uncommitted."""
+    """Print and commit poll by poll until the end.
+
+    Later records of the last poll stay uncommitted.
+    """
     while not printer.ended.done():
         wanted = POLL_RECORDS if printer.left is None else min(POLL_RECORDS, printer.left)
         poll = asyncio.ensure_future(consumer.poll(POLL_MS, wanted))
@@ -100,7 +103,10 @@ def _line(record: ConsumerRecord, *, as_json: bool) -> bytes:
 async def _begin(
     consumer: KafkaConsumer, partitions: Sequence[TopicPartition], start: Start
 ) -> None:
-    """Go to the start in partitions of which the group has committed nothing; the ends are the consumer's own matter."""
+    """Seek to the start in partitions without committed offset.
+
+    The consumer itself handles ends.
+    """
     if isinstance(start, End):
         return
     new = [partition for partition in partitions if await consumer.committed(partition) is None]

@@ -1,4 +1,4 @@
-"""Our own commands for Kafka groups: kafkaGroups lists them; kafkaGroup says why one rebalances and whom it waits for."""
+"""Our commands for Kafka groups: kafkaGroups lists them; kafkaGroup explains their rebalances."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from steelyard.groups.kafka.report import KafkaGroupReport
 
 REASONS = 5
-"""How many of the latest rebalances are shown."""
+"""Number of recent rebalances shown."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -51,7 +51,7 @@ async def kafka_group(admin: Admin, options: argparse.Namespace) -> str:
 
 
 def report_text(report: KafkaGroupReport, now: int) -> str:
-    """State, reasons, those that are waited for, members, offsets."""
+    """Format state, causes of rebalances, awaited members, members and offsets."""
     report = shown(report)
     generation = "epoch" if report.kind == "consumer" else "generation"
     text = f"group {report.group}: {report.state}, {report.kind}, {generation} {report.generation}"
@@ -90,7 +90,7 @@ def _offsets(report: KafkaGroupReport) -> str:
 
 
 def _name(member_id: str, client_id: str, host: str) -> str:
-    """Of those that were only given an id nothing else is known."""
+    """Return a name; of those that were only assigned an id nothing else is known."""
     return f"{member_id} ({client_id}{host})" if client_id or host else member_id
 
 

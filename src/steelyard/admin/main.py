@@ -1,7 +1,8 @@
-"""The command line: `steelyard up | nameserver | broker | produce | consume | check | admin | pipeline | sim | completion`.
+"""The command line: `steelyard COMMAND`.
 
-Wrong arguments, unreachable servers and everything else that Steelyard raises on purpose come as one line
-on standard error and an exit code of `exits`; a traceback means a bug in Steelyard.
+Wrong arguments, unreachable servers and all other errors that Steelyard raises on purpose are
+reported as one line on standard error and an exit code of `exits`; a traceback means a bug in
+Steelyard.
 """
 
 from __future__ import annotations
@@ -42,27 +43,27 @@ def _sim(arguments: Sequence[str]) -> int:
 
 
 PROGRAMS = {"pipeline": _pipeline, "sim": _sim}
-"""Commands with a command line of their own; everything after the name is theirs."""
+"""Commands with a command line of their own, which get all arguments after the name."""
 
 PROGRAM_TEXTS = {"pipeline": "run Spark jobs over topics", "sim": "run the simulator"}
-"""What the help says of each."""
+"""Their descriptions in the help."""
 
 SERVERS = ("up", "nameserver", "broker")
 
 
 _BACK_IN_TIME = re.compile(r"-\d")
-"""Values such as -1h, which argparse would take for an option."""
+"""Values such as -1h, which argparse would interpret as options."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, and what the exit codes mean at the end of each help text."""
+    """Reports errors in one line, and explains the exit codes at the end of each help text."""
 
     def __init__(self, **settings: Any) -> None:
         settings.setdefault("epilog", exits.EXPLAINED)
         super().__init__(**settings)
 
     def print_help(self, file: SupportsWrite[str] | None = None) -> None:
-        """As argparse's own, which passes over a closed pipe."""
+        """As argparse's own, but ignores a closed pipe."""
         (file or sys.stdout).write(self.format_help())
 
     def error(self, message: str) -> NoReturn:
@@ -71,7 +72,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All commands; each leaves a function in `run` that takes the options and returns an exit code."""
+    """Build the parser; each command sets `run`, a function from options to an exit code."""
     from steelyard.admin import (
         checking,
         clusters,
@@ -103,13 +104,13 @@ def build_parser() -> argparse.ArgumentParser:
     for name, text in PROGRAM_TEXTS.items():
         commands.add_parser(
             name, help=text
-        )  # for the help and completion; `_run` has taken it before
+        )  # for the help and completion; `_run` has handled it before
     completing.add_commands(commands, parser)
     return parser
 
 
 def _server_parser() -> argparse.ArgumentParser:
-    """Only the commands of `serving`: the others load 70 ms of what a server that starts does not need."""
+    """Build only the commands of `serving`: the others take 70 ms to load."""
     from steelyard.admin import serving
 
     parser = _new_parser()
@@ -125,7 +126,7 @@ def _new_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command; return the exit code."""
     try:
         try:
             return _run(sys.argv[1:] if arguments is None else arguments)
@@ -137,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
-        # What is still in the buffer would be written, and fail again, when the process ends.
+        # Otherwise the buffer's rest would be written, and fail again, when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.CLOSED_PIPE
 
@@ -161,7 +162,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _joined(arguments: Sequence[str]) -> list[str]:
-    """`--from -1h` as `--from=-1h`."""
+    """Convert `--from -1h` to `--from=-1h`."""
     joined: list[str] = []
     for argument in arguments:
         if joined and joined[-1] == "--from" and _BACK_IN_TIME.match(argument):

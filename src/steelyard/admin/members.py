@@ -1,4 +1,4 @@
-"""mqadmin's commands that ask clients: consumerStatus, producerConnection, getConsumerStatus; and ours, doctor.
+"""mqadmin's commands about clients: consumerStatus, producerConnection, getConsumerStatus; doctor.
 
 Source: tools/command/{consumer,connection,offset}/*.java, ConsumerRunningInfo.formatString of 4.9.8.
 """
@@ -68,7 +68,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     doctor.add_argument("-g", "--consumerGroup", required=True, help="consumer group")
 
 
-# -- consumerStatus ----------------------------------------------------------------------------------
+# -- consumerStatus --------------------------------------------------------------------------------
 
 
 async def consumer_status(admin: Admin, options: argparse.Namespace) -> str:
@@ -99,7 +99,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def verdict(infos: dict[str, ConsumerRunningInfo], now: int) -> str:
-    """What mqadmin concludes from all members together; `steelyard admin doctor` looks closer."""
+    """Return what mqadmin concludes from all members; `steelyard admin doctor` examines more."""
     subscriptions = {
         frozenset((item.topic, item.sub_string) for item in info.subscription_set)
         for info in infos.values()
@@ -131,7 +131,7 @@ HEADING = "{:<64}  {:<32}  {:<4}  {:<20}\n"
 
 
 def running_info_text(info: ConsumerRunningInfo) -> str:
-    """ConsumerRunningInfo.formatString, with its columns that do not always stand below their names."""
+    """Format like ConsumerRunningInfo.formatString, including its misaligned columns."""
     jstack, info = info.jstack, shown(info)
     text = "#Consumer Properties#\n"
     for name, value in info.properties.items():
@@ -200,7 +200,7 @@ def process_queue_text(held: ProcessQueueInfo) -> str:
     return f"ProcessQueueInfo [{java_fields(values)}]"
 
 
-# -- producerConnection, getConsumerStatus -----------------------------------------------------------
+# -- producerConnection, getConsumerStatus ---------------------------------------------------------
 
 
 async def producer_connection(admin: Admin, options: argparse.Namespace) -> str:
@@ -219,7 +219,10 @@ async def member_offsets(admin: Admin, options: argparse.Namespace) -> str:
     group, topic = options.group.strip(), options.topic.strip()
     client_id = options.originClientId.strip()
     table = shown(await admin.member_offsets(group, topic, client_id))
-    text = f"get consumer status from client. group={group}, topic={topic}, originClientId={client_id}\n"
+    text = (
+        f"get consumer status from client. group={group}, topic={topic},"
+        f" originClientId={client_id}\n"
+    )
     row = "{:<50}  {:<15}  {:<15}  {:<20}\n"
     text += row.format("#clientId", "#brokerName", "#queueId", "#offset")
     for member in sorted(table):
@@ -228,7 +231,7 @@ async def member_offsets(admin: Admin, options: argparse.Namespace) -> str:
     return text
 
 
-# -- doctor ------------------------------------------------------------------------------------------
+# -- doctor ----------------------------------------------------------------------------------------
 
 
 async def diagnose(admin: Admin, options: argparse.Namespace) -> CommandOutcome:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from steelyard.wire.remoting.message import MessageView
 
 BODIES = Path(tempfile.gettempdir(), "rocketmq", "msgbodys")
-"""Where mqadmin puts bodies."""
+"""Where mqadmin writes bodies."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -1,6 +1,7 @@
-"""Names of topics and groups on the command line, checked before anything is sent.
+"""Validation of topic and group names on the command line, before anything is sent.
 
-RocketMQ's rules: TopicValidator.java, Validators.java. Kafka's: clients/common/internals/Topic.java.
+RocketMQ's rules: TopicValidator.java, Validators.java. Kafka's:
+clients/common/internals/Topic.java.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from steelyard.produce.rules import check_topic
 from steelyard.wire.remoting.names import RETRY_PREFIX, TOPIC_CHARACTERS_MAX
 
 GROUP_LENGTH_MAX = TOPIC_CHARACTERS_MAX - len(RETRY_PREFIX)
-"""The name of a group's retry topic has to be one of a topic."""
+"""The name of a group's retry topic must be a valid topic name."""
 
 READ_LENGTH_MAX, KAFKA_LENGTH_MAX = 255, 249
 
@@ -23,11 +24,11 @@ _KAFKA = re.compile(r"[a-zA-Z0-9._-]+")
 _READ = re.compile(r"[%|a-zA-Z0-9._-]+")
 
 Fault = str | None
-"""What is wrong with a name; None for a good one."""
+"""What is wrong with a name; None if it is valid."""
 
 
 def written_topic_fault(name: str) -> Fault:
-    """Of a topic that RocketMQ's clients send to or create."""
+    """Check a topic that RocketMQ clients send to or create."""
     try:
         check_topic(name)
     except MessageError as error:
@@ -36,24 +37,27 @@ def written_topic_fault(name: str) -> Fault:
 
 
 def read_topic_fault(name: str) -> Fault:
-    """Of a topic that is only read or shown: Kafka's clients may have made it, and retry topics have longer names."""
+    """Check a topic that is only read: Kafka clients may have created it.
+
+    Retry topics are longer.
+    """
     return _fault("topic", name, _READ, "letters, digits and %|._-", READ_LENGTH_MAX)
 
 
 def group_fault(name: str) -> Fault:
-    """Of a group of RocketMQ's clients."""
+    """Check a RocketMQ group."""
     return _fault("group", name, _GROUP, "letters, digits and %|_-", GROUP_LENGTH_MAX)
 
 
 def kafka_topic_fault(name: str) -> Fault:
-    """Of a topic of Kafka's."""
+    """Check a Kafka topic."""
     if name in (".", ".."):
         return f"a topic cannot be named {name!r}"
     return _fault("topic", name, _KAFKA, "letters, digits and ._-", KAFKA_LENGTH_MAX)
 
 
 def kafka_group_fault(name: str) -> Fault:
-    """Of a group of Kafka's: any text but an empty one."""
+    """Check a Kafka group: any text but an empty one."""
     return None if name else "the name of the group is empty"
 
 
@@ -68,7 +72,7 @@ def _fault(noun: str, name: str, allowed: re.Pattern[str], said: str, length_max
 
 
 def _kind(fault_of: Callable[[str], Fault]) -> Callable[[str], str]:
-    """For `add_argument(type=...)`: the name without spaces around it, or an error of the option."""
+    """Return a function for `add_argument(type=...)` that strips and checks a name."""
 
     def check(text: str) -> str:
         name = text.strip()

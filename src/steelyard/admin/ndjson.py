@@ -1,7 +1,8 @@
-"""Messages as lines of JSON: what `consume --json` prints, and `produce --input json` sends.
+"""Messages as JSON lines: the output of `consume --json` and input of `produce --input json`.
 
-Everything that a user can set comes back: topic, body, tags, keys, properties, flag, sharding key, delay level. The other
-fields say where the message was and when; a message that is sent has its own.
+Everything that a user can set is preserved: topic, body, tags, keys, properties, flag, sharding
+key, delay level. The other fields describe where and when the message was stored; a message that is
+sent gets its own.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ BROKERS_OWN = RESERVED_PROPERTIES | {
     props.DLQ_ORIGIN_TOPIC,
     props.DLQ_ORIGIN_MESSAGE_ID,
 }
-"""Properties that are not a user's: they have fields of their own, or say what became of the message."""
+"""Properties that are not a user's: they have their own fields, or describe the message's history.
+"""
 
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 
 
 class MessageLine(msgspec.Struct, forbid_unknown_fields=True):
-    """A message of RocketMQ's. The body is text, or `body_base64` where it is not UTF-8."""
+    """A RocketMQ message. The body is text, or `body_base64` if it is not UTF-8."""
 
     topic: str = ""
     body: str | UnsetType = UNSET
@@ -45,7 +47,7 @@ class MessageLine(msgspec.Struct, forbid_unknown_fields=True):
     properties: dict[str, str] = {}
     sharding_key: str = ""
     delay_level: int = 0
-    """0 too where the broker keeps it from consumers, as Steelyard's and those of 5.x do."""
+    """Also 0 if the broker hides it from consumers, as Steelyard's and those of 5.x do."""
     flag: int = 0
     wait_store_ok: bool = True
     broker: str = ""
@@ -56,11 +58,11 @@ class MessageLine(msgspec.Struct, forbid_unknown_fields=True):
     store_timestamp: int = 0
     reconsume_times: int = 0
     system_properties: dict[str, str] = {}
-    """The others, of clients and brokers."""
+    """The other properties, of clients and brokers."""
 
 
 class HeaderLine(msgspec.Struct):
-    """A header of a Kafka record. `value` is null where it has none."""
+    """A header of a Kafka record. `value` is null if there is none."""
 
     name: str
     value: str | UnsetType | None = UNSET
@@ -68,7 +70,7 @@ class HeaderLine(msgspec.Struct):
 
 
 class RecordLine(msgspec.Struct):
-    """A Kafka record. Key and value are text or null, or in base64 where they are not UTF-8."""
+    """A Kafka record. Key and value are text or null, or base64 if they are not UTF-8."""
 
     topic: str
     partition: int
@@ -83,7 +85,7 @@ class RecordLine(msgspec.Struct):
 
 
 def message_line(message: MessageView) -> bytes:
-    """A message as JSON, on one line."""
+    """Format a message as JSON on one line."""
     body, body_base64 = _text(message.body)
     assert body is not None
     properties = message.properties
@@ -112,7 +114,7 @@ def message_line(message: MessageView) -> bytes:
 
 
 def record_line(record: ConsumerRecord) -> bytes:
-    """A Kafka record as JSON, on one line."""
+    """Format a Kafka record as JSON on one line."""
     line = RecordLine(
         record.topic,
         record.partition,
@@ -127,7 +129,7 @@ def record_line(record: ConsumerRecord) -> bytes:
 
 
 def parse_message(line: bytes, topic: str | None) -> Message:
-    """The message of a line, for `topic` where that is given. Raises MessageError."""
+    """Parse the message in a line; `topic` overrides its own. Raises MessageError."""
     try:
         given = msgspec.json.decode(line, type=MessageLine)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -146,7 +148,7 @@ def parse_message(line: bytes, topic: str | None) -> Message:
 
 
 def _text(data: bytes | None) -> tuple[str | UnsetType | None, str | UnsetType]:
-    """As text, or else in base64; null for nothing."""
+    """Return data as text, or as base64 if that is impossible; null for None."""
     if data is None:
         return None, UNSET
     try:

@@ -27,7 +27,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         commands,
         "resetOffsetByTime",
         reset_offset,
-        "Reset a group's offsets to a time, or one queue's to an offset, while its members keep running",
+        "Reset a group's offsets to a time, or one queue's to an offset, while its members keep"
+        " running",
     )
     reset.add_argument("-g", "--group", required=True, type=names.group, help="consumer group")
     reset.add_argument("-t", "--topic", required=True, type=names.read_topic, help="topic name")
@@ -79,7 +80,7 @@ async def reset_offset(admin: Admin, options: argparse.Namespace) -> str:
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since 1970, -1 for `now`. Raises ConfigError."""
+    """Parse a time to milliseconds since 1970, -1 for `now`. Raises ConfigError."""
     if text == NOW:
         return -1
     if text.isascii() and text.isdigit():
@@ -92,12 +93,13 @@ def parse_time(text: str) -> int:
         return int(time.mktime(moment)) * 1000 + int(milliseconds)
     except ValueError:
         raise ConfigError(
-            f"{text!r} is not a time; write now, milliseconds since 1970, or yyyy-MM-dd#HH:mm:ss:SSS"
+            f"{text!r} is not a time; write now, milliseconds since 1970, or"
+            " yyyy-MM-dd#HH:mm:ss:SSS"
         ) from None
 
 
 def reset_table(resets: Sequence[QueueReset]) -> str:
-    """Where each queue goes on, as mqadmin prints it for groups that are online."""
+    """Format the new offset of each queue, as mqadmin does for online groups."""
     row = "{:<40}  {:<40}  {:<40}\n"
     text = row.format("#brokerName", "#queueId", "#offset")
     for reset in resets:
@@ -107,7 +109,7 @@ def reset_table(resets: Sequence[QueueReset]) -> str:
 
 
 def moved_table(resets: Sequence[QueueReset]) -> str:
-    """As `reset_table`, with where the group was; N/A where its members move by themselves."""
+    """As `reset_table`, with previous offsets; N/A if the members reset themselves."""
     row = "{:<32}  {:<8}  {:<20}  {:<20}\n"
     text = row.format("#brokerName", "#queueId", "#consumerOffset", "#rollbackOffset")
     for reset in resets:

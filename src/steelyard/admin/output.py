@@ -1,4 +1,4 @@
-"""What `steelyard consume` prints, and when it ends."""
+"""The output of `steelyard consume`, and its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.admin.pipes import closed
 
 
 class Printer:
-    """Writes lines until there are enough, or somebody says that it is time to stop. `ended`: with which exit code."""
+    """Writes lines until there are enough or a stop is requested. `ended`: the exit code."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -24,7 +24,7 @@ class Printer:
 
     @property
     def left(self) -> int | None:
-        """How many lines are still wanted; None: there is no limit."""
+        """The number of lines still wanted; None without a limit."""
         return self._left
 
     def end(self, code: int) -> None:
@@ -32,7 +32,7 @@ class Printer:
             self.ended.set_result(code)
 
     def print(self, lines: Sequence[bytes]) -> bool:
-        """Write these, which are no more than are `left`; False where they did not arrive."""
+        """Write lines, no more than are `left`; return False if they could not be written."""
         try:
             sys.stdout.buffer.write(b"".join([line + b"\n" for line in lines]))
             sys.stdout.buffer.flush()
@@ -46,7 +46,7 @@ class Printer:
         return True
 
     async def wait(self) -> int:
-        """Until the end: enough is printed, a signal, the time-out, or nobody reads what we print."""
+        """Wait for the end: enough lines, a signal, the time-out, or a closed output."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self.end, exits.SUCCESS)
         loop.add_signal_handler(signal.SIGINT, self.end, exits.INTERRUPTED)

@@ -1,7 +1,7 @@
-"""Standard input and output as pipes, without holding up the event loop.
+"""Standard input and output as pipes, without blocking the event loop.
 
-Each waits in a daemon thread that takes no lock: an event loop may make descriptors non-blocking, and those of a terminal
-belong to the shell as well.
+Each waits in a daemon thread that takes no lock: an event loop may make descriptors non-blocking,
+and those of a terminal belong to the shell as well.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 async def input_lines(descriptor: int = 0) -> AsyncIterator[bytes]:
-    """Each line without its end, as it comes. Raises OSError."""
+    """Yield each line without its end, as it arrives. Raises OSError."""
     rest = b""
     while chunk := await _in_thread(lambda: os.read(descriptor, CHUNK_BYTES)):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -29,7 +29,7 @@ async def input_lines(descriptor: int = 0) -> AsyncIterator[bytes]:
 
 
 async def closed(descriptor: int) -> None:
-    """Return when nobody reads a pipe any more; wait for ever where it is none."""
+    """Return when a pipe's reader has closed it; wait for ever if it is not a pipe."""
     if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         await asyncio.Event().wait()
     poll = select.poll()
@@ -43,7 +43,7 @@ async def closed(descriptor: int) -> None:
 
 
 async def _in_thread(call: Callable[[], bytes]) -> bytes:
-    """What a call that may block for ever returns; whoever is cancelled leaves it behind."""
+    """Return the result of a call that may block for ever; a cancelled waiter abandons it."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[bytes] = loop.create_future()
 

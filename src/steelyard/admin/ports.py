@@ -1,7 +1,7 @@
-"""Which server listens at an address, asked when a command failed: people mix up ports.
+"""Detection of a wrong port when a command failed: which server listens at an address.
 
-A nameserver answers GET_BROKER_CLUSTER_INFO (106), a RocketMQ broker says that it does not know that request, and
-a Kafka broker answers ApiVersions (18).
+A nameserver answers GET_BROKER_CLUSTER_INFO (106), a RocketMQ broker rejects that request as
+unknown, and a Kafka broker answers ApiVersions (18).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from enum import Enum
 from steelyard.errors import BrokerError, ConfigError, SteelyardError
 
 TIMEOUT_SECONDS = 2.0
-"""For each of the two questions: whoever listens is near, or the command would have failed otherwise."""
+"""Time-out of each of the two requests; a listening server is nearby.
+"""
 
 _SIZE_AND_NUMBER = struct.Struct(">ii")
 
@@ -34,8 +35,7 @@ _WANTED = {
 
 
 def mistaken(options: argparse.Namespace) -> str:
-    """What is wrong with the addresses that a command was given; empty where they are what they should be, or nobody
-    can tell."""
+    """Describe wrong addresses among a command's options; empty if none is known to be wrong."""
     from steelyard.driver.loops import run
 
     return "" if getattr(options, "tls", False) else run(_mistaken(options))

@@ -1,6 +1,7 @@
-"""How mqadmin prints: dates, versions, truncated names, fastjson's pretty form.
+"""Output formats of mqadmin: dates, versions, truncated names, fastjson's pretty form.
 
-Source: UtilAll.java, MQVersion.java (4.9.8), fastjson's MapSerializer, ListSerializer, JavaBeanSerializer.
+Source: UtilAll.java, MQVersion.java (4.9.8), fastjson's MapSerializer, ListSerializer,
+JavaBeanSerializer.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ T = TypeVar("T")
 
 
 def shown(value: T) -> T:
-    """What a peer told, with every text in it on one line and without control characters: to be printed, not to be asked with.
+    """Escape every text in data from a peer, for printing only.
 
-    Structs, dataclasses, tuples, lists and tables are gone through; everything else stays.
+    Structs, dataclasses, tuples, lists and tables are traversed; everything else stays.
     """
     return cast("T", _shown(value))
 
@@ -70,7 +71,7 @@ def date_digits(timestamp: int) -> str:
 
 
 def java_fields(values: Mapping[str, object]) -> str:
-    """`name=value, name=value`, as toString methods write them."""
+    """Format `name=value, name=value`, as toString methods do."""
     return ", ".join(f"{name}={_java(value)}" for name, value in shown(dict(values)).items())
 
 
@@ -81,7 +82,7 @@ def _java(value: object) -> str:
 
 
 def fixed(value: float, digits: int) -> str:
-    """Java's %.{digits}f: it rounds the shortest decimal form half up, where Python takes the binary value."""
+    """Format as Java's %.{digits}f, which rounds the shortest decimal form half up."""
     return f"{Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP):f}"
 
 
@@ -115,7 +116,7 @@ def permission(perm: int) -> str:
 
 
 def pretty(value: object, depth: int = 0) -> str:
-    """fastjson's PrettyFormat with tabs: keys as given, and number keys on the line of the brace."""
+    """Format as fastjson's PrettyFormat with tabs: number keys are on the brace's line."""
     inner, outer = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
     if isinstance(value, dict):
         if not value:

@@ -17,23 +17,25 @@ if TYPE_CHECKING:
     from steelyard.types import Message, SendResult
 
 IN_FLIGHT_MAX = 256
-"""Sends under way at once."""
+"""Maximum sends in flight."""
 
 DELAYS = (
     *("1s", "5s", "10s", "30s", "1m", "2m", "3m", "4m", "5m", "6m", "7m", "8m", "9m"),
     *("10m", "20m", "30m", "1h", "2h"),
 )
-"""Of levels 1, 2, ...: MessageStoreConfig.messageDelayLevel."""
+"""Delays of levels 1, 2, ...: MessageStoreConfig.messageDelayLevel."""
 
 _OF_EVERY_MESSAGE = ("tag", "key", "property", "delay", "sharding_key")
-"""Options that messages as JSON have fields for."""
+"""Options for which messages as JSON have fields."""
 
 
 def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "produce",
         help="send messages",
-        description="Send each line of a file or of standard input as a message, or --count generated messages."
+        description="Send each line of a file or of standard input as a message, or --count"
+        " generated"
+        " messages."
         " To RocketMQ only: for Kafka use a Kafka producer, such as kcat.",
     )
     add_nameserver_option(parser)
@@ -56,7 +58,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--input",
         choices=("text", "json"),
         default="text",
-        help="format of a line: the body of a message, or a message as printed by `steelyard consume --json`",
+        help="format of a line: the body of a message, or a message as printed by `steelyard"
+        " consume --json`",
     )
     parser.add_argument(
         "--size", type=int, default=128, metavar="B", help="bytes of a generated body"
@@ -74,7 +77,8 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--delay",
         default="",
         metavar="LEVEL|DURATION",
-        help=f"deliver later: a level from 1 to {len(DELAYS)}, or its duration: {', '.join(DELAYS)}",
+        help=f"deliver later: a level from 1 to {len(DELAYS)}, or its duration:"
+        f" {', '.join(DELAYS)}",
     )
     parser.add_argument(
         "--sharding-key",
@@ -104,7 +108,7 @@ def run_produce(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Raise ConfigError where options are wrong, or do not go together."""
+    """Raise ConfigError for wrong options or combinations."""
     if options.count is not None and options.count < 0:
         raise ConfigError(f"count is {options.count}; it must be 0 or more")
     if options.size < 0:
@@ -117,7 +121,8 @@ def _check(options: argparse.Namespace) -> None:
         return
     if options.body is not None or options.count is not None:
         raise ConfigError(
-            "--input json reads messages from --file or standard input; leave out --body and --count"
+            "--input json reads messages from --file or standard input; leave out --body and"
+            " --count"
         )
     for name in _OF_EVERY_MESSAGE:
         if getattr(options, name):
@@ -128,7 +133,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def properties(settings: list[str]) -> dict[str, str]:
-    """Of `NAME=VALUE` texts. Raises ConfigError."""
+    """Parse `NAME=VALUE` texts. Raises ConfigError."""
     found: dict[str, str] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
@@ -143,7 +148,7 @@ def properties(settings: list[str]) -> dict[str, str]:
 
 
 def delay_level(text: str) -> int:
-    """Of a level or its duration; 0 for neither. Raises ConfigError."""
+    """Parse a level or its duration; 0 for neither. Raises ConfigError."""
     if not text:
         return 0
     if text.isascii() and text.isdigit():
@@ -165,7 +170,7 @@ def delay_level(text: str) -> int:
 
 
 async def messages(options: argparse.Namespace) -> AsyncIterator[tuple[int, Message]]:
-    """What to send, one after the other, with the number of its line. Raises MessageError, OSError."""
+    """Yield the messages to send with their line numbers. Raises MessageError, OSError."""
     import msgspec
 
     from steelyard.admin.ndjson import parse_message
@@ -193,7 +198,7 @@ async def messages(options: argparse.Namespace) -> AsyncIterator[tuple[int, Mess
 
 @contextmanager
 def _named(number: int) -> Iterator[None]:
-    """Have errors name the line."""
+    """Add the line number to errors."""
     try:
         yield
     except MessageError as error:
@@ -218,7 +223,7 @@ async def _bodies(options: argparse.Namespace) -> AsyncIterator[bytes]:
 
 
 async def _produce(options: argparse.Namespace) -> tuple[int, float]:
-    """Send everything; how many messages, and how long it took. The first error ends it."""
+    """Send everything; return the number of messages and the time. The first error ends it."""
     import asyncio
 
     from steelyard.client.aio.producer import Producer
@@ -258,7 +263,7 @@ async def _produce(options: argparse.Namespace) -> tuple[int, float]:
 
 
 def _workers(options: argparse.Namespace) -> int:
-    """Lines keep their order per queue only when they are sent one by one; generated messages need none."""
+    """Return the number of senders: one for lines, to keep their order per queue."""
     return 1 if options.count is None else min(IN_FLIGHT_MAX, max(1, options.count))
 
 

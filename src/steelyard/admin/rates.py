@@ -69,7 +69,7 @@ async def _topic_lines(admin: Admin, topic: str, active_only: bool) -> str:
 
 
 async def _figures(admin: Admin, topic: str, name: str, key: str) -> tuple[float, int]:
-    """Messages per second, and of the last day, on all brokers of the topic."""
+    """Return messages per second, and of the last day, on all brokers of the topic."""
     from steelyard.client.administration.asking import broker_addresses
 
     found: list[BrokerStatsData] = []
@@ -81,7 +81,7 @@ async def _figures(admin: Admin, topic: str, name: str, key: str) -> tuple[float
 
 
 def _of_a_day(data: BrokerStatsData) -> int:
-    """The longest span that was counted already."""
+    """Return the longest period counted so far."""
     sums: Iterable[int] = (data.stats_day.sum, data.stats_hour.sum, data.stats_minute.sum)
     return next(filter(None, sums), 0)
 

@@ -1,6 +1,7 @@
-"""The options of `steelyard up`, `nameserver` and `broker`, and what they and the settings file come to.
+"""The options of `steelyard up`, `nameserver` and `broker`, combined with the settings file.
 
-Many an option is another way to write a setting: `--flush sync` is `--set flush=sync`. This module loads little, as `serving`.
+Many an option is another way to write a setting: `--flush sync` is `--set flush=sync`. This module
+loads little, as `serving`.
 """
 
 from __future__ import annotations
@@ -77,8 +78,10 @@ def add_up(
     up = commands.add_parser(
         "up",
         help="start a nameserver and brokers",
-        description="Start a nameserver and brokers, and restart any that ends, until SIGTERM or Ctrl-C.",
-        epilog=f"Exit codes: {exits.SUCCESS} stopped; {exits.FAILED} a server was given up; {exits.WRONG} a setting is"
+        description="Start a nameserver and brokers, and restart any that ends, until SIGTERM or"
+        " Ctrl-C.",
+        epilog=f"Exit codes: {exits.SUCCESS} stopped; {exits.FAILED} a server was given up;"
+        f" {exits.WRONG} a setting is"
         " wrong, or a port or data directory is in use.",
     )
     for option, kind, metavar, text in UP:
@@ -148,7 +151,8 @@ def _add_serving_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help="TOML file with settings in the tables [up], [nameserver] and [broker]; options take precedence",
+        help="TOML file with settings in the tables [up], [nameserver] and [broker]; options take"
+        " precedence",
     )
     for option, setting, text in BOUNDS:
         text += "; default: as many as the limit of open files allows"
@@ -171,7 +175,8 @@ def _add_broker_options(parser: argparse.ArgumentParser) -> None:
         "--flush",
         action=_Sets,
         choices=("async", "sync"),
-        help="acknowledge a message when the kernel (async) or the disk (sync) has it; default: async",
+        help="acknowledge a message when the kernel (async) or the disk (sync) has it; default:"
+        " async",
     )
     parser.add_argument(
         "--cluster", action=_Sets, help="the cluster's name; default: DefaultCluster"
@@ -191,7 +196,10 @@ def _add_broker_options(parser: argparse.ArgumentParser) -> None:
 
 
 def values(options: argparse.Namespace, name: str, cls: type) -> dict[str, object]:
-    """What the file's table of that name and then the options say of a configuration, by setting. Raises ConfigError."""
+    """What the file's table of that name and then the options say of a configuration, by setting.
+
+    Raises ConfigError.
+    """
     from steelyard.settings import from_texts
 
     return _from_file(options, name, cls) | from_texts(cls, options.settings)

@@ -1,7 +1,7 @@
 """`steelyard up`, `steelyard nameserver`, `steelyard broker`: servers in the foreground.
 
-Each prints one line when clients can use it, and stops cleanly on SIGTERM and SIGINT. This module loads little:
-`up` starts its servers before it does anything else, and stays small.
+Each prints one line when clients can use it, and stops cleanly on SIGTERM and SIGINT. This module
+loads little: `up` starts its servers before it does anything else, and stays small.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`--from`: where a group begins in queues, or partitions, that it has committed nothing of."""
+"""`--from`: where a group begins in queues or partitions without a committed offset."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import msgspec
 from steelyard.errors import ConfigError
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-"""Of the units of a duration."""
+"""Seconds per unit of a duration."""
 
 OFFSET_DIGITS_MAX = 11
-"""A longer number would be a time in milliseconds, as no queue has so many messages."""
+"""Maximum digits of an offset; a longer number would be a time in milliseconds."""
 
 _DURATION = re.compile(r"(?:\d+[smhdw])+")
 _PART = re.compile(r"(\d+)([smhdw])")
@@ -22,7 +22,8 @@ _PART = re.compile(r"(\d+)([smhdw])")
 METAVAR = "earliest|latest|-1h|TIME|OFFSET"
 
 FORMS = (
-    "earliest, latest, a time ago such as -90s, -1h or -1d12h, an ISO time such as 2026-11-23T08:00 (local time, unless it"
+    "earliest, latest, a time ago such as -90s, -1h or -1d12h, an ISO time such as"
+    " 2026-11-23T08:00 (local time, unless it"
     " has a zone), @MILLISECONDS since 1970, or an OFFSET"
 )
 
@@ -33,13 +34,13 @@ class End(Enum):
 
 
 class At(msgspec.Struct, frozen=True):
-    """The first message at this time, ms since the epoch, or later."""
+    """The first message at this time, in ms since the epoch, or later."""
 
     timestamp: int
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """This offset of each queue; the nearest one of a queue that does not have it."""
+    """This offset of each queue, or the nearest one that it has."""
 
     offset: int
 
@@ -55,7 +56,7 @@ _ENDS = {
 
 
 def parse_start(text: str, now_ms: int) -> Start:
-    """What was given for `--from`. Raises ConfigError."""
+    """Parse the value of `--from`. Raises ConfigError."""
     text = text.strip()
     if text in _ENDS:
         return _ENDS[text]
@@ -64,7 +65,8 @@ def parse_start(text: str, now_ms: int) -> Start:
     if text.isascii() and text.isdigit():
         if len(text) > OFFSET_DIGITS_MAX:
             raise ConfigError(
-                f"--from {text} is too large for an offset; for milliseconds since 1970 write @{text}"
+                f"--from {text} is too large for an offset; for milliseconds since 1970 write"
+                f" @{text}"
             )
         return Offset(int(text))
     if text.startswith("@") and text[1:].isascii() and text[1:].isdigit() and len(text) < 16:
@@ -76,7 +78,7 @@ def parse_start(text: str, now_ms: int) -> Start:
 
 
 def seconds(duration: str) -> int:
-    """Of a duration such as `1h` or `1d12h`. Raises ConfigError."""
+    """Parse a duration such as `1h` or `1d12h`. Raises ConfigError."""
     if _DURATION.fullmatch(duration) is None:
         raise ConfigError(f"{duration!r} is not a duration; write 90s, 10m, 2h, 1d or 1d12h")
     return sum(int(number) * SECONDS[unit] for number, unit in _PART.findall(duration))

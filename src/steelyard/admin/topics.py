@@ -1,4 +1,4 @@
-"""mqadmin's topic commands: topicRoute, topicStatus, topicList, topicClusterList, updateTopic, deleteTopic, updateOrderConf.
+"""mqadmin's topic commands, from topicRoute to updateOrderConf.
 
 Source: tools/command/topic/*SubCommand.java of 4.9.8, for flags and columns.
 """
@@ -73,7 +73,7 @@ async def topic_route(admin: Admin, options: argparse.Namespace) -> str:
 
 
 def route_json(route: TopicRouteData) -> str:
-    """fastjson's pretty form: keys alphabetical, None left out, addresses under number keys."""
+    """Format in fastjson's pretty form: sorted keys, None omitted, addresses under number keys."""
     import msgspec
 
     tree = msgspec.to_builtins(route)
@@ -161,7 +161,7 @@ async def topic_list(admin: Admin, options: argparse.Namespace) -> str:
 async def _consumers_of(
     admin: Admin, clusters: ClusterInfo, topic: str
 ) -> tuple[str, tuple[str, ...]]:
-    """Cluster and groups of a topic; empty where a broker does not answer, as in mqadmin."""
+    """Return cluster and groups of a topic; empty if a broker does not respond, as in mqadmin."""
     try:
         route = await admin.route(topic)
         broker = route.broker_datas[0].broker_name
@@ -171,7 +171,7 @@ async def _consumers_of(
         return "", ()
 
 
-# -- updateTopic, deleteTopic ------------------------------------------------------------------------
+# -- updateTopic, deleteTopic ----------------------------------------------------------------------
 
 
 async def update_topic(admin: Admin, options: argparse.Namespace) -> str:
@@ -225,7 +225,7 @@ def deleted_topic(topic: str, cluster: str) -> str:
     )
 
 
-# -- topicClusterList, updateOrderConf ---------------------------------------------------------------
+# -- topicClusterList, updateOrderConf -------------------------------------------------------------
 
 
 async def topic_clusters(admin: Admin, options: argparse.Namespace) -> str:

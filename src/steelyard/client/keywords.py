@@ -16,41 +16,43 @@ from steelyard.types import ConsumeFrom, MessageModel, Subscription
 class ProducerSettings(TypedDict, total=False):
     """Settings, with their defaults.
 
-    - `route_poll_ms` (30000): How often the nameservers are asked for routes
+    - `route_poll_ms` (30000): Interval at which routes are requested from the nameservers
       (pollNameServerInterval).
-    - `heartbeat_interval_ms` (30000): How often brokers hear of this client
+    - `heartbeat_interval_ms` (30000): Interval of heartbeats to brokers
       (heartbeatBrokerInterval).
-    - `call_timeout_ms` (3000): How long a request to a server may take that has no limit of its
-      own (mqClientApiTimeout).
-    - `access_key` (''): Signs every request (acl/common/AclClientRPCHook.java); empty: requests
-      are not signed.
-    - `secret_key` (''): Belongs to `access_key`; is never sent nor printed.
-    - `security_token` (''): Of temporary credentials; optional.
-    - `send_timeout_ms` (3000): For all attempts together (sendMsgTimeout).
-    - `retries` (2): Attempts after the first (retryTimesWhenSendFailed).
-    - `default_topic` ('TBW102'): Whose route a topic borrows before it exists (createTopicKey).
-    - `default_topic_queues` (4): Queues of a topic that is made so (defaultTopicQueueNums).
+    - `call_timeout_ms` (3000): Time-out of requests that have none of their own
+      (mqClientApiTimeout).
+    - `access_key` (''): Key with which every request is signed
+      (acl/common/AclClientRPCHook.java); empty: unsigned.
+    - `secret_key` (''): The secret for `access_key`; never sent or printed.
+    - `security_token` (''): The token of temporary credentials; optional.
+    - `send_timeout_ms` (3000): Time-out of a send including all attempts (sendMsgTimeout).
+    - `retries` (2): Attempts after the first one (retryTimesWhenSendFailed).
+    - `default_topic` ('TBW102'): The topic whose route is used for a topic that does not exist
+      yet (createTopicKey).
+    - `default_topic_queues` (4): Queues of a topic created that way (defaultTopicQueueNums).
     - `message_bytes_max` (4 * 1024 * 1024): Largest body (maxMessageSize).
-    - `compress_above_bytes` (4096): Larger bodies are compressed; 0: none
+    - `compress_above_bytes` (4096): Size above which bodies are compressed; 0: never
       (compressMsgBodyOverHowmuch).
-    - `compress_type` ('zlib'): `zlib`, or `lz4` or `zstd`, which consumers older than 5.0 cannot
-      read (rocketmq.message.compressType).
-    - `compress_level` (5): 0 to 9, for zlib and zstd (rocketmq.message.compressLevel).
-    - `in_flight_max` (10000): Sends under way at once; more are refused with a RemotingError.
-    - `in_flight_bytes_max` (100 * 1024 * 1024): Bodies of the sends under way, compressed where
-      they are sent so; more are refused with a RemotingError (backPressureForAsyncSendSize).
-    - `retry_another_broker` (False): Try another broker, too, when one stored the message but
-      says that it did not flush or copy it in time (retryAnotherBrokerWhenNotStoreOK).
-    - `retry_codes` ('5.x'): After which error codes another broker is tried: those of `4.x` or
-      `5.x`, which also has SYSTEM_BUSY (2) and GO_AWAY (1500) (retryResponseCodes).
-    - `latency_faults` ('off'): Avoid brokers that answered slowly or not at all: `off`, `4.x` or
-      `5.x`, by whose table (sendLatencyFaultEnable, MQFaultStrategy.java).
-    - `detect` (False): Ask brokers that are avoided whether they can be reached again
+    - `compress_type` ('zlib'): Compression: `zlib`, `lz4` or `zstd`
+      (rocketmq.message.compressType). Consumers older than 5.0 can read `zlib` only.
+    - `compress_level` (5): Compression level, 0 to 9, for zlib and zstd
+      (rocketmq.message.compressLevel).
+    - `in_flight_max` (10000): Maximum sends in flight; further ones raise a RemotingError.
+    - `in_flight_bytes_max` (100 * 1024 * 1024): Maximum bytes of bodies in flight, as sent;
+      further sends raise a RemotingError. RocketMQ: backPressureForAsyncSendSize.
+    - `retry_another_broker` (False): Also retry on another broker if one stored but did not flush
+      or replicate in time. RocketMQ: retryAnotherBrokerWhenNotStoreOK.
+    - `retry_codes` ('5.x'): The error codes retried on another broker, as in `4.x` or `5.x`
+      (retryResponseCodes). 5.x also retries SYSTEM_BUSY (2) and GO_AWAY (1500).
+    - `latency_faults` ('off'): Avoid slow and failed brokers by the table of `4.x` or `5.x`;
+      `off`: do not. RocketMQ: sendLatencyFaultEnable. Source: MQFaultStrategy.java.
+    - `detect` (False): Probe avoided brokers to find out whether they are reachable again
       (startDetectorEnable).
-    - `detect_interval_ms` (2000): How often they are asked (detectInterval).
-    - `detect_timeout_ms` (200): How long they may take to answer (detectTimeout).
-    - `checks_max` (2000): Questions for transactions that wait for the application at once; more
-      are left to be asked again (checkRequestHoldMax).
+    - `detect_interval_ms` (2000): Interval of the probes (detectInterval).
+    - `detect_timeout_ms` (200): Time-out of a probe (detectTimeout).
+    - `checks_max` (2000): Maximum transaction checks waiting for the application; brokers repeat
+      further ones. RocketMQ: checkRequestHoldMax.
     """
 
     route_poll_ms: int
@@ -81,77 +83,80 @@ class ProducerSettings(TypedDict, total=False):
 class ConsumerSettings(TypedDict, total=False):
     """Settings, with their defaults.
 
-    - `route_poll_ms` (30000): How often the nameservers are asked for routes
+    - `route_poll_ms` (30000): Interval at which routes are requested from the nameservers
       (pollNameServerInterval).
-    - `heartbeat_interval_ms` (30000): How often brokers hear of this client
+    - `heartbeat_interval_ms` (30000): Interval of heartbeats to brokers
       (heartbeatBrokerInterval).
-    - `call_timeout_ms` (3000): How long a request to a server may take that has no limit of its
-      own (mqClientApiTimeout).
-    - `access_key` (''): Signs every request (acl/common/AclClientRPCHook.java); empty: requests
-      are not signed.
-    - `secret_key` (''): Belongs to `access_key`; is never sent nor printed.
-    - `security_token` (''): Of temporary credentials; optional.
-    - `subscriptions` (()): What is wanted of which topics; `subscribe` adds to them.
-    - `message_model` (MessageModel.CLUSTERING): BROADCASTING: every member reads everything.
-    - `consume_from` (ConsumeFrom.LAST_OFFSET): Where a group begins that has committed nothing:
+    - `call_timeout_ms` (3000): Time-out of requests that have none of their own
+      (mqClientApiTimeout).
+    - `access_key` (''): Key with which every request is signed
+      (acl/common/AclClientRPCHook.java); empty: unsigned.
+    - `secret_key` (''): The secret for `access_key`; never sent or printed.
+    - `security_token` (''): The token of temporary credentials; optional.
+    - `subscriptions` (()): Subscriptions by topic; `subscribe` adds to them.
+    - `message_model` (MessageModel.CLUSTERING): CLUSTERING: each message goes to one member;
+      BROADCASTING: every member reads everything.
+    - `consume_from` (ConsumeFrom.LAST_OFFSET): Where a group without committed offsets begins:
       FIRST_OFFSET, LAST_OFFSET or TIMESTAMP.
-    - `consume_timestamp` (0): For ConsumeFrom.TIMESTAMP, ms since the epoch.
-    - `consume_offset` (-1): Offset of each queue to begin at in place of `consume_from`, the
-      nearest one of a queue that does not have it; -1: none.
-    - `consume_strictly` (False): Begin where `consume_from` says in young queues as well, from
-      which no message was deleted yet: brokers have a new group read those from their beginning
-      unless it objects (setZeroIfNotFound), and old ones of 4.x even then.
-    - `strategy` ('AVG'): How the members share the queues out: AVG, AVG_BY_CIRCLE,
-      CONSISTENT_HASH, EVEN, or MACHINE_ROOM_NEARBY- and one of the first three. Strategies that
-      need arguments go into `allocate=`.
-    - `rebalance_interval_ms` (20000): How often a member looks at its share without a reason
+    - `consume_timestamp` (0): The time for ConsumeFrom.TIMESTAMP, in ms since the epoch.
+    - `consume_offset` (-1): Offset at which each queue begins, instead of `consume_from`; -1:
+      none. If a queue does not have it, the nearest offset is used.
+    - `consume_strictly` (False): Apply `consume_from` also to queues from which no message has
+      been deleted yet. By default brokers let a new group read these from their beginning
+      (setZeroIfNotFound); old 4.x brokers always do.
+    - `strategy` ('AVG'): Allocation strategy: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, EVEN, or
+      MACHINE_ROOM_NEARBY-… MACHINE_ROOM_NEARBY- is followed by one of the first three. Strategies
+      that need arguments are passed as `allocate=`.
+    - `rebalance_interval_ms` (20000): Interval of rebalances without a trigger
       (rocketmq.client.rebalance.waitInterval).
     - `rebalance_retry_ms` (1000): The same while something is missing
       (rocketmq.client.rebalance.minInterval).
-    - `clean_handover` (True): Between members that have it: the old owner of a queue finishes
-      what its listener holds, commits and lets the queue's lock go; the new owner starts when it
-      has the lock. Off: RocketMQ's way, with duplicates.
-    - `drain_timeout_ms` (5000): How long a queue that is given up waits for its listener; what is
-      not done by then is delivered again.
-    - `takeover_timeout_ms` (10000): How long a new owner waits for the lock of a queue that is
-      not consumed in order; then it starts without. At least as long as `drain_timeout_ms` lets the
-      old owner take, and, after the topic's route has changed, as `route_poll_ms`: the old owner
-      may not have heard of it.
-    - `lock_renew_ms` (20000): How often the locks of queues are renewed
+    - `clean_handover` (True): Hand over queues without duplicates between members that have this
+      setting. The old owner finishes what its listener holds, commits and unlocks the queue; the
+      new owner starts when it has the lock. Off: RocketMQ's behaviour, with duplicates.
+    - `drain_timeout_ms` (5000): Time that a queue being given up waits for its listener;
+      unfinished messages are redelivered.
+    - `takeover_timeout_ms` (10000): Time that a new owner of a concurrent queue waits for its
+      lock before starting without it. At least as long as `drain_timeout_ms` gives the old owner,
+      and, after the topic's route has changed, as `route_poll_ms`: the old owner may not know of
+      the change.
+    - `lock_renew_ms` (20000): Interval at which locks of queues are renewed
       (rocketmq.client.rebalance.lockInterval).
-    - `lock_life_ms` (30000): A lock not renewed for so long is no longer trusted
-      (rocketmq.client.rebalance.lockMaxLiveTime).
-    - `commit_interval_ms` (5000): How often consumed offsets are committed
+    - `lock_life_ms` (30000): Time after which a lock that was not renewed is no longer trusted.
+      RocketMQ: rocketmq.client.rebalance.lockMaxLiveTime.
+    - `commit_interval_ms` (5000): Interval at which consumed offsets are committed
       (persistConsumerOffsetInterval).
-    - `pull_batch` (32): Most messages of one pull (pullBatchSize).
-    - `pull_hold_ms` (15000): How long a broker may wait for messages
+    - `pull_batch` (32): Maximum messages of a pull (pullBatchSize).
+    - `pull_hold_ms` (15000): Time for which a broker may wait for messages
       (brokerSuspendMaxTimeMillis).
-    - `pull_timeout_ms` (30000): How long such a pull may take (consumerTimeoutMillisWhenSuspend).
-    - `pull_retry_ms` (1000): Wait after a pull that failed (pullTimeDelayMillsWhenException: 3 s
-      in 4.9, 1 s in 5.x).
-    - `pull_idle_max_ms` (120000): A held queue not pulled for so long is dropped and taken anew
-      (rocketmq.client.pull.pullMaxIdleTime).
-    - `consume_batch` (1): Messages per call of the listener (consumeMessageBatchMaxSize).
-    - `queue_messages_max` (1000): Messages of one queue in the client (pullThresholdForQueue).
-    - `queue_bytes_max` (100 * 1024 * 1024): Bytes of one queue in the client
+    - `pull_timeout_ms` (30000): Time-out of such a pull (consumerTimeoutMillisWhenSuspend).
+    - `pull_retry_ms` (1000): Wait after a failed pull (pullTimeDelayMillsWhenException: 3 s in
+      4.9, 1 s in 5.x).
+    - `pull_idle_max_ms` (120000): Time without pull after which a held queue is dropped and
+      acquired again. RocketMQ: rocketmq.client.pull.pullMaxIdleTime.
+    - `consume_batch` (1): Maximum messages per call of the listener (consumeMessageBatchMaxSize).
+    - `queue_messages_max` (1000): Maximum prefetched messages per queue (pullThresholdForQueue).
+    - `queue_bytes_max` (100 * 1024 * 1024): Maximum prefetched bytes per queue
       (pullThresholdSizeForQueue).
-    - `queue_span_max` (2000): Highest minus lowest offset in the client
+    - `queue_span_max` (2000): Maximum distance between the prefetched offsets of a queue
       (consumeConcurrentlyMaxSpan).
-    - `flow_retry_ms` (50): Wait before the next look when a limit above is reached
-      (PULL_TIME_DELAY_MILLS_WHEN_CACHE_FLOW_CONTROL).
-    - `stop_timeout_ms` (5000): How long a clean stop waits for listeners to finish what they hold
-      (awaitTerminationMillisWhenShutdown is 0 in Java).
-    - `retry_max` (-1): Deliveries of a failed message before it goes to the dead-letter topic
-      (maxReconsumeTimes); -1 means 16, and without end for an orderly consumer.
-    - `suspend_ms` (1000): How long an orderly queue waits after a failure
-      (suspendCurrentQueueTimeMillis); kept within 10 ms and 30 s.
-    - `consume_timeout_ms` (15 * 60 * 1000): A message that its listener has for longer is sent
-      back to its broker, so that its queue can go on (consumeTimeout); not for orderly consumers.
-    - `topic_messages_max` (0): Messages of one topic in the client, shared by its queues
-      (pullThresholdForTopic); 0: no such limit.
-    - `topic_bytes_max` (0): Bytes of them (pullThresholdSizeForTopic); 0: no such limit.
-    - `offsets_folder` (''): Where a broadcasting consumer keeps its offsets; empty:
-      `.rocketmq_offsets` in the user's home (rocketmq.client.localOffsetStoreDir).
+    - `flow_retry_ms` (50): Wait before the next check when a limit above is reached. RocketMQ:
+      PULL_TIME_DELAY_MILLS_WHEN_CACHE_FLOW_CONTROL.
+    - `stop_timeout_ms` (5000): Time for which a clean stop waits for listeners to finish.
+      RocketMQ: awaitTerminationMillisWhenShutdown, 0.
+    - `retry_max` (-1): Maximum deliveries of a failed message before it goes to the dead-letter
+      topic. -1 means 16, or unlimited for an orderly consumer. RocketMQ: maxReconsumeTimes.
+    - `suspend_ms` (1000): Time for which an orderly queue is suspended after a failure, from 10
+      ms to 30 s. RocketMQ: suspendCurrentQueueTimeMillis.
+    - `consume_timeout_ms` (15 * 60 * 1000): Time after which a message that its listener still
+      holds is sent back. So its queue can continue. Not for orderly consumers. RocketMQ:
+      consumeTimeout.
+    - `topic_messages_max` (0): Maximum prefetched messages per topic, shared by its queues; 0:
+      none (pullThresholdForTopic).
+    - `topic_bytes_max` (0): Maximum prefetched bytes per topic; 0: none
+      (pullThresholdSizeForTopic).
+    - `offsets_folder` (''): Folder of a broadcasting consumer's offsets. Default:
+      `.rocketmq_offsets` in the home directory. RocketMQ: rocketmq.client.localOffsetStoreDir.
     """
 
     route_poll_ms: int
@@ -197,82 +202,85 @@ class ConsumerSettings(TypedDict, total=False):
 class LitePullSettings(TypedDict, total=False):
     """Settings, with their defaults.
 
-    - `route_poll_ms` (30000): How often the nameservers are asked for routes
+    - `route_poll_ms` (30000): Interval at which routes are requested from the nameservers
       (pollNameServerInterval).
-    - `heartbeat_interval_ms` (30000): How often brokers hear of this client
+    - `heartbeat_interval_ms` (30000): Interval of heartbeats to brokers
       (heartbeatBrokerInterval).
-    - `call_timeout_ms` (3000): How long a request to a server may take that has no limit of its
-      own (mqClientApiTimeout).
-    - `access_key` (''): Signs every request (acl/common/AclClientRPCHook.java); empty: requests
-      are not signed.
-    - `secret_key` (''): Belongs to `access_key`; is never sent nor printed.
-    - `security_token` (''): Of temporary credentials; optional.
-    - `subscriptions` (()): What is wanted of which topics; `subscribe` adds to them.
-    - `message_model` (MessageModel.CLUSTERING): BROADCASTING: every member reads everything.
-    - `consume_from` (ConsumeFrom.LAST_OFFSET): Where a group begins that has committed nothing:
+    - `call_timeout_ms` (3000): Time-out of requests that have none of their own
+      (mqClientApiTimeout).
+    - `access_key` (''): Key with which every request is signed
+      (acl/common/AclClientRPCHook.java); empty: unsigned.
+    - `secret_key` (''): The secret for `access_key`; never sent or printed.
+    - `security_token` (''): The token of temporary credentials; optional.
+    - `subscriptions` (()): Subscriptions by topic; `subscribe` adds to them.
+    - `message_model` (MessageModel.CLUSTERING): CLUSTERING: each message goes to one member;
+      BROADCASTING: every member reads everything.
+    - `consume_from` (ConsumeFrom.LAST_OFFSET): Where a group without committed offsets begins:
       FIRST_OFFSET, LAST_OFFSET or TIMESTAMP.
-    - `consume_timestamp` (0): For ConsumeFrom.TIMESTAMP, ms since the epoch.
-    - `consume_offset` (-1): Offset of each queue to begin at in place of `consume_from`, the
-      nearest one of a queue that does not have it; -1: none.
-    - `consume_strictly` (False): Begin where `consume_from` says in young queues as well, from
-      which no message was deleted yet: brokers have a new group read those from their beginning
-      unless it objects (setZeroIfNotFound), and old ones of 4.x even then.
-    - `strategy` ('AVG'): How the members share the queues out: AVG, AVG_BY_CIRCLE,
-      CONSISTENT_HASH, EVEN, or MACHINE_ROOM_NEARBY- and one of the first three. Strategies that
-      need arguments go into `allocate=`.
-    - `rebalance_interval_ms` (20000): How often a member looks at its share without a reason
+    - `consume_timestamp` (0): The time for ConsumeFrom.TIMESTAMP, in ms since the epoch.
+    - `consume_offset` (-1): Offset at which each queue begins, instead of `consume_from`; -1:
+      none. If a queue does not have it, the nearest offset is used.
+    - `consume_strictly` (False): Apply `consume_from` also to queues from which no message has
+      been deleted yet. By default brokers let a new group read these from their beginning
+      (setZeroIfNotFound); old 4.x brokers always do.
+    - `strategy` ('AVG'): Allocation strategy: AVG, AVG_BY_CIRCLE, CONSISTENT_HASH, EVEN, or
+      MACHINE_ROOM_NEARBY-… MACHINE_ROOM_NEARBY- is followed by one of the first three. Strategies
+      that need arguments are passed as `allocate=`.
+    - `rebalance_interval_ms` (20000): Interval of rebalances without a trigger
       (rocketmq.client.rebalance.waitInterval).
     - `rebalance_retry_ms` (1000): The same while something is missing
       (rocketmq.client.rebalance.minInterval).
-    - `clean_handover` (True): Between members that have it: the old owner of a queue finishes
-      what its listener holds, commits and lets the queue's lock go; the new owner starts when it
-      has the lock. Off: RocketMQ's way, with duplicates.
-    - `drain_timeout_ms` (5000): How long a queue that is given up waits for its listener; what is
-      not done by then is delivered again.
-    - `takeover_timeout_ms` (10000): How long a new owner waits for the lock of a queue that is
-      not consumed in order; then it starts without. At least as long as `drain_timeout_ms` lets the
-      old owner take, and, after the topic's route has changed, as `route_poll_ms`: the old owner
-      may not have heard of it.
-    - `lock_renew_ms` (20000): How often the locks of queues are renewed
+    - `clean_handover` (True): Hand over queues without duplicates between members that have this
+      setting. The old owner finishes what its listener holds, commits and unlocks the queue; the
+      new owner starts when it has the lock. Off: RocketMQ's behaviour, with duplicates.
+    - `drain_timeout_ms` (5000): Time that a queue being given up waits for its listener;
+      unfinished messages are redelivered.
+    - `takeover_timeout_ms` (10000): Time that a new owner of a concurrent queue waits for its
+      lock before starting without it. At least as long as `drain_timeout_ms` gives the old owner,
+      and, after the topic's route has changed, as `route_poll_ms`: the old owner may not know of
+      the change.
+    - `lock_renew_ms` (20000): Interval at which locks of queues are renewed
       (rocketmq.client.rebalance.lockInterval).
-    - `lock_life_ms` (30000): A lock not renewed for so long is no longer trusted
-      (rocketmq.client.rebalance.lockMaxLiveTime).
-    - `commit_interval_ms` (5000): How often consumed offsets are committed
+    - `lock_life_ms` (30000): Time after which a lock that was not renewed is no longer trusted.
+      RocketMQ: rocketmq.client.rebalance.lockMaxLiveTime.
+    - `commit_interval_ms` (5000): Interval at which consumed offsets are committed
       (persistConsumerOffsetInterval).
-    - `pull_batch` (10): Most messages of one pull, and of one poll that does not say otherwise
-      (pullBatchSize).
-    - `pull_hold_ms` (20000): How long a broker may wait for messages
+    - `pull_batch` (10): Maximum messages of a pull, and by default of a poll (pullBatchSize).
+    - `pull_hold_ms` (20000): Time for which a broker may wait for messages
       (brokerSuspendMaxTimeMillis).
-    - `pull_timeout_ms` (30000): How long such a pull may take (consumerTimeoutMillisWhenSuspend).
-    - `pull_retry_ms` (1000): Wait after a pull that failed (pullTimeDelayMillsWhenException: 3 s
-      in 4.9, 1 s in 5.x).
-    - `pull_idle_max_ms` (120000): A held queue not pulled for so long is dropped and taken anew
-      (rocketmq.client.pull.pullMaxIdleTime).
-    - `consume_batch` (1): Messages per call of the listener (consumeMessageBatchMaxSize).
-    - `queue_messages_max` (1000): Messages of one queue in the client (pullThresholdForQueue).
-    - `queue_bytes_max` (100 * 1024 * 1024): Bytes of one queue in the client
+    - `pull_timeout_ms` (30000): Time-out of such a pull (consumerTimeoutMillisWhenSuspend).
+    - `pull_retry_ms` (1000): Wait after a failed pull (pullTimeDelayMillsWhenException: 3 s in
+      4.9, 1 s in 5.x).
+    - `pull_idle_max_ms` (120000): Time without pull after which a held queue is dropped and
+      acquired again. RocketMQ: rocketmq.client.pull.pullMaxIdleTime.
+    - `consume_batch` (1): Maximum messages per call of the listener (consumeMessageBatchMaxSize).
+    - `queue_messages_max` (1000): Maximum prefetched messages per queue (pullThresholdForQueue).
+    - `queue_bytes_max` (100 * 1024 * 1024): Maximum prefetched bytes per queue
       (pullThresholdSizeForQueue).
-    - `queue_span_max` (2000): Highest minus lowest offset in the client
+    - `queue_span_max` (2000): Maximum distance between the prefetched offsets of a queue
       (consumeConcurrentlyMaxSpan).
-    - `flow_retry_ms` (50): Wait before the next look when a limit above is reached
-      (PULL_TIME_DELAY_MILLS_WHEN_CACHE_FLOW_CONTROL).
-    - `stop_timeout_ms` (5000): How long a clean stop waits for listeners to finish what they hold
-      (awaitTerminationMillisWhenShutdown is 0 in Java).
-    - `retry_max` (-1): Deliveries of a failed message before it goes to the dead-letter topic
-      (maxReconsumeTimes); -1 means 16, and without end for an orderly consumer.
-    - `suspend_ms` (1000): How long an orderly queue waits after a failure
-      (suspendCurrentQueueTimeMillis); kept within 10 ms and 30 s.
-    - `consume_timeout_ms` (15 * 60 * 1000): A message that its listener has for longer is sent
-      back to its broker, so that its queue can go on (consumeTimeout); not for orderly consumers.
-    - `topic_messages_max` (0): Messages of one topic in the client, shared by its queues
-      (pullThresholdForTopic); 0: no such limit.
-    - `topic_bytes_max` (0): Bytes of them (pullThresholdSizeForTopic); 0: no such limit.
-    - `offsets_folder` (''): Where a broadcasting consumer keeps its offsets; empty:
-      `.rocketmq_offsets` in the user's home (rocketmq.client.localOffsetStoreDir).
-    - `auto_commit` (True): What a poll returned is committed once the next poll has begun; off:
-      when the application says so.
-    - `poll_timeout_ms` (5000): How long a poll waits for messages (pollTimeoutMillis).
-    - `messages_max` (10000): Messages in the client, shared by its queues (pullThresholdForAll).
+    - `flow_retry_ms` (50): Wait before the next check when a limit above is reached. RocketMQ:
+      PULL_TIME_DELAY_MILLS_WHEN_CACHE_FLOW_CONTROL.
+    - `stop_timeout_ms` (5000): Time for which a clean stop waits for listeners to finish.
+      RocketMQ: awaitTerminationMillisWhenShutdown, 0.
+    - `retry_max` (-1): Maximum deliveries of a failed message before it goes to the dead-letter
+      topic. -1 means 16, or unlimited for an orderly consumer. RocketMQ: maxReconsumeTimes.
+    - `suspend_ms` (1000): Time for which an orderly queue is suspended after a failure, from 10
+      ms to 30 s. RocketMQ: suspendCurrentQueueTimeMillis.
+    - `consume_timeout_ms` (15 * 60 * 1000): Time after which a message that its listener still
+      holds is sent back. So its queue can continue. Not for orderly consumers. RocketMQ:
+      consumeTimeout.
+    - `topic_messages_max` (0): Maximum prefetched messages per topic, shared by its queues; 0:
+      none (pullThresholdForTopic).
+    - `topic_bytes_max` (0): Maximum prefetched bytes per topic; 0: none
+      (pullThresholdSizeForTopic).
+    - `offsets_folder` (''): Folder of a broadcasting consumer's offsets. Default:
+      `.rocketmq_offsets` in the home directory. RocketMQ: rocketmq.client.localOffsetStoreDir.
+    - `auto_commit` (True): Commit polled messages once the next poll has begun; off: only when
+      the application commits.
+    - `poll_timeout_ms` (5000): Time for which a poll waits for messages (pollTimeoutMillis).
+    - `messages_max` (10000): Maximum prefetched messages, shared by the queues
+      (pullThresholdForAll).
     """
 
     route_poll_ms: int
@@ -321,41 +329,42 @@ class LitePullSettings(TypedDict, total=False):
 class KafkaSettings(TypedDict, total=False):
     """Settings, with their defaults.
 
-    - `client_id` ('steelyard'): Names the consumer in the brokers' logs and quotas; need not be
+    - `client_id` ('steelyard'): Name of the consumer in the brokers' logs and quotas; need not be
       unique.
-    - `group_instance_id` (''): Makes a static member: it keeps its partitions while it restarts,
-      for a session's time at most.
-    - `client_rack` (''): Where the consumer is; told to assignors that care.
-    - `assignors` (('range', 'cooperative-sticky')): What the member can share partitions out by,
-      the best first (partition.assignment.strategy).
+    - `group_instance_id` (''): Id of a static member, which keeps its partitions if it restarts
+      in time. That is within a session time-out.
+    - `client_rack` (''): Rack of the consumer, for assignors that use it.
+    - `assignors` (('range', 'cooperative-sticky')): Supported assignors, in order of preference
+      (partition.assignment.strategy).
     - `auto_offset_reset` ('latest'): Where to begin without a committed offset: `earliest`,
-      `latest`, or `none`: fail.
-    - `enable_auto_commit` (True): Commit by itself what polls have returned.
-    - `auto_commit_interval_ms` (5000): How often.
+      `latest`, or `none` to fail.
+    - `enable_auto_commit` (True): Commit automatically what polls have returned.
+    - `auto_commit_interval_ms` (5000): Interval of automatic commits.
     - `isolation_level` ('read_uncommitted'): `read_committed`: records of open and aborted
       transactions are not returned.
-    - `session_timeout_ms` (45000): A member that is not heard of for so long is out of the group.
-    - `heartbeat_interval_ms` (3000): How often the coordinator hears from the member; a third of
-      the session's time at most.
-    - `max_poll_interval_ms` (300000): A member whose application does not poll for so long leaves
-      the group; also how long the group waits for it.
-    - `max_poll_records` (500): Most records that one poll returns.
-    - `fetch_min_bytes` (1): A broker answers a fetch when it has so much, or after
-      `fetch_max_wait_ms`.
-    - `fetch_max_bytes` (50 * 1024 * 1024): Of one fetch from a broker, but always one batch; kept
-      until polls have returned it.
-    - `fetch_max_wait_ms` (500): How long a broker may wait until it has `fetch_min_bytes`.
-    - `max_partition_fetch_bytes` (1024 * 1024): Of one partition in a fetch, but always one
-      batch.
+    - `session_timeout_ms` (45000): Time without heartbeat after which a member is removed from
+      the group.
+    - `heartbeat_interval_ms` (3000): Interval of heartbeats to the coordinator; at most a third
+      of the session time-out.
+    - `max_poll_interval_ms` (300000): Time without poll after which a member leaves its group. A
+      rebalance waits for it as long.
+    - `max_poll_records` (500): Maximum records that a poll returns.
+    - `fetch_min_bytes` (1): Bytes for which a broker waits, up to `fetch_max_wait_ms`, to answer
+      a fetch.
+    - `fetch_max_bytes` (50 * 1024 * 1024): Maximum bytes of a fetch from a broker, but always one
+      batch. Kept until polls have returned it.
+    - `fetch_max_wait_ms` (500): Time for which a broker may wait for `fetch_min_bytes`.
+    - `max_partition_fetch_bytes` (1024 * 1024): Maximum bytes of one partition in a fetch, but
+      always one batch.
     - `check_crcs` (True): Verify the checksum of every batch.
-    - `metadata_max_age_ms` (300000): Partitions and their leaders are asked for again after so
-      long.
-    - `allow_auto_create_topics` (True): Let the broker make topics that are subscribed to and do
-      not exist, if it does so.
-    - `request_timeout_ms` (30000): Longest wait for the answer to one request.
-    - `default_api_timeout_ms` (60000): How long a call that needs a broker is tried again.
-    - `retry_backoff_ms` (100): Wait before a request is tried again; it doubles with each time
-    - `retry_backoff_max_ms` (1000): The longest such wait.
+    - `metadata_max_age_ms` (300000): Age after which partitions and their leaders are requested
+      again.
+    - `allow_auto_create_topics` (True): Let the broker create subscribed topics that do not
+      exist, if it is configured to.
+    - `request_timeout_ms` (30000): Time-out of a single request.
+    - `default_api_timeout_ms` (60000): Time for which a call that needs a broker is retried.
+    - `retry_backoff_ms` (100): Wait before a request is retried; it doubles each time.
+    - `retry_backoff_max_ms` (1000): Maximum wait before a retry.
     """
 
     client_id: str

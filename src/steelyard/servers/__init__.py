@@ -1,1 +1,1 @@
-"""Nameservers and brokers as processes: one in this process (`server`), or supervised ones (`supervisor`)."""
+"""Nameservers and brokers: in this process (`server`), or supervised (`supervisor`)."""

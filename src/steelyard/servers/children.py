@@ -1,8 +1,8 @@
-"""Server processes of a supervisor: what to run, and the pipes to each.
+"""The server processes of a supervisor, and the pipes to each.
 
-A server reports over its standard output, in one line of JSON, where it listens or what is wrong
-(`report_line`). It stops when its standard input ends, so that none outlives the supervisor, however that
-ends. Its standard error comes through the supervisor, which passes it on and remembers the last line.
+A server reports over its standard output, in one line of JSON, its addresses or its error
+(`report_line`). It stops when its standard input ends, so that none outlives the supervisor. The
+supervisor forwards its standard error and remembers the last line.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ import sys
 from collections.abc import Callable
 
 LINE_MAX = 64 * 1024
-"""Bytes of one line of a server's output; a longer one is passed on in pieces."""
+"""Maximum bytes of a line of output; a longer one is forwarded in pieces."""
 
 WORDS_MAX = 500
-"""Characters of a server's last line that are quoted."""
+"""Characters quoted of a server's last line."""
 
 READ_BYTES = 64 * 1024
 
 
 def report_line(*, address: str = "", kafka: str = "", error: str = "") -> str:
-    """What a server process says to its supervisor: where clients find it, or why it ends."""
+    """Format a server process's report to its supervisor: its addresses, or its error."""
     return json.dumps({"address": address, "kafka": kafka, "error": error})
 
 
 class Child:
-    """One server, through all the processes that it has been. `start`; then `read` when `pipes` have something."""
+    """One server across its processes. Call `start`, then `read` when `pipes` are ready."""
 
     def __init__(
         self, name: str, arguments: list[str], pass_on: Callable[[bytes], None], listener: int = -1
     ) -> None:
-        """`arguments`: of `steelyard`, as by hand. `pass_on` is given whole lines of standard error.
+        """`arguments`: those of `steelyard`. `pass_on` gets whole lines of standard error.
 
-        `listener`: descriptor of a listening socket that the process is to use.
+        `listener`: descriptor of a listening socket for the process.
         """
         self.name = name
         self.arguments = arguments
@@ -46,15 +46,15 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._reports = -1
         self._partial: dict[int, bytes] = {}
-        """By pipe: what came of a line that has not ended."""
+        """The unfinished line of each pipe."""
         self.address = ""
         self.kafka = ""
         self.is_ready = False
         """It has reported its addresses."""
         self.error = ""
-        """What it reported to be wrong."""
+        """The error that it reported."""
         self.last_line = ""
-        """Of its standard error."""
+        """The last line of its standard error."""
 
     @property
     def by_hand(self) -> str:
@@ -67,7 +67,7 @@ class Child:
 
     @property
     def pipes(self) -> list[int]:
-        """The descriptors to read from, while it runs."""
+        """The descriptors to read from while it runs."""
         return list(self._partial)
 
     def start(self) -> None:
@@ -85,7 +85,8 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=passed,
-            start_new_session=True,  # a terminal's Ctrl-C is for the supervisor, which stops them in order
+            # a terminal's Ctrl-C is for the supervisor, which stops them in order
+            start_new_session=True,
         )
         assert process.stdout is not None
         assert process.stderr is not None
@@ -95,7 +96,7 @@ class Child:
             os.set_blocking(pipe, False)
 
     def read(self, pipe: int) -> bool:
-        """Take in what is there now; False when there will be no more."""
+        """Read available output; return False at its end."""
         try:
             data = os.read(pipe, READ_BYTES)
         except BlockingIOError:
@@ -116,11 +117,14 @@ class Child:
                 self._said(line)
 
     def poll(self) -> int | None:
-        """The exit code when the process has ended: `finish` is next; None while it runs."""
+        """Return the exit code if the process has ended (call `finish` then).
+
+        None while it runs.
+        """
         return None if self._process is None else self._process.poll()
 
     def finish(self) -> None:
-        """Take in all that the process, which has ended, still said, and close the pipes."""
+        """Read the remaining output of the ended process, and close the pipes."""
         process, self._process = self._process, None
         assert process is not None
         for pipe in self._partial:
@@ -128,7 +132,7 @@ class Child:
                 while data := os.read(pipe, READ_BYTES):
                     self._take(pipe, data)
             except BlockingIOError:
-                pass  # a process that it left behind holds the pipe
+                pass  # another process that it started still holds the pipe
             self._take(pipe, b"")
         self._partial.clear()
         self.is_ready = False
@@ -141,7 +145,7 @@ class Child:
             report = json.loads(line)
             address, kafka, error = report["address"], report["kafka"], report["error"]
         except (ValueError, KeyError, TypeError):
-            self._said(line)  # something that a library printed
+            self._said(line)  # printed by a library
             return
         if error:
             self.error = error
@@ -155,7 +159,7 @@ class Child:
             self.last_line = text
 
     def ask_to_stop(self) -> None:
-        """Let it stop cleanly."""
+        """Ask it to stop cleanly."""
         if self._process is not None:
             assert self._process.stdin is not None
             self._process.stdin.close()
@@ -166,12 +170,12 @@ class Child:
 
     @property
     def last_words(self) -> str:
-        """What it said was wrong, or the last line of its log; empty for nothing."""
+        """The error that it reported, or the last line of its log; empty if there is none."""
         return (self.error or self.last_line)[:WORDS_MAX]
 
 
 def how_it_ended(code: int) -> str:
-    """`exit code 1`, or `signal 9, SIGKILL`."""
+    """Format as `exit code 1`, or `signal 9, SIGKILL`."""
     if code >= 0:
         return f"exit code {code}"
     try:

@@ -1,8 +1,9 @@
-"""When a server that ended is started again, and when it is given up.
+"""The restarts of servers that ended: when to restart, and when to give up.
 
-The first start follows after `first_seconds`; each further one after twice the pause before, up to
-`longest_seconds`. A server that was ready for `steady_seconds` starts from the beginning: what ended it
-then is not what ended it before. After `restarts_max` starts in a row that did not last, it is given up.
+The first restart follows after `first_seconds`; each further one after twice the previous pause, up
+to `longest_seconds`. Once a server was ready for `steady_seconds`, the count starts again: its end
+then has a different cause. After `restarts_max` restarts in a row that did not last, it is given
+up.
 """
 
 from __future__ import annotations
@@ -10,35 +11,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 RESTARTS_MAX = 10
-"""With the pauses below: given up after a minute and a half of failed starts."""
+"""Default number of restarts: with the default pauses it is reached after a minute and a half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartPolicy:
-    """How often and how fast; see the module's text."""
+    """The restart policy; see the module docstring."""
 
     restarts_max: int = RESTARTS_MAX
-    """0: a server that ended is never started again."""
+    """Restarts in a row; 0: never restart."""
     first_seconds: float = 0.2
     longest_seconds: float = 30.0
     steady_seconds: float = 60.0
 
 
 class Restarts:
-    """The account of one server. `now`: seconds of a clock that never goes back."""
+    """The restarts of one server. `now`: seconds of a monotonic clock."""
 
     def __init__(self, policy: RestartPolicy) -> None:
         self._policy = policy
         self._ready_at: float | None = None
         self.in_row = 0
-        """Ends so far of which none came after a steady run."""
+        """Consecutive ends without a steady run."""
 
     def ready(self, now: float) -> None:
-        """Clients can use the server."""
+        """Note that clients can use the server."""
         self._ready_at = now
 
     def ended(self, now: float) -> float | None:
-        """The server ended on its own, or did not start: seconds until the next start, None to give it up."""
+        """Note an end of the server; return the seconds until its restart, None to give up."""
         policy = self._policy
         if self._ready_at is not None and now - self._ready_at >= policy.steady_seconds:
             self.in_row = 0

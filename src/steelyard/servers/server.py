@@ -1,4 +1,4 @@
-"""Serves one nameserver or one broker in this process."""
+"""A nameserver or a broker in this process."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from steelyard.store.store import Store
 
 STOP_SECONDS = 10.0
-"""How long a clean stop may take before the process ends all the same."""
+"""Time for a clean stop before the process ends anyway."""
 
 _log = logger("steelyard.server")
 
 
 @dataclass(slots=True)
 class Server:
-    """A running server: where it listens, and how to end it."""
+    """A running server: its addresses, and how to stop it."""
 
     address: str
     driver: Driver
     kafka: str = ""
-    """Where its Kafka listener is; empty for none."""
+    """The address of its Kafka listener; empty for none."""
     stop_call: Call[None] | None = None
-    """Asked of the node at a clean stop, when it has something to do then."""
+    """A call for the node at a clean stop, if it has something to do then."""
     after: Callable[[], None] = lambda: None
-    """What is left to free afterwards."""
+    """Frees remaining resources afterwards."""
 
     async def stop(self) -> None:
-        """Clean stop: the node stops, what it wrote reaches the disk, links are closed."""
+        """Stop cleanly: the node stops, its writes reach the disk, links are closed."""
         if self.stop_call is not None:
             try:
                 async with asyncio.timeout(STOP_SECONDS):
@@ -62,7 +62,7 @@ async def serve_nameserver(
     config: NameserverConfig | None = None,
     listener: socket.socket | None = None,
 ) -> Server:
-    """Start a nameserver. Port 0 takes a free one. Raises ConfigError when it cannot listen."""
+    """Start a nameserver. Port 0 picks a free one. Raises ConfigError if it cannot listen."""
     from steelyard.nodes.nameserver import NameserverNode
 
     config = config or NameserverConfig()
@@ -91,10 +91,11 @@ async def serve_broker(
     kafka_port: int | None = None,
     kafka_advertise: str | None = None,
 ) -> Server:
-    """Start a broker on the directory `data`; the addresses in `config` are replaced by where it listens.
+    """Start a broker on the directory `data`.
 
-    `kafka_port`: of the Kafka listener, 0 for a free one, None for no such listener.
-    Raises ConfigError when it cannot listen, StorageError when the directory cannot be used.
+    The addresses in `config` are replaced by those it listens on. `kafka_port`: of the Kafka
+    listener, 0 picks a free one, None for no such listener. Raises ConfigError if it cannot listen,
+    StorageError if the directory cannot be used.
     """
     import random
 
@@ -156,19 +157,22 @@ async def serve_broker(
 
 
 def _opened(store: Store, data: str) -> Recovery:
-    """Open the store of a data directory; errors name the directory, and what to do."""
+    """Open the store of a data directory; errors name the directory and the remedy."""
     try:
         return store.open(time.time_ns() // 1_000_000)
     except DamageError as error:
         raise DamageError(
-            f"data directory {data}: {error}. Nothing was changed. `steelyard check {data}` lists all damage,"
+            f"data directory {data}: {error}. Nothing was changed. `steelyard check {data}` lists"
+            " all damage,"
             f" `steelyard check --repair {data}` sets damaged files aside and reports what is lost",
             error.paths,
         ) from None
     except OwnerError as error:
         raise OwnerError(
-            f"data directory {data}: {error}. Start the broker on its own directory (--data, --name, --cluster,"
-            f" --node-id); if the broker was renamed on purpose, run `steelyard check --disown {data}` first"
+            f"data directory {data}: {error}. Start the broker on its own directory (--data,"
+            " --name, --cluster,"
+            " --node-id); if the broker was renamed on purpose, run `steelyard check --disown"
+            f" {data}` first"
         ) from None
 
 
@@ -188,7 +192,10 @@ async def registered(name: str, address: str, nameservers: tuple[str, ...]) -> N
 
 
 def stop_signals() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT. Ask for it before telling anybody that the server is ready."""
+    """Return an event that SIGTERM and SIGINT set.
+
+    Call this before reporting that the server is ready.
+    """
     import signal
 
     loop = asyncio.get_running_loop()
@@ -199,7 +206,7 @@ def stop_signals() -> asyncio.Event:
 
 
 async def until_stopped(driver: Driver, stop: asyncio.Event, *also: Awaitable[object]) -> int:
-    """Wait for `stop`, one of `also`, or the node's failure; the exit code that this means."""
+    """Wait for `stop`, one of `also`, or the node's failure; return the exit code."""
     waits: list[asyncio.Future[object]] = [
         asyncio.ensure_future(stop.wait()),
         asyncio.ensure_future(asyncio.wait([driver.failed])),

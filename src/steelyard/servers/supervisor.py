@@ -1,14 +1,17 @@
-"""`steelyard up`: a nameserver and brokers, each a process of its own, started again when they end.
+"""`steelyard up`: a nameserver and brokers as separate processes, restarted when they end.
 
-- One thread, one `selectors` loop, no asyncio: a supervisor that does little is small and hardly ever wrong.
-- The nameserver's listening socket is opened here and handed to its process: brokers may connect before it has
-  loaded, and clients that come while it is started again wait some hundred milliseconds instead of being refused.
-  The ports of brokers are only reserved here (`Reservation`): clients of a dead broker are refused at once, so
-  that they go to another, and the broker takes the same ports again, those that were free ones as well.
-- A server that fails before all were ready for the first time stops everything: what is wrong then is a setting.
-- Afterwards `restarts` says when a server that ended, however it ended, is started again. One that is given up
-  stays down while the others go on; without the nameserver, or without any broker, everything stops.
-- Servers stop when their standard input ends, so that none outlives the supervisor, however that ends.
+- One thread, one `selectors` loop, no asyncio: a supervisor that does little is small and reliable.
+- The nameserver's listening socket is opened here and passed to its process: brokers may connect
+  before it has loaded, and clients that connect during a restart wait some hundred milliseconds
+  instead of being refused. The ports of brokers are only reserved here (`Reservation`): clients of
+  a dead broker are refused at once, so that they use another, and the broker gets the same ports
+  again, even ones picked automatically.
+- A server that fails before all were ready for the first time stops everything: the cause is a
+  setting.
+- Afterwards `restarts` determines when a server that ended is restarted. One that is given up stays
+  down while the others continue; without the nameserver, or without any broker, everything stops.
+- Servers stop when their standard input ends, so that none outlives the supervisor, however that
+  ends.
 """
 
 from __future__ import annotations
@@ -31,16 +34,19 @@ from steelyard.servers.children import Child, how_it_ended
 from steelyard.servers.restarts import RESTARTS_MAX, RestartPolicy, Restarts
 
 SLOW_START_SECONDS = 30.0
-"""A start that takes longer is mentioned once: recovery of a large log takes its time."""
+"""Start-up time after which it is mentioned once: recovery of a large log takes time."""
 
 CHILD_STOP_SECONDS = 15.0
-"""How long a server may take to stop before it is killed."""
+"""Time for a server to stop before it is killed."""
 
 BROKERS_MAX = 26
 """broker-a .. broker-z."""
 
 PORT_STEP = 10
-"""Between the ports of neighbouring brokers: RocketMQ uses the two below and the one above as well."""
+"""Distance between the ports of neighbouring brokers.
+
+RocketMQ also uses the two below and the one above.
+"""
 
 RESTARTS_MAX_LIMIT = 1_000_000
 
@@ -50,17 +56,20 @@ class Deployment:
     """What `steelyard up` starts, and where."""
 
     brokers: int = 1
-    """How many, 1 to 26."""
+    """Number of brokers, 1 to 26."""
     data: str = "steelyard-data"
     """Directory with a subdirectory for each broker."""
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0: all."""
     nameserver_port: int = 9876
-    """The nameserver's port; 0: a free one."""
+    """Port of the nameserver; 0 picks a free one."""
     broker_port: int = 10911
-    """Of the first broker; the others follow in steps of 10. 0: a free one for each."""
+    """Port of the first broker; the others follow in steps of 10. 0 picks a free one for each."""
     kafka_port: int | None = None
-    """Of the first broker's Kafka listener; the others follow one by one. 0: a free one for each; without it no such listeners."""
+    """Port of the first broker's Kafka listener; the others follow.
+
+    0 picks a free one for each; without it there are none.
+    """
     restarts_max: int = RESTARTS_MAX
     """A server is given up after so many restarts in a row; 0: never restarted."""
 
@@ -84,7 +93,10 @@ def broker_name(position: int) -> str:
 
 
 class Supervisor:
-    """`with supervisor.signals(), supervisor:` around `start`, then `wait`. In a process's main thread only."""
+    """`with supervisor.signals(), supervisor:` around `start`, then `wait`.
+
+    In a process's main thread only.
+    """
 
     def __init__(
         self,
@@ -92,7 +104,7 @@ class Supervisor:
         options: Sequence[str] = (),
         nameserver_options: Sequence[str] = (),
     ) -> None:
-        """`options`, `nameserver_options`: further ones of each `steelyard broker`, and of `steelyard nameserver`."""
+        """`options`, `nameserver_options`: further options of the processes."""
         if not 1 <= layout.brokers <= BROKERS_MAX:
             raise ConfigError(f"brokers is {layout.brokers}; it must be 1 to {BROKERS_MAX}")
         last_port = layout.broker_port + PORT_STEP * (layout.brokers - 1)
@@ -138,9 +150,9 @@ class Supervisor:
             reservation.close()
 
     def start(self) -> dict[str, object] | None:
-        """Start everything; the addresses when clients can use them, which is what `up --json` prints.
+        """Start everything; return the addresses for clients, as printed by `up --json`.
 
-        None where a signal to stop came before. Raises SteelyardError when a server does not start.
+        None if a signal to stop arrived before. Raises SteelyardError if a server does not start.
         """
         layout = self._layout
         self._listener = bind(layout.host, layout.nameserver_port)
@@ -297,7 +309,8 @@ class Supervisor:
         elif server.slow_at is not None and server.slow_at <= now:
             server.slow_at = None
             _say(
-                f"{server.child.name} is not ready after {SLOW_START_SECONDS:.0f} s: recovery of a large log takes"
+                f"{server.child.name} is not ready after {SLOW_START_SECONDS:.0f} s: recovery of a"
+                " large log takes"
                 " time; still waiting"
             )
 
