@@ -1,1 +1,1 @@
-"""Membership of consumer groups, one package for each dialect. `doctor` and `overview` are for operators of both."""
+"""Membership of consumer groups, one package per dialect; `doctor` and `overview` serve both."""

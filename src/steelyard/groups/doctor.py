@@ -1,10 +1,11 @@
-"""The group doctor: what keeps a consumer group from working, and what to change.
+"""The group doctor: what keeps a consumer group from working, and how to fix it.
 
-Given what the brokers see of a group and what its members say of themselves, at about the same time. What is looked
-for are the ways in which groups break in practice, most of them silent: members that compute different allocations
-each hold what another thinks is its own, and some queue is read twice or by nobody.
+It evaluates what the brokers see of a group and what its members report, at about the same time. It
+looks for the ways in which groups fail in practice, most of them silent: members that compute
+different allocations each hold queues that others believe to own, and some queue is read twice or
+not at all.
 
-A group in the middle of a rebalance looks ill: ask again after some seconds, and believe what stays.
+A group in the middle of a rebalance seems faulty: repeat the diagnosis after some seconds.
 """
 
 from __future__ import annotations
@@ -39,12 +40,15 @@ ORDERLY = "PROP_CONSUMEORDERLY"
 MODEL = "messageModel"
 
 PULL_IDLE_MS = 120_000
-"""A queue that its holder has not pulled for so long is not consumed (rocketmq.client.pull.pullMaxIdleTime)."""
+"""Time without pull after which a held queue counts as not consumed.
+
+RocketMQ: rocketmq.client.pull.pullMaxIdleTime.
+"""
 CONSUME_IDLE_MS = 60_000
-"""A listener that has messages and finishes none for so long hangs (ConsumerRunningInfo.analyzeProcessQueue)."""
+"""Time after which a listener with messages hangs (ConsumerRunningInfo.analyzeProcessQueue)."""
 
 NAMES_MAX = 5
-"""Most queues or clients named in one finding."""
+"""Maximum queues or clients named in one finding."""
 
 
 class Ailment(Enum):
@@ -62,7 +66,7 @@ class Ailment(Enum):
     QUEUE_NOT_LOCKED = "QUEUE_NOT_LOCKED"
     LISTENER_HANGS = "LISTENER_HANGS"
     MEMBER_AWAITED = "MEMBER_AWAITED"
-    """Of Kafka's groups, as are those below."""
+    """Findings about Kafka groups, as are those below."""
     MEMBERS_EXPIRE = "MEMBERS_EXPIRE"
     TOPIC_NOT_READ = "TOPIC_NOT_READ"
     OFFSET_BEYOND_END = "OFFSET_BEYOND_END"
@@ -77,10 +81,11 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """What was seen of a group.
+    """The facts about a group.
 
-    `connections`: members by broker name, None for a broker that has none. `infos`: what members say, by client id,
-    None for one that did not answer. `queues`: the readable queues of every topic that a member subscribes to.
+    `connections`: members by broker name, None for a broker that has none. `infos`: the members'
+    reports by client id, None for one that did not respond. `queues`: the readable queues of every
+    topic to which a member subscribes.
     """
 
     group: str
@@ -106,7 +111,7 @@ def diagnose(seen: Observed) -> list[Diagnosis]:
     return [*findings, *_shares(seen), *_work(seen)]
 
 
-# -- who is in ---------------------------------------------------------------------------------------
+# -- who is in -------------------------------------------------------------------------------------
 
 
 def _clients(seen: Observed) -> Iterable[Diagnosis]:
@@ -121,8 +126,10 @@ def _clients(seen: Observed) -> Iterable[Diagnosis]:
                 ]
                 yield Diagnosis(
                     Ailment.CLIENT_ID_SHARED,
-                    f"client id {client_id} is connected {times} times to {name}: from {some(addresses)}",
-                    "two processes use one client id and read the same share: give each its own client id"
+                    f"client id {client_id} is connected {times} times to {name}: from"
+                    f" {some(addresses)}",
+                    "two processes use one client id and read the same share: give each its own"
+                    " client id"
                     " (instanceName); containers often share ip and process id",
                 )
         missing = sorted(set(members) - {c.client_id for c in found.connection_set})
@@ -135,7 +142,8 @@ def _clients(seen: Observed) -> Iterable[Diagnosis]:
         yield Diagnosis(
             Ailment.MEMBER_SILENT,
             f"no answer from {some(silent)}",
-            "it hangs, is unreachable, or its client is too old to report what it holds; check its process",
+            "it hangs, is unreachable, or its client is too old to report what it holds; check its"
+            " process",
         )
 
 
@@ -143,7 +151,8 @@ def _unknown(broker_name: str, members: Sequence[str]) -> Diagnosis:
     return Diagnosis(
         Ailment.MEMBER_UNKNOWN_TO_A_BROKER,
         f"broker {broker_name} does not know {some(members)}",
-        "members count who is in by asking any one broker: let each reach every broker of its topics",
+        "members count who is in by asking any one broker: let each reach every broker of its"
+        " topics",
     )
 
 
@@ -151,7 +160,7 @@ def _present(seen: Observed) -> dict[str, ConsumerConnection]:
     return {name: found for name, found in seen.connections.items() if found is not None}
 
 
-# -- what they agree on ------------------------------------------------------------------------------
+# -- what they agree on ----------------------------------------------------------------------------
 
 
 def _settings(seen: Observed) -> Iterable[Diagnosis]:
@@ -164,7 +173,8 @@ def _settings(seen: Observed) -> Iterable[Diagnosis]:
         Ailment.SUBSCRIPTIONS_DIFFER,
         "subscriptions differ",
         subscriptions,
-        "all members of a group must subscribe to the same topics with the same expressions: use another group for"
+        "all members of a group must subscribe to the same topics with the same expressions: use"
+        " another group for"
         " another subscription",
     )
     strategies = {
@@ -176,7 +186,8 @@ def _settings(seen: Observed) -> Iterable[Diagnosis]:
         Ailment.STRATEGIES_DIFFER,
         "allocation strategies differ",
         strategies,
-        "members that divide the queues differently leave some unassigned: set the same strategy everywhere",
+        "members that divide the queues differently leave some unassigned: set the same strategy"
+        " everywhere",
     )
     models = {c: info.properties[MODEL] for c, info in infos.items() if MODEL in info.properties}
     yield from _differing(
@@ -200,13 +211,16 @@ def _differing(
 
 
 def _subscription(item: SubscriptionData) -> str:
-    """A topic and its expression; tags in whatever order are the same."""
+    """Return a topic and its expression; the order of tags does not matter."""
     expression = " || ".join(sorted(item.tags_set)) or item.sub_string
     return f"{item.topic} [{expression}]"
 
 
 def strategy_name(text: str) -> str:
-    """`AVG` of `org.apache...AllocateMessageQueueAveragely@2c79ff9e`, as a Java client says it; ours say the name."""
+    """Return `AVG` for `org.apache...AllocateMessageQueueAveragely@2c79ff9e` of Java clients.
+
+    Our clients report the name.
+    """
     class_name = text.partition("@")[0].rpartition(".")[2]
     return JAVA_STRATEGIES.get(class_name, class_name)
 
@@ -219,7 +233,7 @@ def _answered(seen: Observed) -> dict[str, ConsumerRunningInfo]:
     return {client_id: info for client_id, info in sorted(seen.infos.items()) if info is not None}
 
 
-# -- who holds what ----------------------------------------------------------------------------------
+# -- who holds what --------------------------------------------------------------------------------
 
 
 def _shares(seen: Observed) -> Iterable[Diagnosis]:
@@ -230,7 +244,8 @@ def _shares(seen: Observed) -> Iterable[Diagnosis]:
         yield Diagnosis(
             Ailment.QUEUE_WITHOUT_MEMBER,
             f"{len(orphans)} of {len(queues)} queues are held by no member: {_queues(orphans)}",
-            "their messages wait; the findings above explain why, otherwise restart the member to which they are allocated",
+            "their messages wait; the findings above explain why, otherwise restart the member to"
+            " which they are allocated",
         )
     twice = [queue for queue in queues if len(holders.get(queue, ())) > 1]
     if twice:
@@ -238,7 +253,8 @@ def _shares(seen: Observed) -> Iterable[Diagnosis]:
         yield Diagnosis(
             Ailment.QUEUE_WITH_TWO_MEMBERS,
             f"{len(twice)} queues are held by two members: {_queues(twice)}, by {some(clients)}",
-            "their messages are consumed twice; the findings above explain why, unless the group is rebalancing",
+            "their messages are consumed twice; the findings above explain why, unless the group"
+            " is rebalancing",
         )
     topics = {topic for topic in seen.queues if not topic.startswith(RETRY_PREFIX)}
     idle = [
@@ -254,7 +270,8 @@ def _shares(seen: Observed) -> Iterable[Diagnosis]:
             f"{some(idle)} hold no queue; there are {len(seen.infos)} members for {most} queues",
             "the findings above explain why, unless the group is rebalancing"
             if enough
-            else "members beyond the number of queues have nothing to do: give the topic more queues",
+            else "members beyond the number of queues have nothing to do:"
+            " give the topic more queues",
         )
 
 
@@ -267,7 +284,7 @@ def _holders(seen: Observed) -> dict[MessageQueue, list[str]]:
     return holders
 
 
-# -- whether they work -------------------------------------------------------------------------------
+# -- whether they work -----------------------------------------------------------------------------
 
 
 def _work(seen: Observed) -> Iterable[Diagnosis]:
@@ -289,7 +306,8 @@ def _work(seen: Observed) -> Iterable[Diagnosis]:
             yield Diagnosis(
                 Ailment.QUEUE_NOT_LOCKED,
                 f"{client_id} consumes in order but has no lock of {_queues(unlocked)}",
-                "another member has it, perhaps one that was killed less than a minute ago; see who else holds the queue",
+                "another member has it, perhaps one that was killed less than a minute ago; see"
+                " who else holds the queue",
             )
         hanging = [q for q, s in held.items() if _hangs(seen, s)]
         if hanging:
@@ -302,7 +320,7 @@ def _work(seen: Observed) -> Iterable[Diagnosis]:
 
 
 def _since(seen: Observed, timestamp: int) -> int:
-    """How long ago, 0 for never: a member that has just begun."""
+    """Return how long ago this was; 0 for never, as of a new member."""
     return seen.now - timestamp if timestamp > 0 else 0
 
 
@@ -311,7 +329,7 @@ def _hangs(seen: Observed, held: ProcessQueueInfo) -> bool:
     return waiting and _since(seen, held.last_consume_timestamp) > CONSUME_IDLE_MS
 
 
-# -- words -------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 
 
 def _queues(queues: Sequence[MessageQueue]) -> str:
@@ -319,6 +337,6 @@ def _queues(queues: Sequence[MessageQueue]) -> str:
 
 
 def some(names: Sequence[str]) -> str:
-    """The first names, and how many there are more."""
+    """Return the first names, and the number of others."""
     more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
     return ", ".join(names[:NAMES_MAX]) + more

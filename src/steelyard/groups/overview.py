@@ -1,4 +1,4 @@
-"""What an operator sees of a group: how far it has come, where it was reset to, what became of one message."""
+"""The overview of a group for operators: progress, resets, and the fate of a message."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from steelyard.wire.remoting.message import MessageView
 
 
 class QueueProgress(msgspec.Struct, frozen=True):
-    """How far a group has come in one queue.
+    """The progress of a group in one queue.
 
-    `broker_offset`: one past the last message; `consumer_offset`: committed, the next to be consumed;
-    `last_consumed_at`: when the last message consumed was stored, ms, 0 for none; `client_id`: the member that
-    says it holds the queue, "" where nobody does.
+    `broker_offset`: one past the last message; `consumer_offset`: committed, the next to be
+    consumed; `last_consumed_at`: store time of the last consumed message in ms, 0 for none;
+    `client_id`: the member that reports to hold the queue, "" if none does.
     """
 
     queue: MessageQueue
@@ -28,12 +28,15 @@ class QueueProgress(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int:
-        """Messages that are not consumed yet."""
+        """Number of messages not consumed yet."""
         return self.broker_offset - self.consumer_offset
 
 
 class GroupProgress(msgspec.Struct, frozen=True):
-    """`queues`, sorted; `consume_tps`: messages given to the group per second, by its brokers."""
+    """The progress of a group.
+
+    `queues`, sorted; `consume_tps`: messages delivered to the group per second, by its brokers.
+    """
 
     group: str
     queues: tuple[QueueProgress, ...]
@@ -41,7 +44,7 @@ class GroupProgress(msgspec.Struct, frozen=True):
 
     @property
     def lag(self) -> int:
-        """Messages of all queues that are not consumed yet."""
+        """Number of messages of all queues not consumed yet."""
         return sum(row.lag for row in self.queues)
 
 
@@ -51,7 +54,7 @@ def group_progress(
     consume_tps: float,
     holders: Mapping[MessageQueue, str],
 ) -> GroupProgress:
-    """Rows from the answers of all brokers (208) and members (307)."""
+    """Build the rows from the responses of all brokers (208) and members (307)."""
     rows = tuple(
         QueueProgress(
             queue,
@@ -66,7 +69,10 @@ def group_progress(
 
 
 class QueueReset(msgspec.Struct, frozen=True):
-    """Where a group goes on in a queue. `before`: what it had committed; None where members do the reset themselves."""
+    """The new offset of a group in a queue.
+
+    `before`: the committed one; None if members reset themselves.
+    """
 
     queue: MessageQueue
     offset: int
@@ -75,21 +81,21 @@ class QueueReset(msgspec.Struct, frozen=True):
 
 
 class TrackKind(Enum):
-    """What became of a message in a group. Source: tools/admin/api/TrackType.java."""
+    """The fate of a message in a group. Source: tools/admin/api/TrackType.java."""
 
     CONSUMED = "CONSUMED"
     CONSUMED_BUT_FILTERED = "CONSUMED_BUT_FILTERED"
     PULL = "PULL"
-    """The group pulls by itself; nobody knows what it consumed."""
+    """The group pulls on its own; what it consumed is unknown."""
     NOT_CONSUME_YET = "NOT_CONSUME_YET"
     NOT_ONLINE = "NOT_ONLINE"
     CONSUME_BROADCASTING = "CONSUME_BROADCASTING"
-    """Every member keeps its own offsets; the brokers do not know them."""
+    """Every member keeps its own offsets, which brokers do not know."""
     UNKNOWN = "UNKNOWN"
 
 
 class MessageTrack(msgspec.Struct, frozen=True):
-    """`description`: why the kind is not known, None where it is."""
+    """The fate of a message. `description`: why it is unknown, None if it is known."""
 
     group: str
     kind: TrackKind
@@ -101,9 +107,9 @@ def track_kind(
     connection: ConsumerConnection,
     offsets: Mapping[MessageQueue, OffsetWrapper],
 ) -> TrackKind:
-    """What became of a message in a group that is online. `offsets`: of the broker that has the message.
+    """Return the fate of a message in an online group. `offsets`: of the message's broker.
 
-    Source: DefaultMQAdminExtImpl.messageTrackDetail; a filter by SQL92 is not looked at.
+    SQL92 filters are not evaluated. Source: DefaultMQAdminExtImpl.messageTrackDetail.
     """
     if connection.consume_type == "CONSUME_ACTIVELY":
         return TrackKind.PULL

@@ -1,1 +1,1 @@
-"""Kafka groups and transactions: the coordinators of a broker, and the group member of the client (`member`)."""
+"""Kafka groups and transactions: a broker's coordinators, and a client's `member`."""

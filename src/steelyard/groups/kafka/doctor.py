@@ -1,6 +1,6 @@
-"""The doctor for Kafka's groups: what keeps one from working, and what to change, by its coordinator's report.
+"""The doctor for Kafka groups: problems and remedies, from the coordinator's report.
 
-A group in the middle of a rebalance looks ill: ask again after some seconds, and believe what stays.
+A group in the middle of a rebalance seems faulty: repeat the diagnosis after some seconds.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from steelyard.groups.kafka.effects import EXPIRED
 from steelyard.groups.kafka.report import KafkaGroupReport, KafkaOffset
 
 AWAITED_MS = 10_000
-"""A member that a rebalance waits for longer holds up the group; others answer within a heartbeat's interval (3 s, 5 s)."""
+"""Wait for a member beyond which it is reported; others respond within 3 s or 5 s."""
 
 EXPIRED_MS, EXPIRED_MIN = 600_000, 3
-"""So many members that fell silent within this time are more than a process that was killed."""
+"""Number of members that stop sending heartbeats in this time that is more than a killed process.
+"""
 
 ASSIGNORS = frozenset(("range", "roundrobin", "sticky", "cooperative-sticky", "uniform", "even"))
-"""Those that share out partitions: other kinds of groups, such as Kafka Connect's, share out something else."""
+"""Assignors of partitions: other kinds of groups, such as Kafka Connect's, assign something else.
+"""
 
 
 def diagnose(report: KafkaGroupReport, now: int) -> list[Diagnosis]:
@@ -27,7 +29,8 @@ def diagnose(report: KafkaGroupReport, now: int) -> list[Diagnosis]:
         nobody = Diagnosis(
             Ailment.NOBODY,
             f"no member of group {report.group} is online",
-            "start a consumer, and check that it uses this group id and these brokers; consumers that assign partitions to"
+            "start a consumer, and check that it uses this group id and these brokers; consumers"
+            " that assign partitions to"
             " themselves are not members",
         )
         return [nobody, *_offsets(report)]
@@ -53,8 +56,10 @@ def _awaited(report: KafkaGroupReport, now: int) -> Iterable[Diagnosis]:
         )
         yield Diagnosis(
             Ailment.MEMBER_AWAITED,
-            f"the group has been waiting for {name} for {(now - since) / 1000:.0f} s: {one.what}{out}",
-            "it does not poll: it takes too long for its last records, or hangs; give it fewer records at a time"
+            f"the group has been waiting for {name} for {(now - since) / 1000:.0f} s:"
+            f" {one.what}{out}",
+            "it does not poll: it takes too long for its last records, or hangs; give it fewer"
+            " records at a time"
             " (max.poll.records), or restart it",
         )
 
@@ -66,8 +71,10 @@ def _expired(report: KafkaGroupReport, now: int) -> Iterable[Diagnosis]:
     if len(lately) >= EXPIRED_MIN:
         yield Diagnosis(
             Ailment.MEMBERS_EXPIRE,
-            f"members stopped sending heartbeats {len(lately)} times in the last ten minutes; most recently: {lately[-1].cause}",
-            "each time the group rebalances: see whether their processes are killed or paused, or cannot reach the broker;"
+            f"members stopped sending heartbeats {len(lately)} times in the last ten minutes; most"
+            f" recently: {lately[-1].cause}",
+            "each time the group rebalances: see whether their processes are killed or paused, or"
+            " cannot reach the broker;"
             " else raise session.timeout.ms, or max.poll.interval.ms where records take long",
         )
 
@@ -89,22 +96,26 @@ def _shares(report: KafkaGroupReport) -> Iterable[Diagnosis]:
         count = sum(len(member.partitions) for member in report.members)
         yield Diagnosis(
             Ailment.MEMBER_IDLE,
-            f"{some(idle)} read no partition; there are {len(report.members)} members for {count} partitions",
-            "members beyond the number of partitions have nothing to do: stop them, or give the topic more partitions",
+            f"{some(idle)} read no partition; there are {len(report.members)} members for {count}"
+            " partitions",
+            "members beyond the number of partitions have nothing to do: stop them, or give the"
+            " topic more partitions",
         )
     waiting = [row for row in report.offsets if not row.member_id and row.lag]
     orphans = [row for row in waiting if row.topic in read]
     if orphans:
         yield Diagnosis(
             Ailment.QUEUE_WITHOUT_MEMBER,
-            f"{_partitions(orphans)} have messages, but no member reads them, though members read their topics",
+            f"{_partitions(orphans)} have messages, but no member reads them, though members read"
+            " their topics",
             "restart a member to trigger a rebalance",
         )
     left = sorted({row.topic for row in waiting if row.topic not in read})
     if left:
         yield Diagnosis(
             Ailment.TOPIC_NOT_READ,
-            f"the group has committed offsets of {some(left)}, where messages wait, and no member reads it",
+            f"the group has committed offsets of {some(left)}, where messages wait, and no member"
+            " reads it",
             "start a member that subscribes to it, or delete the group's offsets of it",
         )
 
@@ -119,7 +130,8 @@ def _offsets(report: KafkaGroupReport) -> Iterable[Diagnosis]:
         yield Diagnosis(
             Ailment.OFFSET_BEYOND_END,
             f"committed offsets of {_partitions(beyond)} are beyond their last message",
-            "the topic was deleted and created again, or lost messages; members begin there as auto.offset.reset says: set"
+            "the topic was deleted and created again, or lost messages; members begin there as"
+            " auto.offset.reset says: set"
             " the group's offsets to where it should begin",
         )
 

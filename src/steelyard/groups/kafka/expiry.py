@@ -1,11 +1,12 @@
-"""Offsets that nobody has needed for offsets.retention.minutes, and groups that have nothing left, are deleted.
+"""Expiry of offsets after offsets.retention.minutes, and deletion of groups that have none left.
 
 - A group that manages its partitions itself (no protocol): retention counts from the commit.
 - A group without members: from when it became empty.
-- A stable group of consumers: offsets of topics that nobody reads any more, from the commit.
-- A commit that named its own time (OffsetCommit up to version 4) goes by that.
+- A stable group of consumers: offsets of topics to which no member subscribes, from the commit.
+- A commit with its own retention (OffsetCommit up to version 4): that one.
 - Offsets with an open transaction stay.
-Source: OffsetMetadataManager.java (cleanupExpiredOffsets), ClassicGroup.java (offsetExpirationCondition); KIP-211.
+Source: OffsetMetadataManager.java (cleanupExpiredOffsets), ClassicGroup.java
+(offsetExpirationCondition); KIP-211.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MINUTE_MS = 60_000
 
 
 class Expiry:
-    """See the module's text."""
+    """Expiry of offsets."""
 
     def __init__(self, retention_minutes: int, groups: CoordinatedGroups, offsets: Offsets) -> None:
         self._retention_ms = retention_minutes * MINUTE_MS
@@ -28,7 +29,7 @@ class Expiry:
         self._offsets = offsets
 
     def clean(self, now: int, effects: Effects) -> None:
-        """Delete what is past its time. Raises StorageError; what was deleted before it stays deleted."""
+        """Delete expired offsets. Raises StorageError; earlier deletions stay."""
         for group in self._groups:
             old = sorted(
                 partition
@@ -54,5 +55,5 @@ class Expiry:
 
 
 def _is_idle(group: Group) -> bool:
-    """Nobody is about to join."""
+    """Return whether no client is about to join."""
     return not (isinstance(group, ClassicGroup) and group.pending)

@@ -1,8 +1,10 @@
-"""OffsetFetch: what groups have committed.
+"""OffsetFetch: the committed offsets of groups.
 
-A partition without an offset, and a group that is not there, have offset -1 and no error. Up to version 7 a request is for
-one group; its topics None (version 2 and later) are all that it has. From version 10 on topics go by their ids.
-Source: OffsetMetadataManager.java (fetchOffsets, fetchAllOffsets), core/kafka/server/KafkaApis.scala.
+A partition without an offset, and an unknown group, have offset -1 and no error. Up to version 7 a
+request is for one group; topics None (version 2 and later) means all that it has. From version 10
+on topics are identified by their ids.
+Source: OffsetMetadataManager.java (fetchOffsets, fetchAllOffsets),
+core/kafka/server/KafkaApis.scala.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ from steelyard.wire.kafka.messages.offsets import (
 from steelyard.wire.kafka.schema import NO_ID
 
 STEP_PARTITIONS = 1_000
-"""Partitions that are told in one step of some 4 ms."""
+"""Partitions returned in one step of some 4 ms."""
 
 
 class _Topic(msgspec.Struct, frozen=True):
-    """A topic that is asked for; `name` None: nobody has the id."""
+    """A requested topic; `name` is None if the id is unknown."""
 
     name: str | None
     topic_id: bytes
@@ -48,7 +50,7 @@ class OffsetFetching:
     def fetch(
         self, request: OffsetFetchRequest, version: int, refused: dict[str, ErrorCode]
     ) -> Generator[None, None, OffsetFetchResponse]:
-        """The answer; groups in `refused` get the error there instead. A step ends with each `yield`."""
+        """Build the response, one step before each `yield`; groups in `refused` get that error."""
         if version >= 8:
             groups = []
             for group in request.groups:
@@ -104,7 +106,7 @@ class OffsetFetching:
         ]
 
     def _all(self, group_id: str, version: int) -> Generator[None, None, list[_Topic]]:
-        """Every topic that the group has an offset of; by id only those that are there."""
+        """Return every topic with an offset of the group; by id only those that exist."""
         partitions: dict[str, list[int]] = {}
         for number, (topic, partition) in enumerate(tuple(self._offsets.of_group(group_id)), 1):
             partitions.setdefault(topic, []).append(partition)

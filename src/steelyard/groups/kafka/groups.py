@@ -1,4 +1,4 @@
-"""What both kinds of group (classic and KIP-848) have in common, and what they need to know of the world."""
+"""The common parts of both kinds of group (classic and KIP-848), and their view of the cluster."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 
 GROUPS_MAX = 100_000
-"""Most groups of both kinds."""
+"""Maximum groups of both kinds."""
 
 
 class Asker(msgspec.Struct, frozen=True):
-    """The client behind a request. `host`: its ip, as Kafka shows it (`/127.0.0.1`); `link`: its connection."""
+    """The client of a request.
+
+    `host`: its ip as shown by Kafka (`/127.0.0.1`); `link`: its connection.
+    """
 
     client_id: str
     host: str
@@ -23,7 +26,7 @@ class Asker(msgspec.Struct, frozen=True):
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """A member that was assigned partitions, with the client id and host that it fetches with."""
+    """A member with partitions, and the client id and host with which it fetches."""
 
     member_id: str
     client_id: str
@@ -32,26 +35,26 @@ class Reader(msgspec.Struct, frozen=True):
 
 
 class TopicsView(Protocol):
-    """The topics of the whole cluster, as this broker knows them."""
+    """The topics of the whole cluster as known to this broker."""
 
     @property
     def version(self) -> int:
-        """Grows with every change."""
+        """Increases with every change."""
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has, 0 for an unknown one."""
+        """Return the number of partitions of a topic, 0 if it is unknown."""
 
     def names(self) -> Iterable[str]:
-        """All topics, internal ones as well."""
+        """Return all topics, including internal ones."""
 
     def id_of(self, topic: str) -> bytes:
-        """The 16 bytes of a topic's id; NO_ID for an unknown topic."""
+        """Return the 16 bytes of a topic's id; NO_ID for an unknown topic."""
 
     def name_of(self, topic_id: bytes) -> str | None: ...
 
 
 class Group(Protocol):
-    """One group, of either kind."""
+    """A group of either kind."""
 
     group_id: str
     kind: str
@@ -59,23 +62,23 @@ class Group(Protocol):
 
     @property
     def state(self) -> str:
-        """The state's name as ListGroups shows it: Empty, PreparingRebalance, Stable, ..."""
+        """The state's name as in ListGroups: Empty, PreparingRebalance, Stable, ..."""
 
     @property
     def protocol_type(self) -> str: ...
 
     @property
     def is_empty(self) -> bool:
-        """No members."""
+        """Whether there are no members."""
 
     def member_ids(self) -> tuple[str, ...]:
         """The ids of all members, sorted."""
 
     def subscribes_to(self, topic: str) -> bool:
-        """True while a member reads the topic: then its offsets must not be deleted, nor expire."""
+        """Return whether a member reads the topic, so that its offsets must be kept."""
 
     def expires_from(self, committed_at: int) -> int | None:
-        """From when on the retention of an offset of an unread topic counts, ms; None while none expires."""
+        """Return from when the retention of an unread topic's offset counts, in ms; None: never."""
 
     def check_commit(
         self,
@@ -87,27 +90,27 @@ class Group(Protocol):
         transactional: bool,
         now: int,
     ) -> ErrorCode:
-        """NONE where this member may commit in this generation (member epoch, in a `consumer` group)."""
+        """Return NONE if this member may commit in this generation (or member epoch)."""
 
     def check_commit_partition(
         self, member_id: str, generation: int, partition: TopicPartition
     ) -> ErrorCode:
-        """NONE where a commit that `check_commit` let through may commit this partition (KIP-1251)."""
+        """Return NONE if a commit passed by `check_commit` may include this partition."""
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """NONE where this member may ask for committed offsets (OffsetFetch 9 and later)."""
+        """Return NONE if this member may request committed offsets (OffsetFetch 9 and later)."""
 
     def owner_of(self, partition: TopicPartition) -> str | None:
-        """The member that was assigned the partition."""
+        """Return the member to which the partition was assigned."""
 
     def member_at(self, client_id: str, host: str, partition: TopicPartition) -> str | None:
-        """The member that was assigned the partition, where it is of this client and host."""
+        """Return the owner of the partition, if it has this client id and host."""
 
     def readers(self) -> list[Reader]:
-        """The members that were assigned partitions."""
+        """Return the members with assigned partitions."""
 
     def forget(self) -> None:
-        """The group is deleted: drop its timers and what is stored of it. Raises StorageError."""
+        """Drop the deleted group's timers and stored data. Raises StorageError."""
 
     def check(self) -> None:
         """Assert the group's invariants."""
@@ -126,7 +129,7 @@ class CoordinatedGroups:
 
     @property
     def is_full(self) -> bool:
-        """There is no room for one more."""
+        """Whether there is no room for another one."""
         return len(self._groups) >= GROUPS_MAX
 
     def add(self, group: Group) -> None:
@@ -138,12 +141,12 @@ class CoordinatedGroups:
         self.touched(group_id)
 
     def touched(self, group_id: str) -> None:
-        """An assignment of the group changed: `owner_of` may give something else than before."""
+        """Note that an assignment changed, so that `owner_of` may return something else."""
         self.version += 1
         self._changed.add(group_id)
 
     def take_changed(self) -> set[str]:
-        """The ids of all groups that were touched since the last call; some may be gone."""
+        """Return the ids of the groups touched since the last call; some may have been deleted."""
         changed, self._changed = self._changed, set()
         return changed
 

@@ -1,7 +1,8 @@
-"""DescribeGroups, ListGroups, DeleteGroups: groups of both kinds, as far as these requests know of them.
+"""DescribeGroups, ListGroups and DeleteGroups for groups of both kinds.
 
-DescribeGroups knows classic groups only; others are described by ConsumerGroupDescribe.
-Source: GroupMetadataManager.java (listGroups, describeGroups), GroupCoordinatorShard.java (deleteGroups).
+DescribeGroups supports classic groups only; others are described by ConsumerGroupDescribe.
+Source: GroupMetadataManager.java (listGroups, describeGroups), GroupCoordinatorShard.java
+(deleteGroups).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from steelyard.wire.kafka.messages.groups import (
 )
 
 KNOWS_NO_GROUP = 6
-"""The first version of DescribeGroups that has an error for a group that is not there (KIP-1043)."""
+"""The first version of DescribeGroups with an error for unknown groups (KIP-1043)."""
 
 
 class Listing:
-    """See the module's text."""
+    """Handling of these requests."""
 
     def __init__(self, groups: CoordinatedGroups, offsets: Offsets) -> None:
         self._groups = groups
@@ -54,7 +55,7 @@ class Listing:
         )
 
     def all(self, request: ListGroupsRequest) -> tuple[ListedGroup, ...]:
-        """Groups by id, those only whose state and kind are asked for where any is; letters' case does not matter."""
+        """Return groups by id, filtered by the requested states and kinds, ignoring case."""
         states = {state.strip().lower() for state in request.states_filter}
         kinds = {kind.strip().lower() for kind in request.types_filter}
         listed = [

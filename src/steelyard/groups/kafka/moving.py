@@ -1,7 +1,7 @@
-"""Offsets of groups that another broker coordinates from now on: what is handed over, and how it is taken over.
+"""The hand-over of offsets to a group's new coordinator.
 
-Where both brokers have an offset of a group and a partition, the one that was committed later counts. A group's offsets are
-taken over in the order in which they were committed, those of open transactions among them.
+If both brokers have an offset of a group and a partition, the one committed later counts. A group's
+offsets are taken over in the order of their commits, including those of open transactions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from steelyard.types import TopicPartition
 
 
 class MovedOffset(msgspec.Struct, frozen=True):
-    """An offset that is handed over. `producer_id`: of the open transaction that it belongs to, None for a committed one."""
+    """An offset to hand over. `producer_id`: that of its open transaction, None if committed."""
 
     topic: str
     partition: int
@@ -26,7 +26,7 @@ class MovedOffset(msgspec.Struct, frozen=True):
 
 
 class Moving:
-    """See the module's text."""
+    """Both sides of the hand-over."""
 
     def __init__(self, groups: CoordinatedGroups, offsets: Offsets, new_group: SimpleGroup) -> None:
         self._groups = groups
@@ -34,7 +34,10 @@ class Moving:
         self._new_group = new_group
 
     def offered(self, concerns: Concerns, offsets_max: int) -> dict[str, tuple[MovedOffset, ...]]:
-        """The offsets of some groups, by group; of whole groups only, and of no more when there are so many."""
+        """Return the offsets of some groups by group.
+
+        Whole groups only, up to about `offsets_max`.
+        """
         found: dict[str, tuple[MovedOffset, ...]] = {}
         count = 0
         for group in sorted(set(self._offsets.groups())):
@@ -49,7 +52,7 @@ class Moving:
         return found
 
     def take(self, group_id: str, moved: Sequence[MovedOffset], now: int) -> bool:
-        """Take a group's offsets over; False where there is no room for them. Raises StorageError."""
+        """Take over a group's offsets; return False if there is no room. Raises StorageError."""
         mine = self._offsets.of_group(group_id)
         newer = [each for each in moved if self._is_newer(each, mine.get(_place(each)))]
         if not self._offsets.has_room(len(newer)):
@@ -66,7 +69,7 @@ class Moving:
         return mine is None or mine.committed_at < moved.offset.committed_at
 
     def gave(self, group_id: str) -> None:
-        """The other broker has a group's offsets: forget them. Raises StorageError."""
+        """Delete a group's offsets, which the other broker has now. Raises StorageError."""
         self._offsets.delete_group(group_id)
         group = self._groups.get(group_id)
         if group is not None and group.is_empty:

@@ -1,10 +1,10 @@
-"""Committed offsets per (group, topic, partition), and those of open transactions, in the table `kafka_offsets`.
+"""The table `kafka_offsets`: offsets that are committed or pending in a transaction.
 
-    topic/partition/group              a committed offset; no topic has a slash, a group may have anything
-    ~producer id/topic/partition/group one of an open transaction; no topic begins with a tilde
+    topic/partition/group                a committed offset; topics have no slash
+    ~producer id/topic/partition/group   one of an open transaction; topics have no tilde
 
-A request is one write. A transaction's offsets count when it is committed; where another commit came after them
-meanwhile, that one stays (`sequence` tells).
+A request is one write. A transaction's offsets become valid when it is committed, unless there was
+a later commit in the meantime (see `sequence`).
 Source: OffsetMetadataManager.java, OffsetCommitValue.json.
 """
 
@@ -19,13 +19,16 @@ from steelyard.store.tables import Table
 from steelyard.types import TopicPartition
 
 OFFSETS_MAX = 1_000_000
-"""Most committed and pending offsets of all groups."""
+"""Maximum committed and pending offsets of all groups."""
 
 PENDING = "~"
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One committed offset. Times in ms since the epoch; `expires_at`: where the commit itself said how long to keep it."""
+    """A committed offset.
+
+    Times in ms since the epoch; `expires_at`: if the commit set its retention.
+    """
 
     offset: int
     committed_at: int
@@ -39,13 +42,13 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(CommittedOffset).decode
 
 Concerns = Callable[[str], bool]
-"""Whether a group is one of those that something is about."""
+"""Whether a group is one of those concerned."""
 
 OfGroup = dict[TopicPartition, CommittedOffset]
 
 
 class Offsets:
-    """See the module's text."""
+    """The offsets of all groups."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -75,11 +78,14 @@ class Offsets:
         return None if offsets is None else offsets.get(partition)
 
     def of_group(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """All committed offsets of a group."""
+        """Return all committed offsets of a group."""
         return self._groups.get(group, {})
 
     def history(self, group: str) -> list[tuple[TopicPartition, CommittedOffset, int | None]]:
-        """All offsets of a group in the order in which they came, those of open transactions with their producer ids."""
+        """Return all offsets of a group in order of arrival.
+
+        Those of open transactions with producer ids.
+        """
         found: list[tuple[TopicPartition, CommittedOffset, int | None]] = [
             (partition, offset, None) for partition, offset in self.of_group(group).items()
         ]
@@ -91,12 +97,15 @@ class Offsets:
         return sorted(found, key=lambda each: each[1].sequence)
 
     def groups(self) -> Iterator[str]:
-        """Every group with an offset, committed or pending; do not change anything while iterating."""
+        """Yield every group with an offset, committed or pending.
+
+        Do not change anything while iterating.
+        """
         yield from self._groups
         yield from (group for group in self._unstable if group not in self._groups)
 
     def is_unstable(self, group: str, partition: TopicPartition) -> bool:
-        """An open transaction has an offset of the partition."""
+        """Return whether an open transaction has an offset of the partition."""
         return partition in self._unstable.get(group, ())
 
     def has_any(self, group: str) -> bool:
@@ -113,7 +122,10 @@ class Offsets:
         offsets: Mapping[TopicPartition, CommittedOffset],
         producer_id: int | None = None,
     ) -> None:
-        """Store offsets, as pending ones of a transaction where there is a `producer_id`. Raises StorageError."""
+        """Store offsets, as pending ones of a transaction if there is a `producer_id`.
+
+        Raises StorageError.
+        """
         numbered = [
             (partition, replace(committed, sequence=self._sequence + number))
             for number, (partition, committed) in enumerate(offsets.items(), 1)
@@ -129,9 +141,9 @@ class Offsets:
     def end_transaction(
         self, producer_id: int, concerns: Concerns, *, committed: bool
     ) -> dict[str, OfGroup]:
-        """A producer's transaction is over for some groups: its offsets count, or are gone. Raises StorageError.
+        """End a producer's transaction for some groups: its offsets become valid, or are dropped.
 
-        Gives those that count now, by group. Once more does nothing.
+        Returns the valid ones by group. Repeating it does nothing. Raises StorageError.
         """
         pending = {
             group: dict(offsets)
@@ -146,7 +158,8 @@ class Offsets:
             for group, offsets in counting.items()
             for partition, offset in offsets.items()
         ]
-        # After what they become: a kill between the two leaves them to be ended again.
+        # Deleted after their results are stored: if killed between the two, they can be ended
+        # again.
         writes += [
             (_key(group, partition, producer_id), None)
             for group, offsets in pending.items()
@@ -162,7 +175,7 @@ class Offsets:
         return counting
 
     def _counting(self, group: str, pending: OfGroup) -> OfGroup:
-        """Those after which nothing else was committed."""
+        """Return those after which there was no other commit."""
         current = self._groups.get(group, {})
         return {
             partition: offset
@@ -173,7 +186,7 @@ class Offsets:
     # -- deleting --------------------------------------------------------------------------------
 
     def delete(self, group: str, partitions: Iterable[TopicPartition]) -> int:
-        """Forget offsets, pending ones too; how many there were. Raises StorageError."""
+        """Delete offsets, including pending ones; return their number. Raises StorageError."""
         writes: list[tuple[str, bytes | None]] = []
         gone = []
         for partition in partitions:
@@ -190,16 +203,16 @@ class Offsets:
         return len(writes)
 
     def delete_group(self, group: str) -> int:
-        """Forget all offsets of a group; how many there were. Raises StorageError."""
+        """Delete all offsets of a group; return their number. Raises StorageError."""
         return self.delete(group, self._known(group))
 
     def delete_topic(self, topic: str) -> None:
-        """A topic is gone, and with it the offsets of all groups. Raises StorageError."""
+        """Delete the offsets of all groups for a deleted topic. Raises StorageError."""
         for group in list(self.groups()):
             self.delete(group, [one for one in self._known(group) if one.topic == topic])
 
     def _known(self, group: str) -> list[TopicPartition]:
-        """The partitions that it has an offset of, committed or pending; sorted."""
+        """Return the partitions with an offset, committed or pending; sorted."""
         return sorted({*self._groups.get(group, ()), *self._unstable.get(group, ())})
 
     # -- in memory -------------------------------------------------------------------------------

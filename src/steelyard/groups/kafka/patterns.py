@@ -1,6 +1,6 @@
-"""Regular expressions that come from clients, by RE2: as Kafka's broker does it, whose RE2/J is the same language.
+"""Clients' regular expressions, evaluated by RE2, whose language is that of Kafka's RE2/J.
 
-Time grows with the length of the name only, whatever the pattern: no client can hold up the broker with one.
+Time is linear in the length of the name for any pattern: no client can block the broker with one.
 Source: GroupMetadataManager.throwIfRegularExpressionIsInvalid, re2/doc/syntax.txt.
 """
 
@@ -10,11 +10,11 @@ import re2
 
 PATTERN_CHARACTERS_MAX = 1_000
 MEMORY_BYTES_MAX = 1024 * 1024
-"""Of a compiled pattern."""
+"""Maximum memory of a compiled pattern."""
 
 
 class PatternError(ValueError):
-    """A text is not a pattern, or one that is too large; says what is wrong."""
+    """An invalid pattern, or one that is too large; the text says why."""
 
 
 class Pattern:
@@ -32,7 +32,7 @@ class Pattern:
             raise PatternError(_text_of(error)) from None
 
     def matches(self, name: str) -> bool:
-        """True where all of `name` matches."""
+        """Return whether all of `name` matches."""
         return self._pattern.fullmatch(name) is not None
 
 

@@ -1,6 +1,6 @@
-"""Many timers behind one: most are set again and again (sessions, with every heartbeat) and hardly ever fire.
+"""Many timers behind one; most are set repeatedly (sessions, at every heartbeat) and rarely fire.
 
-Setting a timer later costs one dict write: its old place in the heap stays, and moves on when its turn comes.
+Postponing a timer costs one dict write: its old heap entry stays, and is moved when it comes up.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ import heapq
 from collections.abc import Iterator
 
 Key = tuple[str, str, str]
-"""Group id, what it is for, member id (or nothing)."""
+"""Group id, purpose, member id (or nothing)."""
 
 SESSION, JOIN, SYNC, WAITING = "session", "join", "sync", "waiting"
-"""What timers are for. WAITING: people are to hear whom a rebalance waits for."""
+"""Purposes of timers. WAITING: report whom a rebalance waits for."""
 
 
 class Timers:
-    """See the module's text."""
+    """The timers."""
 
     def __init__(self) -> None:
         self._due_at: dict[Key, int] = {}
         self._queued_at: dict[Key, int] = {}
-        """The earliest place of each key in the heap."""
+        """The earliest heap entry of each key."""
         self._heap: list[tuple[int, Key]] = []
 
     def set(self, key: Key, at: int) -> None:
-        """Have `key` fall due at `at`, in place of when it would have."""
+        """Set `key` to fall due at `at`, replacing an earlier time."""
         self._due_at[key] = at
         queued = self._queued_at.get(key)
         if queued is None or at < queued:
@@ -35,23 +35,23 @@ class Timers:
         self._due_at.pop(key, None)
 
     def at(self, key: Key) -> int | None:
-        """When `key` falls due."""
+        """Return when `key` falls due."""
         return self._due_at.get(key)
 
     @property
     def next_at(self) -> int | None:
-        """When to call `due`; nothing need be due by then."""
+        """Return when to call `due`; nothing need be due by then."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: int) -> Iterator[Key]:
-        """The keys that fell due by `now`, in order; none of them is set any longer when it comes.
+        """Yield the keys that fell due by `now`, in order; each is unset when it is yielded.
 
-        What is done for one key may set and drop others, and counts for those that follow.
+        Handling one key may set and drop others, which affects those that follow.
         """
         while self._heap and self._heap[0][0] <= now:
             queued, key = heapq.heappop(self._heap)
             if self._queued_at.get(key) != queued:
-                continue  # it was set to an earlier time meanwhile, and had its turn then
+                continue  # it was set to an earlier time meanwhile, and has fired then
             del self._queued_at[key]
             at = self._due_at.get(key)
             if at is None:
@@ -70,7 +70,7 @@ class Timers:
         return len(self._due_at)
 
     def check(self) -> None:
-        """Every timer that is set has a place in the heap, no later than it falls due."""
+        """Assert that every set timer has a heap entry no later than it falls due."""
         places = set(self._heap)
         for key, at in self._due_at.items():
             queued = self._queued_at[key]

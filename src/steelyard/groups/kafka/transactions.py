@@ -1,15 +1,17 @@
-"""Kafka's transaction coordinator: which producer may write under a transactional id, and how its transactions end.
+"""Kafka's transaction coordinator: producers of transactional ids, and their transactions.
 
     Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing | Empty
                      -> PrepareAbort  -> CompleteAbort  -> Ongoing | Empty
 
-A transaction is decided when its Prepare state is written; the client is answered then. The markers that make it visible
-(or void) go to every partition that it wrote to, as `Marking`s: whoever delivers them says `marked`, as often as it takes,
-and after the last one the transaction is complete. All of it survives a restart; what was prepared is marked again.
+A transaction is decided when its Prepare state is written; then the client gets its response. The
+markers that make it visible (or void) go to every partition that it wrote to, as `Marking`s: their
+sender reports them as `marked`, and after the last one the transaction is complete. All of it
+survives a restart; prepared transactions are marked again.
 
-A new producer under the id fences the old one by a higher epoch; an ongoing transaction is aborted first, and so is one
-that takes longer than its time-out. Errors and their order: coordinator/transaction/TransactionCoordinator.scala,
-TransactionMetadata.java (clients that know nothing of KIP-890: transaction.version 1).
+A new producer under the id fences the old one by a higher epoch; an ongoing transaction is aborted
+first, and so is one that takes longer than its time-out. Errors and their order:
+coordinator/transaction/TransactionCoordinator.scala, TransactionMetadata.java (clients without
+KIP-890: transaction.version 1).
 """
 
 from __future__ import annotations
@@ -85,21 +87,24 @@ TRANSACTIONS: Machine[TransactionalIdState, Move] = Machine(
 )
 
 EPOCH_MAX = 0x7FFF - 1
-"""The last epoch that a producer gets; after it the id is renewed. One more is left for fencing."""
+"""The last epoch given to a producer; then the id is renewed. One more is reserved for fencing."""
 
 NO_EPOCH = -1
 
 TRANSACTIONS_MAX = 100_000
-"""Most transactional ids; more are refused with COORDINATOR_NOT_AVAILABLE."""
+"""Maximum transactional ids; further ones are refused with COORDINATOR_NOT_AVAILABLE."""
 PARTITIONS_MAX = 100_000
-"""Most partitions in one transaction."""
+"""Maximum partitions in one transaction."""
 
 SCAN_INTERVAL_MS = 1_000
-"""How often transactions past their time-out are looked for (transaction.abort.timed.out.transaction.cleanup.interval.ms: 10 s)."""
+"""Interval of the search for timed-out transactions.
+
+Kafka: transaction.abort.timed.out.transaction.cleanup.interval.ms, 10 s.
+"""
 
 
 class Marking(msgspec.Struct, frozen=True):
-    """Markers to write for one decided transaction."""
+    """Markers to write for a decided transaction."""
 
     transactional_id: str
     producer_id: int
@@ -109,14 +114,14 @@ class Marking(msgspec.Struct, frozen=True):
 
 
 class Transaction(msgspec.Struct):
-    """One transactional id and its latest transaction; as it lies in the table."""
+    """A transactional id and its latest transaction, as in the table."""
 
     transactional_id: str
     producer_id: int
     state: TransactionalIdState
     producer_epoch: int = NO_EPOCH
     last_epoch: int = NO_EPOCH
-    """The one before, for a client that asks again after a lost answer."""
+    """The previous epoch, for a client that repeats a request after a lost response."""
     previous_producer_id: int = -1
     timeout_ms: int = 0
     partitions: set[tuple[str, int]] = set()
@@ -144,7 +149,7 @@ class TransactionCoordinator:
         self._all: dict[str, Transaction] = {}
         self._scan_at = now + SCAN_INTERVAL_MS
         self.markings: list[Marking] = []
-        """Decided and not delivered yet; whoever delivers them takes them from here."""
+        """Decided and not delivered yet; their sender takes them from here."""
         for data in dict(table.items()).values():
             transaction = msgspec.json.decode(data, type=Transaction)
             transaction.state = TRANSACTIONS.move(None, Move.RESTORED, transaction.state)
@@ -205,7 +210,7 @@ class TransactionCoordinator:
         partitions: Sequence[TopicPartition],
         now: int,
     ) -> ErrorCode:
-        """The producer is going to write to these partitions. Raises StorageError."""
+        """Add partitions to which the producer is going to write. Raises StorageError."""
         found = self._found(transactional_id, producer_id, epoch)
         if isinstance(found, ErrorCode):
             return found
@@ -230,7 +235,7 @@ class TransactionCoordinator:
     def end(
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, now: int
     ) -> ErrorCode:
-        """Commit or abort. The decision stands when this returns NONE. Raises StorageError."""
+        """Commit or abort. The decision is final when this returns NONE. Raises StorageError."""
         found = self._found(transactional_id, producer_id, epoch)
         if isinstance(found, ErrorCode):
             return found
@@ -244,13 +249,13 @@ class TransactionCoordinator:
             self._decide(found, Move.COMMITTED if commit else Move.ABORTED, now)
             return ErrorCode.NONE
         if found.state is complete:
-            return ErrorCode.NONE  # the client asks again: its answer was lost
+            return ErrorCode.NONE  # the client repeats its request after a lost response
         if found.state is prepared:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return ErrorCode.INVALID_TXN_STATE
 
     def verify(self, transactional_id: str, producer_id: int, epoch: int) -> ErrorCode:
-        """NONE where this producer has an ongoing transaction."""
+        """Return NONE if this producer has an ongoing transaction."""
         found = self._found(transactional_id, producer_id, epoch)
         if isinstance(found, ErrorCode):
             return found
@@ -281,7 +286,7 @@ class TransactionCoordinator:
     # -- decisions and their markers ---------------------------------------------------------------
 
     def _fenced(self, found: Transaction) -> Transaction:
-        """The same with an epoch that no client has."""
+        """Return the same with an epoch that no client has."""
         epoch = min(found.producer_epoch + 1, 0x7FFF)
         return msgspec.structs.replace(found, producer_epoch=epoch, last_epoch=NO_EPOCH)
 
@@ -305,7 +310,7 @@ class TransactionCoordinator:
         )
 
     def marked(self, marking: Marking, partitions: Iterable[TopicPartition], now: int) -> None:
-        """These partitions have the marker (or are gone). Raises StorageError."""
+        """Note that these partitions have the marker, or are gone. Raises StorageError."""
         found = self._all.get(marking.transactional_id)
         if found is None or found.state not in PREPARED:
             return
@@ -333,13 +338,16 @@ class TransactionCoordinator:
     def offered(
         self, concerns: Callable[[str], bool], ids_max: int
     ) -> tuple[tuple[Transaction, ...], bool]:
-        """Some ids, to be handed to their new coordinator, by id; and whether more follow: those decided are ended here first."""
+        """Return some ids for their new coordinator, and whether there are more.
+
+        Decided transactions are ended here first.
+        """
         found = [each for _, each in sorted(self._all.items()) if concerns(each.transactional_id)]
         free = [each for each in found if each.state not in PREPARED]
         return tuple(free[:ids_max]), len(free) < len(found)
 
     def take(self, moved: Transaction) -> None:
-        """Take an id over, unless what is known here came later or is not over. Raises StorageError."""
+        """Take over an id, unless the one here is newer or not ended. Raises StorageError."""
         known = self._all.get(moved.transactional_id)
         if known is None:
             if len(self._all) >= TRANSACTIONS_MAX:
@@ -355,12 +363,12 @@ class TransactionCoordinator:
         self._put(moved)
 
     def _void(self, moved: Transaction) -> None:
-        """A transaction of a producer that another one has taken the place of: what it wrote does not count."""
+        """Void a transaction of a replaced producer: what it wrote does not count."""
         state = TRANSACTIONS.move(moved.state, Move.VOIDED)
         self._mark(self._fenced(msgspec.structs.replace(moved, state=state)))
 
     def gave(self, transactional_id: str) -> None:
-        """The new coordinator has an id: forget it. Raises StorageError."""
+        """Delete an id, which the new coordinator has now. Raises StorageError."""
         found = self._all.get(transactional_id)
         if found is not None and found.state not in PREPARED:
             self._table.delete(transactional_id)
@@ -373,7 +381,7 @@ class TransactionCoordinator:
         return self._scan_at if self._all else None
 
     def due(self, now: int) -> None:
-        """Abort what takes too long, forget ids that nobody has used for long. Raises StorageError."""
+        """Abort timed-out transactions, and forget unused ids. Raises StorageError."""
         self._scan_at = now + SCAN_INTERVAL_MS
         expired = now - self._config.transactional_id_expiration_ms
         for found in list(self._all.values()):
@@ -389,7 +397,7 @@ class TransactionCoordinator:
         self._all[transaction.transactional_id] = transaction
 
     def check(self) -> None:
-        """Assert what must hold."""
+        """Assert the invariants."""
         for transactional_id, found in self._all.items():
             assert found.transactional_id == transactional_id
             assert (
@@ -399,7 +407,7 @@ class TransactionCoordinator:
 
 
 def _may_be(known: Transaction, producer_id: int, epoch: int) -> bool:
-    """A producer that says it had this id and epoch may go on, as far as the id tells."""
+    """Return whether a producer with this id and epoch may continue, as far as is known."""
     return (
         known.producer_epoch == NO_EPOCH
         or producer_id == known.producer_id

@@ -1,1 +1,4 @@
-"""RocketMQ groups: every member computes its share from the same list; brokers keep lists, locks and subscriptions."""
+"""RocketMQ groups: members compute their shares.
+
+Brokers keep member lists, locks, subscriptions.
+"""

@@ -1,8 +1,8 @@
-"""Who may consume a queue in order: the broker's locks, for groups of ordered consumers.
+"""The broker's queue locks, for groups of ordered consumers.
 
-A lock belongs to a client id of a group and lapses when it is not renewed. Locks live in memory, as
-in RocketMQ: a restarted broker has none, and clients ask again within 20 seconds. Two processes under
-one client id both own a lock; the registry warns of them.
+A lock belongs to a client id of a group and expires when it is not renewed. Locks are kept in
+memory, as in RocketMQ: a restarted broker has none, and clients request them again within 20
+seconds. Two processes with one client id both own a lock; the registry warns about them.
 Source: broker/client/rebalance/RebalanceLockManager.java.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 from steelyard.types import MessageQueue
 
 LOCKS_MAX = 1_000_000
-"""Most locks of one broker; more are not granted."""
+"""Maximum locks of one broker; further ones are not granted."""
 
 
 class _Lock(msgspec.Struct):
@@ -24,7 +24,7 @@ class _Lock(msgspec.Struct):
 
 
 class QueueLocks:
-    """Locks of all groups. `expiry_ms`: life of a lock that is not renewed."""
+    """The locks of all groups. `expiry_ms`: life of a lock that is not renewed."""
 
     def __init__(self, expiry_ms: int) -> None:
         self._expiry_ms = expiry_ms
@@ -34,7 +34,7 @@ class QueueLocks:
     def lock(
         self, group: str, client_id: str, queues: Iterable[MessageQueue], now: int
     ) -> list[MessageQueue]:
-        """Lock or renew; the queues that the client now holds, in the order asked."""
+        """Lock or renew; return the queues that the client now holds, in the requested order."""
         held: list[MessageQueue] = []
         locks = self._locks.setdefault(group, {})
         for queue in queues:
@@ -55,7 +55,7 @@ class QueueLocks:
         return held
 
     def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        """Give up what the client holds; others' locks stay."""
+        """Unlock what the client holds; others' locks stay."""
         locks = self._locks.get(group)
         if locks is None:
             return
@@ -68,25 +68,25 @@ class QueueLocks:
             del self._locks[group]
 
     def unlock_all(self, group: str, client_id: str) -> None:
-        """Give up all that the client holds in the group."""
+        """Unlock everything that the client holds in the group."""
         locks = self._locks.get(group, {})
         mine = [queue for queue, lock in locks.items() if lock.client_id == client_id]
         self.unlock(group, client_id, mine)
 
     def owner(self, group: str, queue: MessageQueue, now: int) -> str | None:
-        """The client id that holds the lock, None if nobody does."""
+        """Return the client id that holds the lock, None if there is none."""
         lock = self._locks.get(group, {}).get(queue)
         if lock is None or lock.renewed_at + self._expiry_ms < now:
             return None
         return lock.client_id
 
     def locked(self, group: str, now: int) -> bool:
-        """Does any client of the group hold a lock? Tells an ordered group from others."""
+        """Return whether any client of the group holds a lock, as in ordered groups only."""
         locks = self._locks.get(group, {})
         return any(lock.renewed_at + self._expiry_ms >= now for lock in locks.values())
 
     def expire(self, now: int) -> None:
-        """Forget lapsed locks; without this they only stop counting."""
+        """Remove expired locks; without this they only stop counting."""
         for group, locks in list(self._locks.items()):
             for queue, lock in list(locks.items()):
                 if lock.renewed_at + self._expiry_ms < now:

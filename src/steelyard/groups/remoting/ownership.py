@@ -1,24 +1,25 @@
-"""Who holds which queue: the last metre that every rebalance ends in, in any dialect.
+"""The ownership of queues: the final steps of every rebalance.
 
-`diff` turns a new target into what is to be given up and what is to be taken. A `Holding` is the
-life of one queue at one member, from the moment the plan gives it to the moment another may have it:
+`diff` computes from a new target what to give up and what to take. A `Holding` is the life cycle of
+a queue at a member, from its assignment to the moment when another may have it:
 
-- LOCKING: the broker's lock of the queue is being waited for. The one who had the queue keeps the lock
-  until it has committed what its listener finished. Left when the lock is granted, or when the member
-  decides to do without it.
-- ACQUIRING: the start offset is being asked for. Nothing is read yet. Left with the offset.
-- PULLING: messages are fetched and handed to the application; offsets are committed now and then.
-- DRAINING: the queue is given up. No more fetching, no more handing; what the application has may finish.
-  Left when it has finished, or its time is over.
-- RELEASING: the last commit is on its way, and after its reply the lock is let go. What the application
-  still says of the queue counts for nothing from here on.
+- LOCKING: waiting for the broker's lock of the queue. The former owner keeps the lock until it has
+  committed what its listener finished. Left when the lock is granted, or when the member decides to
+  continue without it.
+- ACQUIRING: requesting the start offset. Nothing is read yet. Left with the offset.
+- PULLING: messages are fetched and delivered to the application; offsets are committed
+  periodically.
+- DRAINING: the queue is given up. No more fetches or deliveries; the application may finish what it
+  has. Left when it has finished, or after a time-out.
+- RELEASING: the last commit is in flight, and after its reply the lock is released. Results of the
+  application are ignored from here on.
 - GONE: another member may hold the queue.
 
-A queue is dropped, without a word to the broker, where its broker or its lock is lost, or a stop's time is over.
-A plan that takes the queue away finds it in any state: while LOCKING or ACQUIRING there is nothing to
-finish, so only the lock is let go (RELEASING); a queue whose broker is gone is GONE at once, for nobody is
-there to be told. A queue that is planned for this member again while it is DRAINING or RELEASING is let go
-to the end and taken anew: what was discarded is read again that way.
+A queue is dropped, without notifying the broker, if its broker or its lock is lost, or a stop times
+out. A plan may revoke the queue in any state: while LOCKING or ACQUIRING there is nothing to
+finish, so only the lock is released (RELEASING); a queue whose broker is gone is GONE at once. A
+queue that is assigned to this member again while it is DRAINING or RELEASING is first released and
+then acquired again, so that discarded messages are read again.
 
 RocketMQ gives a queue up without draining, so that messages at its listener are read again by the
 next owner (RebalancePushImpl.removeUnnecessaryMessageQueue); it drains at a stop only. Its ordered
@@ -120,6 +121,6 @@ class Holding:
         return self._state
 
     def move(self, event: Move, now: int) -> None:
-        """Go on to where the table says."""
+        """Make the move that the table defines."""
         self._state = HOLDINGS.move(self._state, event)
         self.since = now

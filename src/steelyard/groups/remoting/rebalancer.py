@@ -1,22 +1,22 @@
-"""The rebalance of a RocketMQ member: nobody decides, everybody computes.
+"""The rebalance of a RocketMQ member: no leader, every member computes.
 
-Each member asks a broker who is in the group, sorts members and queues, and takes its own share of
-the plan that all members come to alike. Views are best effort: two members may see different lists
-for a while, so a run is repeated by a timer even when nothing seems to have happened.
+Each member asks a broker for the list of members, sorts members and queues, and takes its own share
+of the plan, which all members compute alike. Views are best effort: two members may see different
+lists for a while, so a run is repeated periodically even when nothing seems to have changed.
 
 When it runs
-- `wake`: at the start, on a notification (40), on a change of routes, when a broker came back. The first
-  run begins at once; after that they are apart by GAP_MS, and twice as long after each one, up to
-  `retry_ms`, until a run that could have begun was not asked for during QUIET_MS. So a single change is acted on at once, and when many
-  clients start together each of them asks its brokers a few times, then once a second (issues 9115 and
-  client-cpp 137; RocketMQ 5 has a floor of a second from the first run on, 4 has none). What wakes it
-  during a run counts for the next one.
-- by itself `interval_ms` after a balanced run, `retry_ms` after any other. RocketMQ waits the whole
-  interval when a member list or a route was missing; we do not.
+- `wake`: at the start, on a notification (40), on a change of routes, when a broker returned. The
+  first run begins at once; later ones are apart by GAP_MS, doubled after each one, up to
+  `retry_ms`, until no run is requested for QUIET_MS after it could have begun. So a single change
+  is acted on at once, and when many clients start together each of them asks its brokers a few
+  times, then once a second (issues 9115 and client-cpp 137; RocketMQ 5 has a minimum of a second
+  from the first run on, 4 has none). A wake-up during a run counts for the next one.
+- periodically: `interval_ms` after a balanced run, `retry_ms` after any other. RocketMQ waits the
+  whole interval even if a member list or a route was missing; we do not.
 
-With quotas (`even`) it is decided only how many queues of all topics together a member is to hold. Which
-ones is settled among the members by the brokers' locks, since nobody knows what the others hold. The
-group's retry topic stays out of that: it is shared out like any topic.
+With quotas (`even`) a run decides only how many queues of all topics together a member is to hold.
+The members settle which ones by the brokers' locks, because none knows what the others hold. The
+group's retry topic is excluded: it is allocated like any topic.
 Source: client/impl/consumer/RebalanceService.java, RebalanceImpl.java (5.3.3).
 """
 
@@ -31,10 +31,10 @@ from steelyard.types import MessageQueue
 from steelyard.wire.remoting.flags import java_string_key
 
 GAP_MS = 20
-"""Between the beginnings of the first two runs."""
+"""Time between the starts of the first two runs."""
 
 QUIET_MS = 1_000
-"""So long after the gap ended without a run, it is small again."""
+"""Time without a run after a gap, after which the gap is small again."""
 
 
 Quotas = Callable[[int, int], tuple[int, ...]]
@@ -42,10 +42,10 @@ Quotas = Callable[[int, int], tuple[int, ...]]
 
 
 class View(msgspec.Struct, frozen=True):
-    """What one run found out about one topic.
+    """The result of one run's queries for one topic.
 
-    `members`, `queues`: in any order; None where they could not be found out. `optional`: a topic
-    that need not exist, as the group's retry topic before its first heartbeat.
+    `members`, `queues`: in any order; None if unknown. `optional`: a topic that need not exist,
+    such as the group's retry topic before its first heartbeat.
     """
 
     topic: str
@@ -55,9 +55,10 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What to hold from now on, sorted, and when to run next. `absent`: topics whose member list lacks this member.
+    """What to hold from now on, sorted, and when to run next.
 
-    With quotas: hold `quota` queues of `pool` besides; None means that it is not known.
+    `absent`: topics whose member list lacks this member. With quotas: hold `quota` queues of `pool`
+    besides; None means unknown.
     """
 
     target: tuple[MessageQueue, ...]
@@ -67,13 +68,13 @@ class Decision(msgspec.Struct, frozen=True):
     quota: int | None = None
     pool: tuple[MessageQueue, ...] = ()
     faults: tuple[str, ...] = ()
-    """What the strategy raised, by topic; their queues stay as they are."""
+    """The strategy's exceptions by topic; these topics' queues stay unchanged."""
 
 
 class Rebalancer:
-    """Decides when to run, and what a run comes to. Times are ms since the epoch.
+    """Decides when to run, and evaluates runs. Times are ms since the epoch.
 
-    `quotas`: for the topics that are not optional, in place of the strategy.
+    `quotas`: for topics that are not optional, instead of the strategy.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Rebalancer:
         return self._running
 
     def wake(self, now: int) -> int | None:
-        """Something happened. Returns when to `begin`; None while a run is under way."""
+        """Request a run. Returns when to `begin`; None during a run."""
         if self._running:
             self._woken = True
             return None
@@ -111,7 +112,7 @@ class Rebalancer:
         return self._next_at
 
     def begin(self, now: int) -> None:
-        """A run starts: the caller gathers a `View` of every topic and calls `decide`."""
+        """Start a run: the caller gathers a `View` of every topic and calls `decide`."""
         assert not self._running
         self._running = True
         self._woken = False
@@ -123,7 +124,10 @@ class Rebalancer:
         self._next_at = None
 
     def decide(self, views: Sequence[View], held: Collection[MessageQueue], now: int) -> Decision:
-        """The run ends. A topic without a view stays as it is; one that leaves this member out is given up."""
+        """End the run.
+
+        A topic without a view stays unchanged; one without this member is given up.
+        """
         assert self._running
         target: list[MessageQueue] = []
         pool: list[MessageQueue] = []
@@ -139,7 +143,7 @@ class Rebalancer:
             if self._quotas is None or view.optional:
                 try:
                     target += self.share(view.members, view.queues)
-                except Exception as error:  # the application's own code, perhaps
+                except Exception as error:  # possibly the application's own code
                     faults.append(f"{view.topic}: {error!r}")
                     target += [queue for queue in held if queue.topic == view.topic]
                     balanced = False
@@ -168,7 +172,7 @@ class Rebalancer:
         )
 
     def _quota(self, members: Collection[str], queue_count: int) -> int:
-        """This member's share of the pool, in queues."""
+        """Return this member's share of the pool, in queues."""
         assert self._quotas is not None
         ranked = sorted(members, key=java_string_key)
         if self._client_id not in ranked:
@@ -178,7 +182,7 @@ class Rebalancer:
     def share(
         self, members: Collection[str], queues: Collection[MessageQueue]
     ) -> tuple[MessageQueue, ...]:
-        """This member's queues of one topic, by the order that all members agree on: Java's."""
+        """Return this member's queues of one topic, in Java's order, on which all members agree."""
         claims: list[Claim[MessageQueue]] = [
             Claim(member) for member in sorted(members, key=java_string_key)
         ]
@@ -193,7 +197,7 @@ class Rebalancer:
         return self._began_at
 
     def check(self) -> None:
-        """Assert that a run is either under way or planned, once the first was asked for."""
+        """Assert that a run is either in progress or planned, once the first was requested."""
         if self._running:
             assert self._next_at is None
             assert self._began_at is not None
@@ -203,5 +207,5 @@ class Rebalancer:
 
 
 def _queue_order(queue: MessageQueue) -> tuple[bytes, bytes, int]:
-    """Sorts as `MessageQueue.compareTo` does."""
+    """Sort key like `MessageQueue.compareTo`."""
     return java_string_key(queue.topic), java_string_key(queue.broker_name), queue.queue_id

@@ -1,8 +1,9 @@
 """Who is in which group, as one broker sees it from heartbeats.
 
-A member is a client id on a connection. A group's members are its distinct client ids: a client that
-came back on a new connection, while the broker still believes in the old one, counts once. RocketMQ
-lists one entry per connection, so that two shares of the queues go to one client and one to nobody.
+A member is a client id on a connection. A group's members are its distinct client ids: a client
+that came back on a new connection, while the broker still believes in the old one, counts once.
+RocketMQ lists one entry per connection, so that two shares of the queues go to one client and one
+to nobody.
 
 Every `GroupChange` names the connections to notify. Members change when a client joins (or comes back on a
 new connection), when the topics of a member change (not the expression of one), and when a client
@@ -122,7 +123,7 @@ class Registry:
         return Heard(tuple(changes))
 
     def _duplicate_of(self, member: Member) -> Duplicate | None:
-        """Another connection of the same client id that joined later, though this one still lives."""
+        """Another connection with the same client id that joined later, while this one lives."""
         key = (member.data.group_name, member.client.client_id)
         if key in self._warned:
             return None

@@ -1,9 +1,10 @@
 """Which messages of a topic a consumer wants: tags, or an SQL92 condition over the properties.
 
-Tags: `*`, nothing, or tags joined by `||`. The broker compares Java hash codes only, as RocketMQ's does: two tags
-may share a code, so clients look at the tags themselves once more. A condition is decided by the broker alone.
-Source: remoting/protocol/filter/FilterAPI.java, store/DefaultMessageFilter (by ConsumeQueue tags code),
-broker/filter/ConsumerFilterManager.java.
+Tags: `*`, nothing, or tags joined by `||`. The broker compares Java hash codes only, as RocketMQ's
+does: two tags may share a code, so clients look at the tags themselves once more. A condition is
+decided by the broker alone.
+Source: remoting/protocol/filter/FilterAPI.java, store/DefaultMessageFilter (by ConsumeQueue tags
+code), broker/filter/ConsumerFilterManager.java.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _CACHED_CHARACTERS_MAX = 256
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """What passes: messages with one of the tag codes, or for which the condition is true; all where both are None."""
+    """What passes: messages with one of the tag codes, or for which the condition is true.
+
+    All where both are None.
+    """
 
     codes: frozenset[int] | None = None
     condition: Condition | None = None
@@ -53,7 +57,10 @@ def is_tag(expression_type: str | None) -> bool:
 
 
 def parse_tags(expression: str | None) -> frozenset[int] | None:
-    """The tag codes of an expression, None where it means all. Raises ProtocolError where it is too long."""
+    """The tag codes of an expression, None where it means all.
+
+    Raises ProtocolError where it is too long.
+    """
     if expression is None or expression in ("", "*"):
         return None
     if len(expression) > EXPRESSION_CHARACTERS_MAX:
@@ -75,7 +82,10 @@ _short_tags = lru_cache(maxsize=1_000)(_tags)
 
 
 def parse(expression: str | None, expression_type: str | None) -> Filter:
-    """What an expression lets through. Raises ProtocolError where it is wrong, or of another type than TAG and SQL92."""
+    """What an expression lets through.
+
+    Raises ProtocolError where it is wrong, or of another type than TAG and SQL92.
+    """
     if is_tag(expression_type):
         return Filter(codes=parse_tags(expression))
     if expression_type != SQL92:
@@ -89,8 +99,8 @@ def parse(expression: str | None, expression_type: str | None) -> Filter:
 def subscribe(data: SubscriptionData) -> TopicSubscription:
     """What a heartbeat's subscription means. Class filters pass everything: the client filters again.
 
-    Raises ProtocolError for wrong tags. Other expressions are kept with their fault: RocketMQ takes the
-    heartbeat, so that the rest of the client works, and refuses the pulls.
+    Raises ProtocolError for wrong tags. Other expressions are kept with their fault: RocketMQ takes
+    the heartbeat, so that the rest of the client works, and refuses the pulls.
     """
     if data.class_filter_mode:
         return TopicSubscription(data)

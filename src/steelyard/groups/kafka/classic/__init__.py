@@ -1,1 +1,1 @@
-"""Classic groups: members join a generation, and their leader assigns the partitions (JoinGroup, SyncGroup)."""
+"""Classic groups: members join a generation, and their leader assigns the partitions."""

@@ -1,11 +1,12 @@
-"""JoinGroup in a classic group: who may come in, and whether that begins a rebalance.
+"""JoinGroup in a classic group: admission, and whether it triggers a rebalance.
 
-The checks come in the order in which Kafka makes them; each has its error code. A JoinGroup is answered at once where the
-generation stands for this member, else when the join phase is over.
-Source: GroupMetadataManager.java (classicGroupJoin...); KIP-345 (static members), KIP-394 (MEMBER_ID_REQUIRED),
-KIP-800 (reasons), KIP-814 (skip_assignment). One thing is ours: a static leader that comes back after a topic of the group
-has grown assigns anew. (Apache's is given its old share, and takes the partitions that it finds for those it had assigned:
-nobody reads the new ones until something else begins a rebalance.)
+The checks are in Kafka's order; each has its error code. A JoinGroup is answered at once if the
+generation is unchanged for this member, otherwise when the join phase is over.
+Source: GroupMetadataManager.java (classicGroupJoin...); KIP-345 (static members), KIP-394
+(MEMBER_ID_REQUIRED), KIP-800 (reasons), KIP-814 (skip_assignment). One deviation: a static leader
+that returns after a topic of the group has grown assigns again. (Apache's gets its old share, and
+takes the current partitions for those that it had assigned: nobody reads the new ones until
+something else triggers a rebalance.)
 """
 
 from __future__ import annotations
@@ -43,23 +44,23 @@ from steelyard.wire.kafka.messages.groups import (
 )
 
 MEMBERS_MAX = 10_000
-"""Most members of a group, and most ids that clients of a group have yet to join with."""
+"""Maximum members of a group, and maximum ids assigned to clients that have yet to join."""
 
 SESSIONS_MAX = 200_000
-"""Most members and such ids of all groups."""
+"""Maximum members and such ids of all groups."""
 
 GROUP_BYTES_MAX = 16 * 1024 * 1024
-"""Most that the members of a group may have us keep: their metadata and assignments."""
+"""Maximum bytes of metadata and assignments of a group's members."""
 
 ROOM_BYTES_MAX = 512 * 1024 * 1024
 """The same for all groups."""
 
 REASON_CHARACTERS_MAX = 255
-"""Of a client's reason (JoinGroupRequest.maybeTruncateReason)."""
+"""Maximum length of a client's reason (JoinGroupRequest.maybeTruncateReason)."""
 
 
 class Join:
-    """One JoinGroup, with what is worked out of it."""
+    """A JoinGroup request, with derived values."""
 
     def __init__(
         self, request: JoinGroupRequest, version: int, asker: Asker, handle: Handle
@@ -69,13 +70,14 @@ class Join:
         self.asker = asker
         self.handle = handle
         self.protocols: Protocols = protocols_of(request)
-        # Version 0 has no rebalance timeout of its own (JoinGroupRequest.maybeOverrideRebalanceTimeout).
+        # Version 0 has no separate rebalance timeout
+        # (JoinGroupRequest.maybeOverrideRebalanceTimeout).
         timeout = request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms
         self.rebalance_timeout_ms = max(timeout, 0)
 
     @property
     def reason(self) -> str:
-        """In the client's own words, to go after ours."""
+        """The client's own reason, to be appended to ours."""
         reason = self.request.reason
         return f" (reason given: {reason[:REASON_CHARACTERS_MAX]})" if reason else ""
 
@@ -99,7 +101,7 @@ class Join:
 
 
 class Joining:
-    """See the module's text."""
+    """Handling of JoinGroup."""
 
     def __init__(
         self,
@@ -120,7 +122,7 @@ class Joining:
         self._rng = rng
 
     def join(self, group: ClassicGroup, join: Join, now: int, effects: Effects) -> None:
-        """Answers the request behind `join`, now or later. The group is there and the session timeout is allowed."""
+        """Answer the request behind `join`, now or later. Group and session timeout are valid."""
         member_id = join.request.member_id
         if not self._has_place(group, member_id) or not self._has_room(group, join):
             join.refused(ErrorCode.GROUP_MAX_SIZE_REACHED, effects)
@@ -137,7 +139,7 @@ class Joining:
             self._known(group, join, now, effects)
 
     def _send_away(self, group: ClassicGroup, member_id: str, now: int, effects: Effects) -> None:
-        """A client that found the group full is waited for no longer (Apache Kafka goes on waiting)."""
+        """Remove a client that was refused by a full group (Apache Kafka keeps waiting for it)."""
         member = group.members.get(member_id)
         if member is None:
             group.remove(member_id)
@@ -158,7 +160,7 @@ class Joining:
         return member is not None or len(group.members) < self._members_max
 
     def _has_room(self, group: ClassicGroup, join: Join) -> bool:
-        """Ours alone: what peers can make us keep has an end."""
+        """Check limits of our own on what peers can make us store."""
         size = bytes_of(join.protocols)
         if group.bytes + size > GROUP_BYTES_MAX or self._room.bytes + size > ROOM_BYTES_MAX:
             return False
@@ -182,7 +184,8 @@ class Joining:
         if join.version < 4:
             self._add(group, join, join.member(member_id), now, effects)
             return
-        # Lest clients that die or give up before the answer leave members behind that nobody is (KIP-394).
+        # So that clients that die or give up before the response leave no orphaned members
+        # (KIP-394).
         group.pending[member_id] = now
         self._timers.set(group.key(SESSION, member_id), now + join.request.session_timeout_ms)
         join.refused(ErrorCode.MEMBER_ID_REQUIRED, effects, member_id)
@@ -257,7 +260,8 @@ class Joining:
         member.rebalance_timeout_ms = join.rebalance_timeout_ms
         before = group.park_join(member, join.handle)
         if before is not None:
-            # The client asked again without waiting; only the latest answer can matter to it.
+            # The client sent another request without waiting; only the latest response can matter
+            # to it.
             again = ErrorCode.REBALANCE_IN_PROGRESS
             reply = JoinGroupResponse(error_code=again, member_id=member.member_id)
             effects.append(Replied(before, reply))
@@ -288,7 +292,7 @@ class Joining:
         now: int,
         effects: Effects,
     ) -> None:
-        """A client with a known instance id and no member id takes the place of the one that had it."""
+        """Replace a static member by a client with its instance id and without member id."""
         assert member.instance_id is not None
         old = group.members[group.static[member.instance_id]]
         old_leader = group.leader or ""
@@ -308,7 +312,7 @@ class Joining:
             if join.version >= 9:
                 reply = replace(reply, skip_assignment=leads)
             else:
-                # It must not take itself for the leader, who would have to assign anew.
+                # It must not consider itself the leader, which would have to assign again.
                 reply = replace(reply, leader=old_leader, members=())
             effects.append(Replied(join.handle, reply))
             text = f"{name} replaces {old.member_id}, no rebalance"

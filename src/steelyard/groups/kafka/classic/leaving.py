@@ -1,4 +1,4 @@
-"""LeaveGroup of classic groups: members that go by themselves, or that an operator takes out.
+"""LeaveGroup of classic groups: members that leave, or that an operator removes.
 
 Each member of the request has its own result; one rebalance follows for all of them together.
 Source: GroupMetadataManager.java (classicGroupLeave...), KIP-345, KIP-800.
@@ -17,7 +17,7 @@ from steelyard.wire.kafka.messages.groups import MemberIdentity, MemberResponse
 
 
 class Leaving:
-    """See the module's text."""
+    """Handling of LeaveGroup."""
 
     def __init__(self, rebalances: Rebalances) -> None:
         self._rebalances = rebalances
@@ -30,14 +30,14 @@ class Leaving:
         if gone and group.can_rebalance:
             self._rebalances.begin(group, Cause(LEFT, f"{', '.join(gone)} left"), now, effects)
         else:
-            # (Apache Kafka begins a rebalance as well where only a pending id was given back.)
+            # (Apache Kafka also triggers a rebalance if only a pending id was given back.)
             self._rebalances.go_on(group, now, effects)
         return results
 
     def _leave(
         self, group: ClassicGroup, leaver: MemberIdentity, gone: list[str], effects: Effects
     ) -> MemberResponse:
-        """Take one out; `gone` gets its name."""
+        """Remove one member; its name is added to `gone`."""
         instance_id = leaver.group_instance_id
         # An operator knows a static member by its instance id only.
         by_instance = not leaver.member_id and instance_id is not None

@@ -1,4 +1,4 @@
-"""One member of a classic group. Source: classic/ClassicGroupMember.java."""
+"""A member of a classic group. Source: classic/ClassicGroupMember.java."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steelyard.wire.kafka.messages.consumer_protocol import (
 from steelyard.wire.kafka.messages.groups import JoinGroupRequest
 
 Protocols = dict[str, bytes]
-"""Names of the protocols that a member has, the most wanted first, with its metadata for each."""
+"""A member's protocols in order of preference, with its metadata for each."""
 
 
 class ClassicGroupMember(msgspec.Struct):
@@ -32,7 +32,7 @@ class ClassicGroupMember(msgspec.Struct):
     joining: Handle | None = None
     syncing: Handle | None = None
     is_new: bool = False
-    """Until its first join phase is over."""
+    """True until its first join phase is over."""
 
     @property
     def is_joining(self) -> bool:
@@ -40,23 +40,26 @@ class ClassicGroupMember(msgspec.Struct):
 
     @property
     def is_waiting(self) -> bool:
-        """It waits for us, so we cannot expect it to heartbeat. New members must wait no longer than 5 minutes."""
+        """Whether it waits for a response, so that no heartbeat is due.
+
+        New members: for 5 minutes at most.
+        """
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The member's name for people."""
         instance = f", static {self.instance_id}" if self.instance_id is not None else ""
         return f"{self.member_id} ({self.host}{instance})"
 
     @property
     def bytes(self) -> int:
-        """What it keeps in memory, more or less."""
+        """Its approximate size in memory."""
         ids = len(self.member_id) + len(self.instance_id or "") + len(self.client_id)
         return ids + bytes_of(self.protocols) + len(self.assignment)
 
     def vote(self, candidates: set[str]) -> str:
-        """The protocol it wants most of those that everybody has."""
+        """Return its preferred protocol among those that all members support."""
         return next(name for name in self.protocols if name in candidates)
 
 
@@ -65,7 +68,7 @@ def bytes_of(protocols: Protocols) -> int:
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:
-    """The protocols of a request; of those of one name the first."""
+    """Return the protocols of a request; of several with one name the first."""
     protocols: Protocols = {}
     for protocol in request.protocols:
         protocols.setdefault(protocol.name, protocol.metadata)
@@ -73,7 +76,7 @@ def protocols_of(request: JoinGroupRequest) -> Protocols:
 
 
 def same_protocols(one: Protocols, other: Protocols) -> bool:
-    """The same protocols in the same order with the same metadata."""
+    """Return whether protocols, order and metadata are equal."""
     return list(one.items()) == list(other.items())
 
 
@@ -88,7 +91,7 @@ def subscription_of(protocol_type: str, metadata: bytes) -> ConsumerProtocolSubs
 
 
 def topics_of(protocol_type: str, protocols: Protocols) -> tuple[str, ...]:
-    """The topics that a member wants, by any of its protocols, sorted."""
+    """Return the topics of all of a member's protocols, sorted."""
     topics: set[str] = set()
     for metadata in protocols.values():
         subscription = subscription_of(protocol_type, metadata)
@@ -98,7 +101,7 @@ def topics_of(protocol_type: str, protocols: Protocols) -> tuple[str, ...]:
 
 
 class Room:
-    """How many bytes all groups keep of their members."""
+    """The bytes that all groups store of their members."""
 
     def __init__(self) -> None:
         self.bytes = 0

@@ -1,4 +1,4 @@
-"""Which member of a group of consumers reads which partition, as its leader has assigned them."""
+"""The owners of partitions in a group of consumers, as its leader has assigned them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE, read_
 
 
 class Owners:
-    """See the module's text. They stand until the next assignment: members that were not told otherwise read on."""
+    """The owners until the next assignment: members keep reading until told otherwise."""
 
     def __init__(self) -> None:
         self._owners: dict[TopicPartition, str] = {}
 
     def get(self, partition: TopicPartition) -> str | None:
-        """A member's id; it may have left since."""
+        """Return a member's id; it may have left since."""
         return self._owners.get(partition)
 
     def end(self, topic: str) -> int:
-        """One past the topic's highest partition that was assigned; 0 where none was."""
+        """Return one past the topic's highest assigned partition; 0 if there is none."""
         return max((p.partition + 1 for p in self._owners if p.topic == topic), default=0)
 
     def reader_at(
@@ -33,7 +33,7 @@ class Owners:
         partition: TopicPartition,
         members: Mapping[str, ClassicGroupMember],
     ) -> str | None:
-        """Its id, where it is one of the members, and of this client and host."""
+        """Return the owner's id if it is a member with this client id and host."""
         member = members.get(self._owners.get(partition, ""))
         if member is None or (member.client_id, member.host) != (client_id, host):
             return None
@@ -59,13 +59,13 @@ class Owners:
             try:
                 assignment = read_assignment(member.assignment)
             except ProtocolError:
-                continue  # its member will say so
+                continue  # its member will report the error
             for topic in assignment.assigned_partitions:
                 for partition in topic.partitions:
                     self._owners[TopicPartition(topic.topic, partition)] = member.member_id
 
     def renamed(self, old: str, new: str) -> None:
-        """A static member has a new id."""
+        """Replace a static member's id."""
         for partition, owner in self._owners.items():
             if owner == old:
                 self._owners[partition] = new

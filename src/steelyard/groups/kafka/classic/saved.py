@@ -1,9 +1,10 @@
-"""Classic groups on disk: the table `kafka_groups`, one JSON record per group, written once per generation.
+"""Classic groups on disk: the table `kafka_groups`, with a JSON record per group.
 
-A group is stored when its leader has assigned, and when it becomes empty: so a broker that is started again knows the
-members of the last stable generation, and they go on without a rebalance. A static member that comes back, at whatever
-time, is stored in that generation under its new id before it hears of it: else a broker that is started again would know
-the process before it, and fence the one that lives. (Apache stores it in a stable group only.)
+A group is stored when its leader has assigned, and when it becomes empty: a restarted broker then
+knows the members of the last stable generation, which continue without a rebalance. A static member
+that returns, at any time, is stored in that generation under its new id before it receives the id:
+otherwise a restarted broker would know the former process, and fence the live one. (Apache stores
+it in a stable group only.)
 Source: GroupMetadataValue.json; KAFKA-10284.
 """
 
@@ -30,7 +31,7 @@ class SavedMember(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SavedGroup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A group with its generation. `since`: when it came into this state, ms since the epoch."""
+    """A group with its generation. `since`: when it entered this state, in ms since the epoch."""
 
     group_id: str
     generation: int
@@ -73,19 +74,20 @@ _decode = msgspec.json.Decoder(SavedGroup).decode
 
 
 class SavedGroups:
-    """See the module's text."""
+    """The table of stored groups."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
 
     def save(self, group: SavedGroup) -> None:
-        """Raises StorageError."""
+        """Store a group. Raises StorageError."""
         self._table.put(group.group_id, _encode(group))
 
     def save_return(self, group_id: str, member: ClassicGroupMember) -> None:
         """Have `member` be the one of its instance id in what is stored. Raises StorageError.
 
-        Its metadata and its share stay those of the stored generation: what it wants now counts from the next one on.
+        Its metadata and its share stay those of the stored generation: its new subscription applies
+        from the next one on.
         """
         data = self._table.get(group_id)
         if data is None:

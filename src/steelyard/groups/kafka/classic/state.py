@@ -1,27 +1,30 @@
-"""The states of a classic group, what each request does in them, and what leads from one to the other.
+"""The states of a classic group, the requests in each state, and the transitions.
 
-Empty                no members; offsets may be there
+Empty                no members; there may be offsets
     JoinGroup        -> PreparingRebalance, where the first generation waits for the initial delay
     SyncGroup, Heartbeat, LeaveGroup     UNKNOWN_MEMBER_ID
     OffsetCommit     accepted without a generation (the client assigns partitions itself)
-PreparingRebalance   the join phase: everybody has to join (again)
-    JoinGroup        parked. All members have joined, or the longest rebalance timeout is over and those who did not
-                     are out (static members stay) -> CompletingRebalance; nobody is left -> Empty
+PreparingRebalance   the join phase: all members have to join or rejoin
+    JoinGroup        parked. All have joined, or the longest rebalance timeout is over and others
+                     are removed (static members stay) -> CompletingRebalance; none is left -> Empty
     SyncGroup        REBALANCE_IN_PROGRESS
-    Heartbeat        REBALANCE_IN_PROGRESS, and the session goes on
+    Heartbeat        REBALANCE_IN_PROGRESS, and extends the session
     OffsetCommit     accepted for the generation that ends
-CompletingRebalance  a new generation; the leader computes who reads what
-    JoinGroup        the same again is answered with this generation; changed or new -> PreparingRebalance
-    SyncGroup        parked; the leader's brings the assignments -> Stable, and all are answered.
-                     A member that never sends it is out after the rebalance timeout -> PreparingRebalance
+CompletingRebalance  a new generation; the leader computes the assignments
+    JoinGroup        if unchanged, answered with this generation; changed or new
+                     -> PreparingRebalance
+    SyncGroup        parked; the leader's has the assignments -> Stable, and all are answered.
+                     A member that does not send it is removed after the rebalance timeout
+                     -> PreparingRebalance
     Heartbeat        accepted
     OffsetCommit     REBALANCE_IN_PROGRESS
-Stable               everybody can know what to read
-    JoinGroup        by the leader, changed or new -> PreparingRebalance; else answered with this generation
+Stable               all members can get their assignments
+    JoinGroup        by the leader, changed or new -> PreparingRebalance; otherwise answered with
+                     this generation
     SyncGroup        answered with the assignment
     Heartbeat, OffsetCommit              accepted
-Dead                 deleted; a JoinGroup makes a new group
-any with members     a member leaves, or its session runs out -> PreparingRebalance
+Dead                 deleted; a JoinGroup creates a new group
+any with members     a member leaves, or its session expires -> PreparingRebalance
 
 Source: classic/ClassicGroupState.java, GroupMetadataManager.java.
 """
@@ -77,7 +80,7 @@ GROUPS: Machine[ClassicGroupState, Move] = Machine(
 
 
 class InitialDelay(msgspec.Struct):
-    """The first generation of a group waits, longer while more members come, until `remaining_ms` are used up."""
+    """The delay of a group's first generation, extended by new members up to `remaining_ms`."""
 
     delay_ms: int
     remaining_ms: int

@@ -1,4 +1,4 @@
-"""SyncGroup and Heartbeat of classic groups: what a member is to read, and whether its generation still counts.
+"""SyncGroup and Heartbeat of classic groups: a member's assignment, and its generation's validity.
 
 Source: GroupMetadataManager.java (classicGroupSync..., classicGroupHeartbeat...).
 """
@@ -23,7 +23,7 @@ from steelyard.wire.kafka.messages.groups import (
 
 
 class Syncing:
-    """See the module's text."""
+    """Handling of SyncGroup."""
 
     def __init__(self, timers: Timers, room: Room, rebalances: Rebalances) -> None:
         self._timers = timers
@@ -38,7 +38,7 @@ class Syncing:
         now: int,
         effects: Effects,
     ) -> None:
-        """Answers the request behind `handle`, now or when the leader has assigned."""
+        """Answer the request behind `handle`, now or when the leader has assigned."""
         error = _check(group, request)
         if error is not ErrorCode.NONE:
             effects.append(Replied(handle, SyncGroupResponse(error_code=error)))
@@ -52,7 +52,8 @@ class Syncing:
             effects.append(Replied(handle, synced_reply(group, member)))
             return
         if member.syncing is not None:
-            # The client asked again without waiting; only the latest answer can matter to it.
+            # The client sent another request without waiting; only the latest response can matter
+            # to it.
             again = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
             effects.append(Replied(member.syncing, again))
         member.syncing = handle
@@ -63,7 +64,7 @@ class Syncing:
     def _assigned(
         self, group: ClassicGroup, assignments: dict[str, bytes], now: int, effects: Effects
     ) -> None:
-        """The leader has assigned: store it, then everybody may know."""
+        """Store the leader's assignment, then send it to all members."""
         error = self._store(group, assignments, effects)
         if error is not ErrorCode.NONE:
             self._rebalances.send_back(group, error, now, effects)

@@ -1,1 +1,1 @@
-"""Groups of the new consumer protocol (KIP-848): the coordinator itself says who reads what."""
+"""Groups of the new consumer protocol (KIP-848), in which the coordinator assigns."""

@@ -1,7 +1,7 @@
-"""Whether a heartbeat is one of a member, and of which: by its id, its instance, its epoch, and what it owns.
+"""Identification of a heartbeat's member by id, instance, epoch and owned partitions.
 
-Source: GroupMetadataManager.getOrMaybeSubscribeDynamicConsumerGroupMember, ...StaticConsumerGroupMember,
-throwIfConsumerGroupMemberEpochIsInvalid.
+Source: GroupMetadataManager.getOrMaybeSubscribeDynamicConsumerGroupMember,
+...StaticConsumerGroupMember, throwIfConsumerGroupMemberEpochIsInvalid.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from steelyard.wire.kafka.messages.consumer_groups import ConsumerGroupHeartbeat
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """The member as it was before this heartbeat. `replaces`: the static member that it takes the place of."""
+    """The member as it was before this heartbeat.
+
+    `replaces`: the static member that it replaces.
+    """
 
     member: ConsumerGroupMember
     is_new: bool = False
@@ -28,7 +31,10 @@ class Admitted(msgspec.Struct, frozen=True):
 def owned_partitions(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest
 ) -> Partitions | None:
-    """What a member says that it reads, None where it does not say. Unknown topics have no name."""
+    """Return the partitions that a member reports to read; None if it does not report any.
+
+    Unknown topics have no name.
+    """
     if request.topic_partitions is None:
         return None
     return frozenset(
@@ -105,8 +111,8 @@ def _refuse_epoch(
 ) -> HeartbeatRefusal | None:
     """FENCED_MEMBER_EPOCH unless the epoch is the member's.
 
-    The one before will do too, from a member that owns nothing but what it was assigned: the answer that told it
-    of the new epoch may be lost.
+    The previous epoch is accepted as well from a member that owns only what it was assigned: the
+    response with the new epoch may have been lost.
     """
     if epoch == member.epoch:
         return None
@@ -116,6 +122,7 @@ def _refuse_epoch(
     compared = "greater" if epoch > member.epoch else "smaller"
     return HeartbeatRefusal(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {compared} member epoch ({epoch}) than the one known by the group "
+        f"The consumer group member has a {compared} member epoch ({epoch}) than the one known by"
+        " the group "
         f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
     )

@@ -1,6 +1,7 @@
-"""One member of a group of the new protocol: what it wants, what it has, and how far it has come.
+"""A member of a KIP-848 group: its subscription, its partitions and its state.
 
-Members are values; a change makes another one. Source: modern/consumer/ConsumerGroupMember.java, MemberState.java.
+Members are immutable values; a change creates another one. Source:
+modern/consumer/ConsumerGroupMember.java, MemberState.java.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from steelyard.machine import Machine
 from steelyard.types import TopicPartition
 
 LEFT_FOR_NOW = -2
-"""The epoch of a static member that said that it will be back, and with which it says so."""
+"""The epoch with which a static member leaves temporarily, and which it then has."""
 
 LEAVE = -1
-"""The epoch with which a member leaves for good."""
+"""The epoch with which a member leaves permanently."""
 
 Holdings = Mapping[TopicPartition, int]
-"""Partitions, each with the member epoch in which the member got it (KIP-1251)."""
+"""Partitions, each with the epoch in which the member got it (KIP-1251)."""
 
 
 class ConsumerGroupMemberState(StrEnum):
@@ -64,9 +65,10 @@ RECONCILIATION: Machine[ConsumerGroupMemberState, Move] = Machine(
 class ConsumerGroupMember(msgspec.Struct, frozen=True):
     """See the module's text.
 
-    `topics`: sorted; `regex`: None for none; `assignor`: the one it prefers, None for no matter; `epoch`: the
-    target assignment that it has or is on the way from; `assigned`: what it may read; `revoking`: what it has to
-    give up, and holds until it says that it did. A partition is in one of the two, of one member.
+    `topics`: sorted; `regex`: None for none; `assignor`: the preferred one, None for any; `epoch`:
+    that of the target assignment that it has or is moving to; `assigned`: what it may read;
+    `revoking`: what it has to give up, and holds until it reports otherwise. A partition is in one
+    of the two, at one member.
     """
 
     member_id: str
@@ -91,17 +93,17 @@ class ConsumerGroupMember(msgspec.Struct, frozen=True):
         return self.state is ConsumerGroupMemberState.STABLE and self.epoch == assignment_epoch
 
     def epoch_of(self, partition: TopicPartition) -> int | None:
-        """In which epoch it got a partition; None for one that it does not have."""
+        """Return the epoch in which it got a partition; None if it does not have it."""
         return self.assigned.get(partition, self.revoking.get(partition))
 
     @property
     def reader(self) -> Reader:
-        """It, and what it may still read."""
+        """The member with what it may still read."""
         partitions = (*self.assigned, *self.revoking)
         return Reader(self.member_id, self.client_id, self.host, partitions)
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The member's name for people."""
         instance = f", static {self.instance_id}" if self.instance_id is not None else ""
         return f"{self.member_id} ({self.client_id}{self.host}{instance})"

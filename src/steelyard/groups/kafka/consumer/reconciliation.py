@@ -1,16 +1,19 @@
-"""How one member comes from what it has to what the target assignment gives it, heartbeat by heartbeat.
+"""Reconciliation: a member moves to its target assignment, heartbeat by heartbeat.
 
 STABLE                 it has what the target of its epoch gives it.
     a newer target, or it subscribes to less -> the next assignment, see below
-UNREVOKED_PARTITIONS   it was told to give up partitions, and keeps its epoch until it reports that it does not own
-                       them any more. If that takes longer than its rebalance timeout it is out of the group.
+UNREVOKED_PARTITIONS   it was told to revoke partitions, and keeps its epoch until it reports that
+                       it does not own them any more. If that takes longer than its rebalance
+                       timeout, it is removed from the group.
     it owns none of them any more -> the next assignment
-UNRELEASED_PARTITIONS  it is in the epoch of the target, but others have not given up all that it should get.
-    any heartbeat -> the next assignment: what is free meanwhile is its own
+UNRELEASED_PARTITIONS  it is in the epoch of the target, but others have not yet released all
+                       partitions that it should get.
+    any heartbeat -> the next assignment: it gets what has become free
 
-The next assignment: what the target does not have is revoked; while the member still owns some of that, it goes to
-UNREVOKED_PARTITIONS. Else it gets what is free, enters the epoch of the target, and is UNRELEASED_PARTITIONS while
-something is missing, or STABLE. So a partition has one reader at any moment, and who keeps a partition reads on.
+The next assignment: partitions that the target does not have are revoked; while the member still
+owns some of them, it is UNREVOKED_PARTITIONS. Otherwise it gets what is free, enters the epoch of
+the target, and is UNRELEASED_PARTITIONS while something is missing, or STABLE. So a partition has
+one reader at any moment, and a member that keeps a partition reads on without a pause.
 
 Source: modern/consumer/CurrentAssignmentBuilder.java.
 """
@@ -51,8 +54,8 @@ def reconcile(
 ) -> ConsumerGroupMember:
     """The member after a heartbeat; itself where nothing changes.
 
-    `owned`: what it says that it reads, None where it does not say. `is_free`: nobody else has the partition.
-    `resubscribed`: it subscribes to other topics than before this heartbeat.
+    `owned`: the partitions that it reports to read, None if it does not. `is_free`: no other member
+    has the partition. `resubscribed`: its subscription changed with this heartbeat.
     """
     match member.state:
         case ConsumerGroupMemberState.STABLE:
@@ -68,7 +71,7 @@ def reconcile(
 
 
 def _owns(owned: Partitions | None, revoking: Holdings) -> bool:
-    """It still reads some of what it has to give up, as far as we know."""
+    """Return whether it still reads partitions that it has to give up, as far as is known."""
     return owned is None or any(partition in revoking for partition in owned)
 
 
@@ -112,7 +115,7 @@ def _next(
             revoking,
         )
     missing = wanted - assigned.keys()
-    # What the member itself was giving up is free for it: it does not own that any more.
+    # Partitions that the member itself was giving up are free for it: it no longer owns them.
     assigned |= {p: target.epoch for p in sorted(missing) if p in member.revoking or is_free(p)}
     state = (
         ConsumerGroupMemberState.STABLE

@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat must look like, whatever the group. Source: GroupCoordinatorService.java."""
+"""Validation of ConsumerGroupHeartbeat for any group. Source: GroupCoordinatorService.java."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from steelyard.wire.kafka.messages.consumer_groups import (
 )
 
 MEMBER_ID_REQUIRED_FROM = 1
-"""From this version on the client names itself (KIP-1082)."""
+"""First version in which the client chooses its own id (KIP-1082)."""
 
 CHARACTERS_MAX = 4 * 1024 * 1024
-"""Of all that a member tells of itself, which is kept while it is in the group. Kafka has no limit but the request's."""
+"""Limit for what a member sends about itself, which is stored while it is in the group.
+
+Kafka limits only the request.
+"""
 
 
 class HeartbeatRefusal(msgspec.Struct, frozen=True):
@@ -72,5 +75,8 @@ def _invalid_join(request: ConsumerGroupHeartbeatRequest) -> str | None:
     if request.topic_partitions is None or request.topic_partitions:
         return "TopicPartitions must be empty when (re-)joining."
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+        return (
+            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when"
+            " (re-)joining."
+        )
     return None

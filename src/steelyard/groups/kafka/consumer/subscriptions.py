@@ -1,7 +1,8 @@
-"""Which topics the members of a group want: by name, and by regular expressions over the names that there are.
+"""The topics of a group's members, by name and by regular expression.
 
-Expressions are looked at again when the topics change, for new names only. Kafka does so at most every 10 s, since
-it asks an authorizer for each name. Source: GroupMetadataManager.maybeUpdateRegularExpressions.
+Expressions are evaluated again when the topics change, for new names only. Kafka does so at most
+every 10 s, because it asks an authorizer for each name. Source:
+GroupMetadataManager.maybeUpdateRegularExpressions.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from steelyard.groups.kafka.groups import TopicsView
 from steelyard.groups.kafka.patterns import Pattern, PatternError
 
 TEXTS_MAX = 5
-"""Most topics named in one cause."""
+"""Maximum topics named in one cause."""
 
 
 class Subscriptions:
-    """The expressions of a group's members, and what they match."""
+    """The expressions of a group's members, and the matching topics."""
 
     def __init__(self, topics: TopicsView) -> None:
         self._topics = topics
         self._patterns: dict[str, Pattern | None] = {}
         self._matched: dict[str, set[str]] = {}
         self._names: frozenset[str] = frozenset()
-        """The names that all expressions were tried on."""
+        """The names on which all expressions were tried."""
         self._version: int | None = None
 
     def forget_unused(self, members: Iterable[ConsumerGroupMember]) -> None:
@@ -73,7 +74,7 @@ class Subscriptions:
         try:
             self.learn(regex)
         except PatternError:
-            # Only one that was stored by another release: what members send was learned before.
+            # Only one stored by another release: those of members were tried before.
             self._add(regex, None)
         return self._matched[regex]
 
@@ -95,9 +96,9 @@ def _matching(pattern: Pattern | None, names: Iterable[str]) -> set[str]:
 def topic_changes(
     before: Mapping[str, int], after: Mapping[str, int], again: Collection[str]
 ) -> str | None:
-    """What happened to the topics of a group, for people; None where nothing did.
+    """Describe changes of a group's topics for people; None if there are none.
 
-    `again`: topics that were deleted and made again.
+    `again`: topics that were deleted and created again.
     """
     texts = [
         _topic_change(topic, before.get(topic, 0), after.get(topic, 0))

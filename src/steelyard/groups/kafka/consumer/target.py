@@ -1,7 +1,8 @@
-"""The target assignment of a group: what each member is to read once all have come that far.
+"""The target assignment of a group, which all members are to reach.
 
-Computed from the subscriptions and the target before, not from what members have by now: so a second change in the
-middle of a rebalance moves no more than it must. Source: modern/TargetAssignmentBuilder.java.
+Computed from the subscriptions and the previous target, not from what members have at present: a
+second change in the middle of a rebalance moves no more than necessary. Source:
+modern/TargetAssignmentBuilder.java.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ASSIGNORS: dict[str, AssignFunction] = {DEFAULT_ASSIGNOR: uniform.assign, "range
 
 
 def most_wanted(votes: Mapping[str, int]) -> str:
-    """What most members prefer, of those that prefer one; the default first where two are wanted alike."""
+    """Return the assignor that most members prefer; in a tie, the default first."""
     wanted = {name: count for name, count in votes.items() if count > 0}
     order = list(ASSIGNORS)
     return min(
@@ -35,7 +36,7 @@ def target_assignment(
     topics_of: Callable[[ConsumerGroupMember], Collection[str]],
     assignor: str,
 ) -> dict[str, Partitions]:
-    """Who is to read what. `partitions`: how many each topic has; `before`: the last target assignment."""
+    """Compute the target. `partitions`: number per topic; `before`: the last target assignment."""
     subscribers = [
         Subscriber(
             member.member_id,

@@ -1,1 +1,1 @@
-"""A member of a Kafka consumer group: when it joins, what it says, and what it does with what it is given."""
+"""A client's member of a Kafka consumer group: joining, heartbeats and assignments."""

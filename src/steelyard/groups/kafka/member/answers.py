@@ -1,4 +1,4 @@
-"""What each error of a coordinator's answer means for the member.
+"""The consequences of a coordinator's errors for the member.
 
 Source: the response handlers of clients/consumer/internals/AbstractCoordinator.java.
 """
@@ -53,22 +53,22 @@ _HEARTBEAT: Mapping[int, Verdict] = {
 
 
 def join_verdict(code: int) -> Verdict:
-    """Of a JoinGroup response; MEMBER_ID_REQUIRED is not an error there and not asked after."""
+    """Return the verdict on a JoinGroup response; MEMBER_ID_REQUIRED is handled elsewhere."""
     return _verdict(_JOIN, code)
 
 
 def sync_verdict(code: int) -> Verdict:
-    """Of a SyncGroup response."""
+    """Return the verdict on a SyncGroup response."""
     return _verdict(_SYNC, code)
 
 
 def heartbeat_verdict(code: int) -> Verdict:
-    """Of a Heartbeat response."""
+    """Return the verdict on a Heartbeat response."""
     return _verdict(_HEARTBEAT, code)
 
 
 def code_name(code: int) -> str:
-    """Kafka's name of an error code, or the number of one that we do not know."""
+    """Return Kafka's name of an error code, or the number of an unknown one."""
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -1,6 +1,7 @@
 """What a member of a group is told, and what it orders: plain data on both sides of `machine.GroupMember`.
 
-`turn` numbers what the member waits for. An answer to an earlier turn is ignored: the member has moved on since.
+`turn` numbers what the member waits for. A response to an earlier turn is ignored, because the
+member has moved on.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from steelyard.wire.kafka.messages.groups import (
 from steelyard.wire.kafka.schema import ApiMessage
 
 Partitions = tuple[TopicPartition, ...]
-"""Sorted."""
+"""Partitions, sorted."""
 
 
 class MemberEvent(msgspec.Struct, frozen=True):

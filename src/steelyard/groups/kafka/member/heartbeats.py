@@ -1,8 +1,9 @@
-"""Signs of life: the heartbeats of a member, its session at the coordinator, and the polls of its application.
+"""Liveness of a member: its heartbeats, session and polls.
 
-Heartbeats go once in every interval, one at a time. A session without an answered one is taken for over: perhaps another
-broker coordinates. An application that lets `rebalance_timeout_ms` pass between the end of a poll and the beginning of the
-next is silent; a poll that waits is not. Source: clients/consumer/internals/Heartbeat.java; KIP-62.
+Heartbeats are sent once per interval, one at a time. A session without an answered one is
+considered over: another broker may be the coordinator now. An application is silent if
+`rebalance_timeout_ms` pass between the end of a poll and the beginning of the next; a waiting poll
+is not silence. Source: clients/consumer/internals/Heartbeat.java; KIP-62.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from steelyard.groups.kafka.member.states import Settings
 
 
 class Heartbeats:
-    """Times in ms since the epoch."""
+    """The timers of a member, in ms since the epoch."""
 
     def __init__(self, settings: Settings) -> None:
         self.silent = False
-        """The application fell silent and has not polled since."""
+        """Whether the application fell silent and has not polled since."""
         self.beating: int | None = None
-        """The turn of the heartbeat that is not answered yet."""
+        """The turn of the unanswered heartbeat."""
         self._settings = settings
         self._beat_at = 0
         self._session_until = 0
@@ -25,14 +26,17 @@ class Heartbeats:
         self._poll_until: int | None = None
 
     def alive(self, now: int) -> None:
-        """The coordinator heard of us."""
+        """Note a response of the coordinator."""
         self._session_until = now + self._settings.session_timeout_ms
         self._beat_at = now + self._settings.heartbeat_interval_ms
         if self._poll_until is None and not self._polling:
             self._poll_until = now + self._settings.rebalance_timeout_ms
 
     def coordinator_found(self, now: int) -> None:
-        """It has a session's time to answer (AbstractCoordinator.FindCoordinatorResponseHandler: resetSessionTimeout)."""
+        """Allow the coordinator a session's time to respond.
+
+        Source: AbstractCoordinator.FindCoordinatorResponseHandler: resetSessionTimeout.
+        """
         self._session_until = now + self._settings.session_timeout_ms
 
     def poll_began(self) -> None:
@@ -43,7 +47,7 @@ class Heartbeats:
         self._poll_until = now + self._settings.rebalance_timeout_ms
 
     def fell_silent(self, now: int) -> bool:
-        """True once for each silence, when it has lasted too long."""
+        """Return True once for each silence that has lasted too long."""
         if self._poll_until is None or now < self._poll_until:
             return False
         self._poll_until = None
@@ -54,16 +58,16 @@ class Heartbeats:
         return now >= self._session_until
 
     def may_beat(self, now: int) -> bool:
-        """It is time for a heartbeat."""
+        """Return whether a heartbeat is due."""
         return self.beating is None and now >= self._beat_at
 
     def beat(self, turn: int, now: int) -> None:
-        """A heartbeat goes out."""
+        """Note that a heartbeat is sent."""
         self.beating = turn
         self._beat_at = now + self._settings.heartbeat_interval_ms
 
     def due(self, *, beats: bool) -> int | None:
-        """When something of this is due, for a member; `beats`: it can send heartbeats."""
+        """Return when something is due for a member; `beats`: it can send heartbeats."""
         times = [] if self._poll_until is None else [self._poll_until]
         if beats:
             times.append(self._session_until)

@@ -1,4 +1,4 @@
-"""What the leader of a group does for it: it computes the shares of all members, and watches their topics.
+"""The leader of a group: it computes all assignments, and watches the members' topics.
 
 Source: ConsumerCoordinator.java (onLeaderElected, rejoinNeededOrPending).
 """
@@ -23,7 +23,7 @@ from steelyard.wire.kafka.messages.groups import (
 
 
 class Lead:
-    """One generation's lead."""
+    """The leadership of one generation."""
 
     def __init__(self, response: JoinGroupResponse) -> None:
         """Raises ProtocolError for a member whose metadata cannot be read."""
@@ -35,16 +35,17 @@ class Lead:
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """The topics that the shares were computed of."""
+        """The topics from which the assignments were computed."""
         return tuple(self._watched)
 
     def shares(
         self, assignor: Assignor, partitions: Mapping[str, int]
     ) -> tuple[SyncGroupRequestAssignment, ...]:
-        """Every member's share; asked for once. `partitions`: of the topics that are known."""
+        """Compute every member's assignment, once. `partitions`: of the known topics."""
         self._watched = {topic: partitions.get(topic, 0) for topic in self.topics}
         members, self._members = self._members, []
-        if self._keeps_shares:  # a static leader came back: the group keeps its shares (KIP-814)
+        # a static leader returned: the group keeps its assignments (KIP-814)
+        if self._keeps_shares:
             return ()
         known = {topic: partitions[topic] for topic in self.topics if topic in partitions}
         assignment = assignor.assign(members, known)
@@ -56,12 +57,12 @@ class Lead:
         )
 
     def is_outdated(self, partitions: Mapping[str, int]) -> bool:
-        """A topic has not as many partitions as the shares were computed of."""
+        """Return whether a topic's number of partitions differs from the one used."""
         return any(partitions.get(topic, count) != count for topic, count in self._watched.items())
 
 
 def _subscribers(members: Iterable[JoinGroupResponseMember]) -> list[Subscriber]:
-    """The members as an assignor sees them."""
+    """Return the members as input for an assignor."""
     found = []
     for member in members:
         said = read_subscription(member.metadata)

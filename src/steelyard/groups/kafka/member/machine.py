@@ -1,19 +1,21 @@
-"""A member of a classic consumer group, as a machine of states (`states` has the table of them).
+"""A member of a classic consumer group as a state machine; `states` has its table.
 
-Offsets are committed before the group is joined, never while it rebalances. An eager member gives everything up
-in PREPARING. A cooperative one keeps its partitions, gives up in ADOPTING what the new share lacks, and joins again
-at once, so that others get that. Who lost the membership (the coordinator does not know it, or it was silent for
-longer than `max.poll.interval.ms`) has *lost* its partitions: others may have them, so nothing is committed.
+Offsets are committed before the group is joined, never during a rebalance. An eager member revokes
+everything in PREPARING. A cooperative one keeps its partitions, revokes in ADOPTING what the new
+assignment lacks, and rejoins at once, so that others get it. A member that lost its membership (the
+coordinator does not know it, or it was silent for longer than `max.poll.interval.ms`) has *lost*
+its partitions: others may have them, so nothing is committed.
 
-Heartbeats go in PREPARING, ADOPTING and STABLE, by `due`, whatever the application does. While JoinGroup or SyncGroup
-is under way the coordinator needs none.
+Heartbeats are sent in PREPARING, ADOPTING and STABLE, by `due`, whatever the application does.
+While JoinGroup or SyncGroup is in flight the coordinator needs none.
 
-An error that no member can act on is for the application (`Fail`); the member is out of the group then, and begins anew
-when the application has heard of it and polls again (`Retried`). A member whose instance id another one has is gone.
+An error that a member cannot handle is passed to the application (`Fail`); the member is then out
+of the group, and starts over when the application polls again (`Retried`). A member whose instance
+id belongs to another one is gone.
 
-Static members (`instance`) do not leave when they close, nor when they are silent: the session runs out.
-Source: clients/consumer/internals/AbstractCoordinator.java, ConsumerCoordinator.java, Heartbeat.java; KIP-62, 345, 394,
-429, 800.
+Static members (`instance`) do not leave when they close or fall silent: their session expires.
+Source: clients/consumer/internals/AbstractCoordinator.java, ConsumerCoordinator.java,
+Heartbeat.java; KIP-62, 345, 394, 429, 800.
 """
 
 from __future__ import annotations
@@ -64,20 +66,20 @@ class GroupMember:
         self.member_id = ""
         self.generation = NO_GENERATION
         self.protocol = ""
-        """The assignor that the group agreed on."""
+        """The assignor on which the group agreed."""
         self.leads = False
         self.topics: tuple[str, ...] | None = None
         self._settings = settings
         self._assignors = {assignor.name: assignor for assignor in settings.assignors}
         self._share = Share(settings.assignors)
         self._lead: Lead | None = None
-        """Of the generation that this member leads, from its JoinGroup response until it joins again."""
+        """The leadership of this member, from its JoinGroup response until it rejoins."""
         self._heartbeats = Heartbeats(settings)
         self._coordinator = False
         self._turn = 0
         self._rejoin = False
         self._refused = False
-        """From a `Fail` to the `Retried` that follows it."""
+        """True from a `Fail` to the following `Retried`."""
         self._reason = ""
         self._joined_topics: tuple[str, ...] = ()
         self._retry_at = 0
@@ -86,7 +88,7 @@ class GroupMember:
 
     @property
     def owned(self) -> events.Partitions:
-        """What the application holds."""
+        """The partitions that the application holds."""
         return self._share.owned
 
     @property
@@ -100,11 +102,11 @@ class GroupMember:
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """Topics whose partitions the leader keeps an eye on: those of all members."""
+        """The topics whose partitions the leader watches: those of all members."""
         return () if self._lead is None else self._lead.watched
 
     def check(self) -> None:
-        """Assert what holds in every state."""
+        """Assert the invariants of every state."""
         assert self._turn >= 0
         if self.state in (
             ClientMemberState.STABLE,
@@ -125,7 +127,7 @@ class GroupMember:
     # -- events ------------------------------------------------------------------------------------
 
     def handle(self, event: events.Event, now: int) -> list[events.Effect]:
-        """Take one event in, give the orders out."""
+        """Handle an event and return the effects."""
         orders: list[events.Effect] = []
         if self.state is ClientMemberState.GONE:
             return orders
@@ -174,7 +176,7 @@ class GroupMember:
                 assert_never(event)
 
     def _go_on(self, now: int, orders: list[events.Effect]) -> None:
-        """Whatever can be done now without anybody's word."""
+        """Continue as far as possible without another event."""
         if self._refused:
             return
         if (
@@ -200,13 +202,13 @@ class GroupMember:
             self._want_rejoin(event.reason)
 
     def _want_rejoin(self, reason: str) -> None:
-        """Join again as soon as the state allows."""
+        """Rejoin as soon as the state allows."""
         if not self._rejoin:
             self._rejoin = True
             self._reason = reason
 
     def _prepare(self, orders: list[events.Effect]) -> None:
-        """To PREPARING: give up what must be given up before the join."""
+        """Enter PREPARING: give up what must be given up before joining."""
         assert self.topics is not None
         self._move(Move.BEGAN)
         orders.append(self._share.prepare(self.topics, is_member=self.generation >= 0))
@@ -267,7 +269,7 @@ class GroupMember:
             return
         self.generation = response.generation_id
         self.protocol = response.protocol_name or ""
-        if not self._rejoin:  # else it is why to join once more
+        if not self._rejoin:  # otherwise it is the reason to join once more
             self._reason = ""
         self.leads = response.leader == response.member_id
         self._heartbeats.alive(now)
@@ -363,7 +365,7 @@ class GroupMember:
         self._obey(verdict, code, now, orders)
 
     def _obey(self, verdict: Verdict, code: int, now: int, orders: list[events.Effect]) -> None:
-        """Do what an error means: see `answers`."""
+        """Act on an error; see `answers`."""
         name = code_name(code)
         match verdict:
             case Verdict.FINE:
@@ -386,7 +388,7 @@ class GroupMember:
                 assert_never(verdict)
 
     def _ask_again(self, reason: str, now: int) -> None:
-        """Where a request of the rebalance is under way: JoinGroup once more, after a moment."""
+        """Send JoinGroup again after a moment, if a request of the rebalance is in flight."""
         if self.state in ASKING:
             self._retry_at = now + self._settings.retry_backoff_ms
             self._reason = reason
@@ -434,7 +436,7 @@ class GroupMember:
             orders.append(events.FindCoordinator(reason))
 
     def _lose(self, *, keep_id: bool) -> None:
-        """No member of this generation any more. What is held is held on sufferance until `Prepared` says it is lost."""
+        """Leave this generation; held partitions stay until `Prepared` reports them as lost."""
         self.generation = NO_GENERATION
         self.leads = False
         self._rejoin = False
@@ -453,7 +455,7 @@ class GroupMember:
             self._move(Move.LOST)
 
     def _leave(self, reason: str, orders: list[events.Effect]) -> None:
-        """Tell the coordinator, as far as it can be told. Static members stay until their session ends."""
+        """Tell the coordinator, if possible. Static members stay until their session ends."""
         settings = self._settings
         if self._coordinator and self.member_id and settings.instance is None:
             request = requests.leave_group(settings, self.member_id, reason)
@@ -462,7 +464,7 @@ class GroupMember:
     def _fail(self, code: int, text: str, now: int, orders: list[events.Effect]) -> None:
         orders.append(events.Fail(code, text))
         if code == ErrorCode.FENCED_INSTANCE_ID:
-            # Who joined again with this instance id would fence the other in turn.
+            # Rejoining with this instance id would fence the other in turn.
             self.generation = NO_GENERATION
             self._move(Move.FENCED)
             return

@@ -1,7 +1,8 @@
-"""A member's share of the partitions: what it holds, what it was given, and what it gives up for what comes.
+"""A member's partitions: held, assigned, and to be revoked.
 
-An eager member gives everything up before it joins; a cooperative one keeps what it still subscribes to, and gives up
-what the new share lacks once it has that. Source: ConsumerCoordinator.java (onJoinPrepare, onJoinComplete); KIP-429.
+An eager member revokes everything before it joins; a cooperative one keeps what it still subscribes
+to, and revokes what the new assignment lacks once it has received it. Source:
+ConsumerCoordinator.java (onJoinPrepare, onJoinComplete); KIP-429.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from steelyard.wire.kafka.messages.consumer_protocol import read_assignment
 
 
 class Share:
-    """See the module's text."""
+    """The partitions of a member."""
 
     def __init__(self, assignors: Sequence[Assignor]) -> None:
         self.owned: Partitions = ()
-        """What the application holds."""
+        """The partitions that the application holds."""
         self.assigned: Partitions = ()
-        """What the member was given last."""
+        """The last assignment."""
         self.generation = NO_GENERATION
-        """In which it was given that."""
-        # One assignor that is eager makes the member eager.
+        """The generation of that assignment."""
+        # A single eager assignor makes the member eager.
         protocol = min(assignor.rebalance_protocol for assignor in assignors)
         self.is_cooperative = protocol >= RebalanceProtocol.COOPERATIVE
 
     def prepare(self, topics: Iterable[str], *, is_member: bool) -> Prepare:
-        """What goes before the group is joined; without a membership all of it is lost."""
+        """Return what to do before joining; without a membership all partitions are lost."""
         if not is_member:
             return Prepare((), self.owned, commit=False)
         if not self.is_cooperative:
@@ -40,12 +41,12 @@ class Share:
         return Prepare(revoked, (), commit=True)
 
     def release(self, released: Partitions) -> None:
-        """These are not held any more."""
+        """Note that these are no longer held."""
         gone = set(released)
         self.owned = tuple(part for part in self.owned if part not in gone)
 
     def assign(self, assigned: Partitions, generation: int) -> Adopt:
-        """The member is given this: what goes for it, and what comes."""
+        """Return what to revoke and what to take for a new assignment."""
         self.assigned, self.generation = assigned, generation
         held, given = set(self.owned), set(assigned)
         return Adopt(
@@ -54,12 +55,12 @@ class Share:
         )
 
     def forget_assigned(self) -> None:
-        """The membership is lost: what was given counts no more."""
+        """Forget the assignment, because the membership is lost."""
         self.assigned, self.generation = (), NO_GENERATION
 
 
 def read_share(data: bytes) -> Partitions:
-    """What a member was given, sorted. Raises ProtocolError."""
+    """Read an assignment, sorted. Raises ProtocolError."""
     return tuple(
         sorted(
             {

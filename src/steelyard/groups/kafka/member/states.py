@@ -1,18 +1,21 @@
-"""The states of a classic group member, what it waits for in them, and what a member is told at its start.
+"""The states of a classic group member, what it waits for in each, and its settings.
 
-state      what the member waits for                          what moves it on
-OUT        topics, or a poll after it fell silent or was      all there -> PREPARING
-           refused
-PREPARING  `Prepared`: what is consumed is committed, and     Prepared -> READY
-           what must be given up before joining is
-READY      a coordinator, or the end of a backoff             both there: JoinGroup -> JOINING
-JOINING    the JoinGroup response; the coordinator waits      leads: -> ASSIGNING; follows: SyncGroup -> SYNCING
-           for the others                                     MEMBER_ID_REQUIRED -> JOINING; other errors -> READY, OUT
-ASSIGNING  `TopicsKnown`: the leader must know how many       shares computed: SyncGroup -> SYNCING
-           partitions the topics of all members have
-SYNCING    the SyncGroup response                             share read -> ADOPTING; errors -> READY, OUT
-ADOPTING   `Adopted`: the application knows its new share     Adopted -> STABLE
-STABLE     heartbeats that say otherwise                      rebalance -> PREPARING; membership lost -> OUT
+state      what the member waits for                     transitions
+OUT        topics, or a poll after it fell silent or     complete -> PREPARING
+           was refused
+PREPARING  `Prepared`: consumed offsets are committed,   Prepared -> READY
+           and partitions revoked before joining
+READY      a coordinator, or the end of a back-off       both: JoinGroup -> JOINING
+JOINING    the JoinGroup response; the coordinator       leads: -> ASSIGNING
+           waits for the others                          follows: SyncGroup -> SYNCING
+                                                         MEMBER_ID_REQUIRED -> JOINING
+                                                         other errors -> READY, OUT
+ASSIGNING  `TopicsKnown`: the leader needs the numbers   computed: SyncGroup -> SYNCING
+           of partitions of all members' topics
+SYNCING    the SyncGroup response                        assignment -> ADOPTING; else READY, OUT
+ADOPTING   `Adopted`: the application knows its new      Adopted -> STABLE
+           partitions
+STABLE     heartbeat responses with errors               rebalance -> PREPARING; lost -> OUT
 GONE       nothing: it closed, or another has its instance id
 """
 
@@ -27,7 +30,7 @@ from steelyard.machine import Machine
 
 NO_GENERATION = -1
 JOIN_GRACE_MS = 5_000
-"""Added to the rebalance timeout for the answer of a JoinGroup (AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE)."""
+"""Added to the rebalance timeout for a JoinGroup (AbstractCoordinator.JOIN_GROUP_TIMEOUT_LAPSE)."""
 
 
 class ClientMemberState(StrEnum):
@@ -100,7 +103,10 @@ BEATING = (ClientMemberState.PREPARING, ClientMemberState.ADOPTING, ClientMember
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What a member is told at its start; times in ms. Defaults and meaning: `config.KafkaConsumerConfig`."""
+    """Settings of a member, times in ms.
+
+    Defaults and meanings are in `config.KafkaConsumerConfig`.
+    """
 
     group: str
     assignors: tuple[Assignor, ...]
@@ -108,7 +114,7 @@ class Settings(msgspec.Struct, frozen=True):
     rack: str | None = None
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 300_000
-    """Also how long the application may go without a poll (max.poll.interval.ms)."""
+    """Also the longest time without a poll (max.poll.interval.ms)."""
     heartbeat_interval_ms: int = 3_000
     request_timeout_ms: int = 30_000
     retry_backoff_ms: int = 100
