@@ -19,6 +19,7 @@ from steelyard import (
     MessageView,
     Producer,
     ProducerConfig,
+    PullConsumer,
     PushConsumer,
     SendResult,
     SendStatus,
@@ -161,6 +162,20 @@ def test_a_waiting_consumer_gets_messages_at_once(any_cluster: Running, name: st
             for index in range(first, first + 8):
                 producer.send(message(name, "s", index, 60))
             wait_for(views, first + 8, deadline_s=10 if first else 60)
+
+
+def test_who_leaves_right_after_it_joined_keeps_no_queue_from_the_next(
+    any_cluster: Running, name: str
+) -> None:
+    """A group's first heartbeat takes a broker longest: unregistering must not overtake it."""
+    with Producer(f"{name}pg", any_cluster.nameserver) as producer:
+        queues = {producer.send(message(name, "s", index, 60)).queue for index in range(16)}
+    for number in range(6):
+        group = f"{name}g{number}"
+        with PullConsumer(group, any_cluster.nameserver) as hasty:
+            hasty.pull(min(queues), 0)
+        with consuming(any_cluster, group, name) as views:
+            wait_for(views, 16)
 
 
 def test_a_failed_message_comes_again(any_cluster: Running, name: str) -> None:
