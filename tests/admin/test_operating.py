@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 from tests.api.conftest import Servers
+from tests.waiting import until
 
 from steelyard import ConsumerConfig, Message, Producer, PushConsumer, SendResult
 from steelyard.admin import exits
@@ -85,14 +85,14 @@ def member(nameservers: str, sent: list[SendResult], run: Run) -> Iterator[PushC
     config = ConsumerConfig(consume_from=ConsumeFrom.FIRST_OFFSET, commit_interval_ms=50)
     consumer = PushConsumer(GROUP, nameservers, got.append, config=config)
     with consumer.subscribe(TOPIC):
-        deadline = time.monotonic() + 60
-        while (  # before it holds anything, no broker may know the group
-            not consumer.state().offsets
-            or doctor(nameservers)[0] != exits.SUCCESS
-            or run("consumerProgress", "-g", GROUP, "-t", TOPIC)[-1] != "Diff Total: 0"
-        ):
-            assert time.monotonic() < deadline, "the member did not get its queues"
-            time.sleep(0.05)
+        until(
+            lambda: (  # before it holds anything, no broker may know the group
+                consumer.state().offsets
+                and doctor(nameservers)[0] == exits.SUCCESS
+                and run("consumerProgress", "-g", GROUP, "-t", TOPIC)[-1] == "Diff Total: 0"
+            ),
+            "the member has consumed and committed everything",
+        )
         yield consumer
 
 

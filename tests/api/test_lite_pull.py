@@ -6,14 +6,13 @@ import asyncio
 import signal
 import sys
 import threading
-import time
 from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.api.twins import Twins
-from tests.waiting import PATIENCE_S, until_async
+from tests.waiting import PATIENCE_S, until, until_async
 
 from steelyard import (
     ClosedError,
@@ -341,8 +340,7 @@ def interrupt_call() -> None:
     """Ctrl-C for the main thread, as soon as it waits for a node's answer."""
     ident = threading.main_thread().ident
     assert ident is not None
-    while sys._current_frames()[ident].f_code is not Running.ask.__code__:
-        time.sleep(0.002)
+    until(lambda: sys._current_frames()[ident].f_code is Running.ask.__code__)
     signal.pthread_kill(ident, signal.SIGINT)
 
 

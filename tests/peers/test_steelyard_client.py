@@ -10,7 +10,7 @@ import pytest
 from tests.peers.apache import NEW, Peer
 from tests.peers.conftest import Running
 from tests.peers.series import expected, message, seen_by_java, seen_by_steelyard
-from tests.waiting import until
+from tests.waiting import until, until_async
 
 import steelyard.aio
 from steelyard import (
@@ -209,9 +209,7 @@ def test_asyncio_twins(any_cluster: Running, name: str) -> None:
             f"{name}g", any_cluster.nameserver, listen, config=FROM_FIRST
         )
         async with consumer.subscribe(name):
-            async with asyncio.timeout(60):
-                while len(views) < 10:
-                    await asyncio.sleep(0.05)
+            await until_async(lambda: len(views) >= 10)
 
     asyncio.run(run())
     assert sorted(map(seen_by_steelyard, views)) == expected(name, "s", {range(10): 100})
