@@ -33,7 +33,7 @@ def main() -> None:
 
     def poll() -> Sized:
         # Longer than a rebalance takes: 3.0.12 forgets one that ends after its poll, when metadata come meanwhile.
-        batches: dict[object, list[Any]] = consumer.poll(timeout_ms=2000)
+        batches: dict[object, list[Any]] = consumer.poll(timeout_ms=4000)
         for records in batches.values():
             for record in records:
                 lines.record(record.topic, record.partition, record.offset, record.value)
