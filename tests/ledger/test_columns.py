@@ -29,6 +29,7 @@ TYPES: Mapping[ColumnKind, type] = {
     **dict.fromkeys(ColumnKind, int),
     **dict.fromkeys((ColumnKind.TEXT, ColumnKind.CLIENT), str),
     **dict.fromkeys((ColumnKind.TEXTS, ColumnKind.CLIENTS), tuple[str, ...]),
+    ColumnKind.COUNTS: tuple[int, ...],
     ColumnKind.FACTOR: float,
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from steelyard.ledger import cost
 from steelyard.ledger.cost import Handoff, OffsetRanges, Rebalance
 from steelyard.ledger.events import (
+    Backlog,
     BrokerStarted,
     BrokerStopped,
     Committed,
@@ -55,7 +57,6 @@ def got(
     stored: int | None = None,
     queue: int = 0,
     broker: str = "a",
-    backlog: tuple[int, int] = (1, 0),
     count: int | None = None,
     group: str = "g",
 ) -> Delivered:
@@ -71,8 +72,33 @@ def got(
         next=following,
         count=following - first if count is None else count,
         stored=at if stored is None else stored,
-        backlog_max=backlog[0],
-        backlog=backlog[1],
+    )
+
+
+def said(at: int, client: str, offset: int, *, handed: int = -1, broker: str = "a") -> Committed:
+    return Committed(
+        at=at,
+        broker=broker,
+        group="g",
+        topic="T",
+        queue=0,
+        offset=offset,
+        client=client,
+        handed=handed,
+    )
+
+
+def waits(
+    at: int, *waiting: int, peak: int = 0, peak_at: int | None = None, broker: str = "a"
+) -> Backlog:
+    return Backlog(
+        at=at,
+        broker=broker,
+        group="g",
+        topic="T",
+        waiting=waiting,
+        peak=max(peak, sum(waiting)),
+        peak_at=at if peak_at is None else peak_at,
     )
 
 
@@ -152,8 +178,28 @@ def test_offsets_known_before() -> None:
     ]
 
 
-def test_duplicates_of_a_filtered_range_are_at_most_its_messages() -> None:
-    assert cost.duplicates([got(1, "A", 0, 100), got(2, "B", 50, 150, count=3)]) == 3
+def test_of_a_filtered_range_at_most_its_messages_are_redelivered() -> None:
+    records: list[Record] = [
+        joined(0, "A", "A"),
+        got(1, "A", 0, 100),
+        got(2, "B", 50, 150, count=3),
+    ]
+    assert [row.redelivered for row in cost.rebalances(records)] == [3]
+
+
+def test_a_backlog_is_on_straight_lines_between_its_points() -> None:
+    """Broker a goes from 10 to 30 (its peak) to 0, broker b stays at 4; what is not known yet counts as nothing."""
+    records = [
+        waits(1_000, 7, 3),
+        waits(3_000, 0, 0, peak=30, peak_at=2_000),
+        waits(1_500, 4, broker="b"),
+    ]
+    backlog = cost.backlogs(records, "g")
+    assert backlog == ([1_000, 1_500, 2_000, 3_000], [10, 24, 34, 4])
+    assert [backlog.at(at) for at in (999, 1_250, 2_500, 9_000)] == [None, 17, 19, 4]
+    assert backlog.over(1_250, 2_500) == ([1_250, 1_500, 2_000, 2_500], [17, 24, 34, 19])
+    assert backlog.over(0, 500) == ([], [])
+    assert cost.backlogs(records, "another") == ([], [])
 
 
 # -- worked examples --------------------------------------------------------------------------------
@@ -162,21 +208,24 @@ def test_duplicates_of_a_filtered_range_are_at_most_its_messages() -> None:
 def test_a_second_member_joins() -> None:
     """A owns queues 0 and 1; B joins at 10 000, at both brokers; queue 1 moves.
 
-    1. Backlog before: 4 (high) and 0 (low) of each delivery, so the totals are 4, 0, 4, 0: median 2.
-    2. A gets queue 1 up to offset 10 at 9 900, and again at 10 300, though it commits only 8.
-    3. B starts at 8 at 11 000: 2 duplicates. The message at 8 was stored at 9 890: pause 700.
-    4. The backlog rises to 12 + 0 at 11 000 and is at 1 at 11 400: spike 6, drain 1 400.
+    1. A gets queue 1 up to offset 8 at 9 900, up to 10 at 10 300, and commits only 8.
+    2. B starts at 8 at 11 000: 2 messages are redelivered; whether A worked on them nobody knows. The message at 8 was stored at
+       9 890: pause 700.
+    3. The backlog is 2, rises to 12 at 11 000 and falls to 0 at 11 400: spike 6; it is back at 2 at 11 333.
     """
     records: list[Record] = [
         joined(1_000, "A", "A"),
         joined(1_050, "A", "A", broker="b"),
-        got(9_500, "A", 0, 10, queue=0, backlog=(4, 0)),
-        got(9_900, "A", 0, 8, queue=1, backlog=(4, 0)),
+        waits(9_000, 1, 1),
+        got(9_500, "A", 0, 10, queue=0),
+        got(9_900, "A", 0, 8, queue=1),
+        waits(10_000, 1, 1),
         joined(10_000, "B", "AB"),
         joined(10_004, "B", "AB", broker="b"),
-        got(10_300, "A", 8, 10, queue=1, backlog=(2, 0), stored=9_890),
+        got(10_300, "A", 8, 10, queue=1, stored=9_890),
         Committed(at=10_400, broker="a", group="g", topic="T", queue=1, offset=8, client="A"),
-        got(11_000, "B", 8, 12, queue=1, until=11_400, stored=9_890, backlog=(12, 1)),
+        got(11_000, "B", 8, 12, queue=1, until=11_400, stored=9_890),
+        waits(11_400, 0, 0, peak=12, peak_at=11_000),
     ]
     assert cost.handoffs(records) == [
         Handoff(
@@ -189,13 +238,15 @@ def test_a_second_member_joins() -> None:
             last_delivery_ms=10_300,
             first_delivery_ms=11_000,
             pause_ms=700,
-            duplicates=2,
+            redelivered=2,
+            reprocessed_min=0,
+            reprocessed_max=2,
             rebalance="g/10000",
         )
     ]
     first, second = cost.rebalances(records)
     assert (first.started_at, first.trigger, first.members_before) == (1_000, "joined", ())
-    assert (first.queues_moved, first.duplicates, first.spike) == (0, 0, None)
+    assert (first.queues_moved, first.redelivered, first.spike) == (0, 0, None)
     assert second == Rebalance(
         group="g",
         rebalance="g/10000",
@@ -207,10 +258,55 @@ def test_a_second_member_joins() -> None:
         pause_p50_ms=700,
         pause_p99_ms=700,
         pause_max_ms=700,
-        duplicates=2,
+        redelivered=2,
+        reprocessed_min=0,
+        reprocessed_max=2,
         spike=6.0,
-        drain_ms=1_400,
+        drain_ms=1_333,
     )
+
+
+def reprocessed(*records: Record) -> tuple[int, int, int]:
+    """Redelivered, and how many of these were reprocessed at least and at most."""
+    (row,) = cost.rebalances([joined(0, "A", "AB"), *records])
+    return row.redelivered, row.reprocessed_min, row.reprocessed_max
+
+
+def test_what_the_old_owner_committed_late_was_surely_reprocessed() -> None:
+    """B begins where A had committed, at 50; A's commit of 60 comes after that."""
+    late = said(2_100, "A", 60)
+    old, new = got(1_000, "A", 0, 100), got(2_000, "B", 50, 100)
+    assert reprocessed(old, said(1_500, "A", 50), new, late, said(3_000, "B", 100)) == (50, 10, 50)
+
+
+def test_what_members_say_they_handed_over_is_exact() -> None:
+    """A was delivered up to 100, had handed over 70 and committed 50."""
+    old, new = got(1_000, "A", 0, 100), got(2_000, "B", 50, 100)
+    given_up = said(1_900, "A", 50, handed=70)
+    assert reprocessed(old, given_up, new, said(3_000, "B", 90)) == (50, 20, 20)
+    clean = said(1_900, "A", 50, handed=50)
+    assert reprocessed(old, clean, new, said(3_000, "B", 90)) == (50, 0, 0)
+
+
+def test_a_member_that_goes_back_commits_what_it_works_on_then() -> None:
+    """After an eager rebalance A keeps the queue, drops what it fetched ahead, and fetches it again from 20 on."""
+    records: list[Record] = [
+        got(1_000, "A", 0, 100),
+        said(1_500, "A", 20),
+        got(2_000, "A", 20, 100),
+    ]
+    assert reprocessed(*records, said(3_000, "A", 100)) == (80, 0, 80)
+
+
+def test_commits_of_a_later_holding_say_nothing_of_an_earlier_one() -> None:
+    """A is delivered up to 100, B goes on at 20 up to 120, and A has the queue once more from there on."""
+    records: list[Record] = [
+        got(1_000, "A", 0, 100),
+        said(1_500, "A", 20),
+        got(2_000, "B", 20, 120),
+    ]
+    later: list[Record] = [said(2_500, "B", 120), got(3_000, "A", 120, 150), said(3_500, "A", 150)]
+    assert reprocessed(*records, *later) == (80, 0, 80)
 
 
 def test_an_eager_rebalance_of_a_kafka_group() -> None:
@@ -233,7 +329,7 @@ def test_an_eager_rebalance_of_a_kafka_group() -> None:
     ]
     (moved,) = cost.handoffs(records)
     assert (moved.queue, moved.from_client, moved.to_client) == (1, "A", "B")
-    assert (moved.pause_ms, moved.duplicates, moved.rebalance) == (500, 0, "g/10000")
+    assert (moved.pause_ms, moved.redelivered, moved.rebalance) == (500, 0, "g/10000")
     assert [row.queues_moved for row in cost.rebalances(records)] == [0, 1]
 
 
@@ -252,7 +348,7 @@ def test_a_cooperative_rebalance_of_a_kafka_group_is_one() -> None:
         ended(13_000, "AB"),
         began(13_010, "revoked", "AB", 2),
         ended(16_000, "AB", 3),
-        got(16_050, "B", 10, 30, queue=1, stored=13_000, backlog=(20, 0)),
+        got(16_050, "B", 10, 30, queue=1, stored=13_000),
     ]
     (moved,) = cost.handoffs(records)
     assert (moved.pause_ms, moved.rebalance) == (3_050, "g/10000")
@@ -441,7 +537,7 @@ def test_two_members_believe_that_they_own_a_queue() -> None:
         got(5_400, "B", 20, 30, stored=5_300),
     ]
     (handoff,) = cost.handoffs(records)
-    assert (handoff.from_client, handoff.to_client, handoff.duplicates) == ("A", "B", 20)
+    assert (handoff.from_client, handoff.to_client, handoff.redelivered) == ("A", "B", 20)
     assert (handoff.last_delivery_ms, handoff.first_delivery_ms) == (5_100, 5_200)
 
 
@@ -453,7 +549,7 @@ def test_a_queue_that_comes_straight_back_has_not_moved() -> None:
         got(1_900, "A", 10, 12),
     ]
     assert cost.handoffs(records) == []
-    assert [row.duplicates for row in cost.rebalances(records)] == [5]
+    assert [row.redelivered for row in cost.rebalances(records)] == [5]
 
 
 def test_who_pulls_before_its_first_heartbeat_owns_nothing() -> None:
@@ -465,21 +561,23 @@ def test_who_pulls_before_its_first_heartbeat_owns_nothing() -> None:
     ]
     (handoff,) = cost.handoffs(records)
     assert (handoff.from_client, handoff.to_client) == ("A", "B")
-    assert [row.duplicates for row in cost.rebalances(records)] == [2]
+    assert [row.redelivered for row in cost.rebalances(records)] == [2]
 
 
 def test_backlog_that_does_not_drain() -> None:
     records: list[Record] = [
-        got(500, "A", 0, 1, backlog=(3, 3)),
+        waits(-9_000, 3),
+        waits(1_000, 3),
         joined(1_000, "B", "AB"),
-        got(1_500, "A", 1, 2, backlog=(9, 8)),
-        joined(9_000, "C", "ABC"),
-        got(9_500, "A", 2, 3, backlog=(7, 0)),
+        waits(1_500, 9),
+        joined(3_000, "C", "ABC"),
+        waits(3_000, 12),
+        waits(4_000, 0),
     ]
     first, second = cost.rebalances(records)
-    assert (first.spike, first.drain_ms) == (3.0, None)
-    # Before the second one: 3, 3, 9, 8.
-    assert (second.spike, second.drain_ms) == (7 / 5.5, 500)
+    assert (first.spike, first.drain_ms) == (4.0, None)
+    # Once a second before the second one: 3 eight times, then 3 (at 1 000) and 10 (at 2 000).
+    assert (second.spike, second.drain_ms) == (4.0, 750)
 
 
 def test_groups_are_told_apart() -> None:
@@ -489,7 +587,7 @@ def test_groups_are_told_apart() -> None:
         joined(0, "B", "B", group="two"),
         got(600, "B", 0, 10, group="two"),
     ]
-    assert [(row.group, row.duplicates) for row in cost.rebalances(records)] == [
+    assert [(row.group, row.redelivered) for row in cost.rebalances(records)] == [
         ("one", 0),
         ("two", 0),
     ]
@@ -517,13 +615,16 @@ def deliveries(draw: st.DrawFn) -> Delivered:
         stored=draw(times),
         queue=draw(st.integers(0, 1)),
         broker=draw(brokers),
-        backlog=draw(st.tuples(st.integers(0, 50), st.integers(0, 50))),
     )
 
 
 happenings = st.one_of(
     deliveries(),
     deliveries(),
+    st.builds(said, times, clients, st.integers(0, 40), broker=brokers),
+    st.builds(
+        waits, times, st.integers(0, 50), peak=st.integers(0, 99), peak_at=times, broker=brokers
+    ),
     st.builds(joined, times, clients, members, brokers),
     st.builds(left, times, clients, members, brokers, causes),
     st.builds(lambda at, broker: BrokerStarted(at=at, broker=broker), times, brokers),
@@ -553,7 +654,8 @@ def test_rows_agree_with_each_other(records: list[Record]) -> None:
         assert row.pause_ms >= 0
         assert row.from_client != row.to_client
         assert by_id[row.rebalance].started_at <= row.first_delivery_ms
-        assert row.duplicates <= by_id[row.rebalance].duplicates
+        assert row.redelivered <= by_id[row.rebalance].redelivered
+        assert 0 <= row.reprocessed_min <= row.reprocessed_max <= row.redelivered
     for rebalance in rebalances:
         pauses = [row.pause_ms for row in handoffs if row.rebalance == rebalance.rebalance]
         assert rebalance.queues_moved == moved[rebalance.rebalance]
@@ -566,19 +668,66 @@ def test_rows_agree_with_each_other(records: list[Record]) -> None:
 
 @given(st.lists(deliveries(), max_size=20))
 @settings(max_examples=150)
-def test_duplicates_are_deliveries_less_distinct_offsets(records: list[Delivered]) -> None:
+def test_redelivered_are_deliveries_less_distinct_offsets(records: list[Delivered]) -> None:
     every = [
         (one.broker, one.queue, offset) for one in records for offset in range(one.first, one.next)
     ]
-    assert cost.duplicates(records) == len(every) - len(set(every))
+    rebalances = cost.rebalances([joined(-1, "A", "A"), *records])
+    assert sum(row.redelivered for row in rebalances) == len(every) - len(set(every))
 
 
-@given(st.lists(deliveries(), max_size=20))
-@settings(max_examples=150)
-def test_no_duplicate_is_lost_between_the_rows(records: list[Delivered]) -> None:
-    start = joined(-1, "A", "A")
-    rebalances = cost.rebalances([start, *records])
-    assert sum(row.duplicates for row in rebalances) == cost.duplicates(records)
+class Holding(NamedTuple):
+    """A member has a queue, from where the group had committed: what it is delivered, hands over and commits, each on top of that."""
+
+    client: str
+    handed: int
+    """Messages that its application gets."""
+    ahead: int
+    """And so many more that it has fetched."""
+    unfinished: int
+    """Of those handed over, so many it has not finished when it commits for the last time."""
+    reports: bool
+    late: bool
+    """Its last commit arrives when the next member has begun."""
+
+
+holdings = st.builds(
+    Holding,
+    clients,
+    st.integers(0, 20),
+    st.integers(0, 20),
+    st.integers(0, 5),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@given(st.lists(holdings, min_size=1, max_size=8))
+@settings(max_examples=300)
+def test_the_truth_is_between_the_bounds(story: list[Holding]) -> None:
+    """One queue, and members that have it one after the other; exact where all of them report."""
+    records: list[Record] = [joined(0, "A", "ABC")]
+    committed, counts = 0, Counter[int]()
+    waiting: list[Record] = []
+    for number, one in enumerate(story):
+        at, begin = 1_000 * (number + 1), committed
+        counts.update(range(begin, begin + one.handed))
+        records.append(got(at, one.client, begin, begin + one.handed + one.ahead + 1))
+        records += waiting
+        finished = begin + max(0, one.handed - one.unfinished)
+        handed = begin + one.handed if one.reports else -1
+        last = said(at + (1_100 if one.late else 500), one.client, finished, handed=handed)
+        same = number + 1 < len(story) and story[number + 1].client == one.client
+        waiting = [last] if one.late and not same else []
+        if not waiting:
+            records.append(said(at + 500, one.client, finished, handed=handed))
+            committed = finished
+    records += waiting
+    (row,) = cost.rebalances(records)
+    truth = counts.total() - len(counts)
+    assert row.reprocessed_min <= truth <= row.reprocessed_max
+    if all(one.reports for one in story):
+        assert row.reprocessed_min == row.reprocessed_max == truth
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 10)), max_size=15))

@@ -42,8 +42,6 @@ def got(
         next=count,
         count=count,
         stored=at,
-        backlog_max=1,
-        backlog=0,
     )
 
 

@@ -47,8 +47,6 @@ def delivered(at: int, group: str, client: str, first: int, following: int) -> R
         next=following,
         count=following - first,
         stored=at - 250,
-        backlog_max=10,
-        backlog=1,
     )
 
 

@@ -35,8 +35,6 @@ def records() -> list[Record]:
                 next=n * 10 + 10,
                 count=10,
                 stored=n * 1000 - 300,
-                backlog_max=10 * n,
-                backlog=1,
             )
         )
     return found

@@ -20,13 +20,14 @@ def test_every_kind_has_a_type_in_spark() -> None:
         (
             Handoff,
             "group string, topic string, broker string, queue int, from_client string, to_client string,"
-            " last_delivery_ms bigint, first_delivery_ms bigint, pause_ms bigint, duplicates bigint, rebalance string",
+            " last_delivery_ms bigint, first_delivery_ms bigint, pause_ms bigint, redelivered bigint, reprocessed_min bigint,"
+            " reprocessed_max bigint, rebalance string",
         ),
         (
             Rebalance,
             "group string, rebalance string, started_at timestamp, trigger string, members_before array<string>,"
             " members_after array<string>, queues_moved int, pause_p50_ms bigint, pause_p99_ms bigint, pause_max_ms bigint,"
-            " duplicates bigint, spike double, drain_ms bigint",
+            " redelivered bigint, reprocessed_min bigint, reprocessed_max bigint, spike double, drain_ms bigint",
         ),
     ],
 )

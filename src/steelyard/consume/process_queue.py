@@ -124,6 +124,11 @@ class ProcessQueue:
         return self.next_offset
 
     @property
+    def handed(self) -> int:
+        """The offset behind the last message that a listener was handed."""
+        return self._waiting[0].queue_offset if self._waiting else self.next_offset
+
+    @property
     def span(self) -> int:
         """Highest minus lowest offset; a blocked message makes it grow."""
         if not self.count:

@@ -24,6 +24,7 @@ class ColumnKind(Enum):
     CLIENTS = "list of client ids"
     NUMBER = "number"
     COUNT = "count"
+    COUNTS = "list of counts"
     OFFSET = "offset"
     FACTOR = "factor"
     MOMENT = "timestamp"

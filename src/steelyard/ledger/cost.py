@@ -13,14 +13,20 @@ Definitions
 - **Pause** of a queue: from the last delivery to the old owner to the first delivery to the new
   one, while messages waited. Nothing waited before the first message of the new owner was `stored`,
   so pause = max(0, first at the new owner - max(last at the old, stored)).
-- **Duplicates**: deliveries of an offset that had been delivered to any member of the group before;
-  so duplicates = deliveries - distinct offsets. Ranges of offsets are compared; if a tag filter
+- **Redelivered**: deliveries of an offset that had been delivered to any member of the group before;
+  so redelivered = deliveries - distinct offsets. Ranges of offsets are compared; if a tag filter
   left gaps in a range, its number of messages is the upper bound.
+- **Reprocessed**: offsets that an application was handed again. A member fetches ahead, and drops
+  what it has not handed over when it gives up a queue: that is redelivered, but not reprocessed.
+  What an application was handed is known exactly if its member reports it as it gives up the queue
+  (`Committed.handed`). Otherwise it is at least what the member committed later, and at most what
+  it was delivered; so there are two bounds.
+- **Backlog** of the group: the sum over its queues of the messages not delivered to it, from the
+  brokers' records (`Backlog`), linear between two of them and constant after the last.
 - **Spike**: peak backlog of the group after a rebalance over the median backlog before it. Before:
-  the `BEFORE_MS` up to its start, or the last known value if there is none in that time; after:
-  until the next rebalance, at most `SETTLE_MS`. A median below `BACKLOG_FLOOR` counts as
-  `BACKLOG_FLOOR`. None if the backlog before or after is unknown. The backlog of the group is the
-  sum of the last known values of its queues.
+  once a second in the `BEFORE_MS` up to its start; after: until the next rebalance, at most
+  `SETTLE_MS`. A median below `BACKLOG_FLOOR` counts as `BACKLOG_FLOOR`. None if the backlog before
+  or after is unknown.
 - **Drain**: from the start of the rebalance until the backlog, after its peak, has returned to that
   median or below; 0 if it never rose above it, None if it did not drain before the next rebalance.
 
@@ -47,6 +53,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from math import ceil
 from typing import Annotated, NamedTuple
 
@@ -54,6 +61,7 @@ import msgspec
 
 from steelyard.ledger.columns import Column, ColumnKind
 from steelyard.ledger.events import (
+    Backlog,
     BrokerStarted,
     BrokerStopped,
     Committed,
@@ -76,6 +84,9 @@ RocketMQ clients update their routes every 30 s, and rebalance without a notific
 
 BEFORE_MS = 10_000
 """Period before a rebalance whose backlog is compared."""
+
+SAMPLE_MS = 1_000
+"""How often it is looked at there."""
 
 BACKLOG_FLOOR = 1
 """Smallest median backlog; smaller ones count as this."""
@@ -117,13 +128,26 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
             "pause",
         ),
     ]
-    duplicates: Annotated[
+    redelivered: Annotated[
         int,
         Column(
             ColumnKind.COUNT,
             "Deliveries of offsets of the queue that the group had been delivered before, from the first delivery to the new"
             " owner on, as long as the rebalance lasts.",
-            "duplicates",
+        ),
+    ]
+    reprocessed_min: Annotated[
+        int,
+        Column(
+            ColumnKind.COUNT, "Of these at least so many had been handed to an application before."
+        ),
+    ]
+    reprocessed_max: Annotated[
+        int,
+        Column(
+            ColumnKind.COUNT,
+            "And at most so many; the same number where the members report what they handed over.",
+            "reprocessed at most",
         ),
     ]
     rebalance: Annotated[
@@ -176,12 +200,27 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         int, Column(ColumnKind.DURATION_MS, "99th percentile of these pauses.", "pause p99")
     ]
     pause_max_ms: Annotated[int, Column(ColumnKind.DURATION_MS, "Longest pause.", "pause max")]
-    duplicates: Annotated[
+    redelivered: Annotated[
         int,
         Column(
             ColumnKind.COUNT,
             "Deliveries of offsets that the group had been delivered before, until the next rebalance.",
-            "duplicates",
+        ),
+    ]
+    reprocessed_min: Annotated[
+        int,
+        Column(
+            ColumnKind.COUNT,
+            "Of these at least so many had been handed to an application before.",
+            "reprocessed at least",
+        ),
+    ]
+    reprocessed_max: Annotated[
+        int,
+        Column(
+            ColumnKind.COUNT,
+            "And at most so many; the same number where the members report what they handed over.",
+            "at most",
         ),
     ]
     spike: Annotated[
@@ -244,14 +283,14 @@ def pause_ms(last_at_old: int, stored: int, first_at_new: int) -> int:
     return max(0, first_at_new - max(last_at_old, stored))
 
 
-def spike(before: Sequence[int], after: Sequence[int]) -> float | None:
+def spike(before: Sequence[float], after: Sequence[float]) -> float | None:
     """Divide the peak of the backlogs `after` by the median `before`; None if either is empty."""
     if not before or not after:
         return None
     return max(after) / baseline(before)
 
 
-def baseline(before: Sequence[int]) -> float:
+def baseline(before: Sequence[float]) -> float:
     """Return the median backlog (of an even number, the middle two's mean), >= `BACKLOG_FLOOR`."""
     ranked = sorted(before)
     middle = len(ranked) // 2
@@ -288,12 +327,6 @@ class OffsetRanges:
         self._firsts[left:right] = [start]
         self._nexts[left:right] = [end]
         return known
-
-
-def duplicates(deliveries: Iterable[Delivered]) -> int:
-    """Deliveries of offsets that were delivered before, over all queues of one group."""
-    seen: dict[_Queue, OffsetRanges] = defaultdict(OffsetRanges)
-    return sum(_redelivered(seen[_queue_of(one)], one) for one in sorted(deliveries, key=_order))
 
 
 # -- one group -------------------------------------------------------------------------------------
@@ -341,8 +374,9 @@ def _queue_of(one: Delivered) -> _Queue:
     return _Queue(one.broker, one.topic, one.queue)
 
 
-def _redelivered(seen: OffsetRanges, one: Delivered) -> int:
-    return min(seen.add(one.first, one.next), one.count) if one.next > one.first else 0
+def _repeated(seen: OffsetRanges, first: int, following: int, count: int) -> int:
+    """How many of these offsets, `count` messages at most, were in `seen`, which has them afterwards."""
+    return min(seen.add(first, following), count) if following > first else 0
 
 
 def _group_costs(group: str, records: Sequence[Record]) -> Costs:
@@ -354,8 +388,8 @@ def _group_costs(group: str, records: Sequence[Record]) -> Costs:
     # Routes that changed without moving anything are not a rebalance.
     starts = [s for number, s in enumerate(starts) if s.trigger != ROUTES or number in moved_in]
     moves = _moves(changes, starts)
-    repeats = _repeats(deliveries, starts)
-    samples = backlogs(deliveries)
+    repeats = _repeats(records, starts)
+    samples = backlogs(records, group)
     rows, paid = [], []
     pauses: dict[int, list[int]] = defaultdict(list)
     for number, move in moves:
@@ -364,8 +398,7 @@ def _group_costs(group: str, records: Sequence[Record]) -> Costs:
         pauses[number].append(row.pause_ms)
     for number, start in enumerate(starts):
         end = starts[number + 1].at if number + 1 < len(starts) else None
-        repeated = sum(count for _, _, count in repeats[number])
-        paid.append(_rebalance(group, start, end, pauses[number], repeated, samples))
+        paid.append(_rebalance(group, start, end, pauses[number], repeats[number], samples))
     return Costs(rows, paid)
 
 
@@ -421,7 +454,7 @@ def _events(records: Sequence[Record], read_from: set[str]) -> list[_Event]:
             case RebalanceBegan():
                 if record.trigger not in TOLD_OTHERWISE:
                     events.append(_Event(record.at, record.trigger, "", frozenset(record.members)))
-            case Delivered() | Committed() | RebalanceEnded():
+            case Delivered() | Committed() | Backlog() | RebalanceEnded():
                 pass
         if not isinstance(record, Committed) or not record.writer:  # else another broker wrote it
             silent_since[broker] = record.until if isinstance(record, Delivered) else record.at
@@ -511,26 +544,86 @@ def _move(run: Sequence[_Change]) -> _Move:
     return _Move(run[0].old.client, next(change for change in run if change.new.client == final))
 
 
-_Repeat = tuple[_Queue, int, int]
-"""Queue, time, and number of deliveries that were not the first of their offset."""
+class _Repeat(NamedTuple):
+    """A delivery with offsets that had been delivered before, and how many they are."""
+
+    queue: _Queue
+    at: int
+    redelivered: int
+    reprocessed_min: int
+    reprocessed_max: int
 
 
-def _repeats(deliveries: Sequence[Delivered], starts: Sequence[_Start]) -> dict[int, list[_Repeat]]:
-    """Group deliveries with duplicates by the number of their rebalance, -1 before the first."""
+class _Handed:
+    """What members reported of what their applications were handed.
+
+    `_said`: their commits of each queue, by time. `_began`: each time at which the member began to
+    read the queue: it took over from another one, or went back, as after an eager rebalance.
+    """
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._said: dict[tuple[_Queue, str], list[Committed]] = defaultdict(list)
+        self._began: dict[tuple[_Queue, str], list[int]] = defaultdict(list)
+        newest: dict[_Queue, Delivered] = {}
+        for one in records:
+            if isinstance(one, Committed):
+                self._said[_Queue(one.broker, one.topic, one.queue), one.client].append(one)
+            elif isinstance(one, Delivered):
+                queue = _queue_of(one)
+                last = newest.get(queue)
+                if last is None or last.client != one.client or one.first < last.next:
+                    self._began[queue, one.client].append(one.at)
+                newest[queue] = one
+
+    def bounds(self, one: Delivered) -> tuple[int, int]:
+        """Return two offsets: all before the first was handed over, nothing from the second on."""
+        key = _queue_of(one), one.client
+        said, began = self._said[key], self._began[key]
+        anew = bisect_right(began, one.at)
+        first = bisect_left(said, one.at, key=_at)
+        last = bisect_left(said, began[anew], key=_at) if anew < len(began) else len(said)
+        later = said[first:last]
+        for each in later:
+            if each.handed >= 0:
+                handed = min(max(each.handed, one.first), one.next)
+                return handed, handed
+        low = max((each.offset for each in later), default=one.first)
+        return min(max(low, one.first), one.next), one.next
+
+
+def _at(record: Record) -> int:
+    return record.at
+
+
+def _repeats(records: Sequence[Record], starts: Sequence[_Start]) -> dict[int, list[_Repeat]]:
+    """Group deliveries with repeated offsets by the number of their rebalance, -1 before all."""
     times = [start.at for start in starts]
-    seen: dict[_Queue, OffsetRanges] = defaultdict(OffsetRanges)
+    handed = _Handed(records)
+    delivered, surely, possibly = (
+        defaultdict[_Queue, OffsetRanges](OffsetRanges) for _ in range(3)
+    )
     repeats: dict[int, list[_Repeat]] = defaultdict(list)
-    for one in deliveries:
+    for one in records:
+        if not isinstance(one, Delivered):
+            continue
         queue = _queue_of(one)
-        count = _redelivered(seen[queue], one)
-        if count:
-            repeats[bisect_right(times, one.at) - 1].append((queue, one.at, count))
+        low, high = handed.bounds(one)
+        repeat = _Repeat(
+            queue,
+            one.at,
+            _repeated(delivered[queue], one.first, one.next, one.count),
+            _repeated(surely[queue], one.first, low, one.count),
+            _repeated(possibly[queue], one.first, high, one.count),
+        )
+        if repeat.redelivered:
+            repeats[bisect_right(times, one.at) - 1].append(repeat)
     return repeats
 
 
 def _handoff(group: str, start: _Start, move: _Move, repeats: Sequence[_Repeat]) -> Handoff:
     old, new = move.change
     queue = _queue_of(new)
+    mine = [each for each in repeats if each.queue == queue and each.at >= new.at]
     return Handoff(
         group=group,
         topic=queue.topic,
@@ -541,7 +634,9 @@ def _handoff(group: str, start: _Start, move: _Move, repeats: Sequence[_Repeat])
         last_delivery_ms=old.until,
         first_delivery_ms=new.at,
         pause_ms=pause_ms(old.until, new.stored, new.at),
-        duplicates=sum(n for which, at, n in repeats if which == queue and at >= new.at),
+        redelivered=sum(each.redelivered for each in mine),
+        reprocessed_min=sum(each.reprocessed_min for each in mine),
+        reprocessed_max=sum(each.reprocessed_max for each in mine),
         rebalance=_name(group, start),
     )
 
@@ -553,27 +648,49 @@ def _name(group: str, start: _Start) -> str:
 # -- backlog ---------------------------------------------------------------------------------------
 
 
-class Backlogs(NamedTuple):
-    """The group's backlog at each change of one of its queues: two columns."""
+class BacklogSeries(NamedTuple):
+    """A backlog over time, in two columns; linear between two of its points."""
 
     times: list[int]
-    totals: list[int]
+    totals: list[float]
+
+    def at(self, when: int) -> float | None:
+        """The backlog at a moment, None before the first point."""
+        after = bisect_right(self.times, when)
+        if after == 0:
+            return None
+        if after == len(self.times):
+            return self.totals[-1]
+        begin, end = self.times[after - 1], self.times[after]
+        low, high = self.totals[after - 1], self.totals[after]
+        return low + (high - low) * (when - begin) / (end - begin)
+
+    def over(self, begin: int, end: int) -> BacklogSeries:
+        """From `begin` to `end`, with both."""
+        low, high = bisect_right(self.times, begin), bisect_left(self.times, end)
+        first, last = self.at(begin), self.at(end)
+        inner = BacklogSeries(self.times[low:high], self.totals[low:high])
+        if first is not None:
+            inner = BacklogSeries([begin, *inner.times], [first, *inner.totals])
+        if last is not None:
+            inner = BacklogSeries([*inner.times, end], [*inner.totals, last])
+        return inner
 
 
-def backlogs(deliveries: Iterable[Delivered]) -> Backlogs:
-    """The backlog of one group over time, from its deliveries."""
-    deliveries = sorted(deliveries, key=_order)
-    steps = [(one.at, 0, _queue_of(one), max(one.backlog_max, one.backlog)) for one in deliveries]
-    steps += [(one.until, 1, _queue_of(one), one.backlog) for one in deliveries]
-    known: dict[_Queue, int] = {}
-    total = 0
-    samples = Backlogs([], [])
-    for at, _, queue, backlog in sorted(steps):
-        total += backlog - known.get(queue, 0)
-        known[queue] = backlog
-        samples.times.append(at)
-        samples.totals.append(total)
-    return samples
+def backlogs(records: Iterable[Record], group: str) -> BacklogSeries:
+    """The backlog of a group over time, from its brokers' records of it."""
+    points: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+    for one in records:
+        if isinstance(one, Backlog) and one.group == group:
+            known = points[one.broker, one.topic]
+            known[one.at] = max(known.get(one.at, 0), sum(one.waiting))
+            known[one.peak_at] = max(known.get(one.peak_at, 0), one.peak)
+    parts = []
+    for known in points.values():
+        times = sorted(known)
+        parts.append(BacklogSeries(times, [known[at] for at in times]))
+    moments = sorted({at for part in parts for at in part.times})
+    return BacklogSeries(moments, [sum(part.at(at) or 0 for part in parts) for at in moments])
 
 
 def _rebalance(
@@ -581,16 +698,15 @@ def _rebalance(
     start: _Start,
     end: int | None,
     pauses: Sequence[int],
-    repeated: int,
-    samples: Backlogs,
+    repeats: Sequence[_Repeat],
+    samples: BacklogSeries,
 ) -> Rebalance:
     """Build the row of one rebalance, which lasts until `end` or to the end of all records."""
-    times, totals = samples
-    begin = bisect_left(times, start.at)
-    stop = len(times) if end is None else bisect_left(times, end)
-    settled = min(stop, bisect_right(times, start.at + SETTLE_MS))
-    before = totals[bisect_left(times, start.at - BEFORE_MS) : begin] or totals[:begin][-1:]
-    after = totals[begin:settled]
+    last = max(samples.times, default=start.at) if end is None else end
+    grid = (samples.at(at) for at in range(start.at - BEFORE_MS, start.at, SAMPLE_MS))
+    before = [total for total in grid if total is not None]
+    last = max(last, start.at)
+    settled = samples.over(start.at, min(last, start.at + SETTLE_MS))
     return Rebalance(
         group=group,
         rebalance=_name(group, start),
@@ -602,25 +718,28 @@ def _rebalance(
         pause_p50_ms=percentile(pauses, 0.5),
         pause_p99_ms=percentile(pauses, 0.99),
         pause_max_ms=max(pauses, default=0),
-        duplicates=repeated,
-        spike=spike(before, after),
-        drain_ms=_drain_ms(
-            start.at, before, after, Backlogs(times[begin:stop], totals[begin:stop])
-        ),
+        redelivered=sum(each.redelivered for each in repeats),
+        reprocessed_min=sum(each.reprocessed_min for each in repeats),
+        reprocessed_max=sum(each.reprocessed_max for each in repeats),
+        spike=spike(before, settled.totals),
+        drain_ms=_drain_ms(start.at, before, settled, samples, last),
     )
 
 
 def _drain_ms(
-    started_at: int, before: Sequence[int], after: Sequence[int], samples: Backlogs
+    started_at: int,
+    before: Sequence[float],
+    settled: BacklogSeries,
+    samples: BacklogSeries,
+    last: int,
 ) -> int | None:
-    if not before or not after:
+    if not before or not settled.times:
         return None
-    enough = baseline(before)
-    peak = max(after)
+    enough, peak = baseline(before), max(settled.totals)
     if peak <= enough:
         return 0
-    since = after.index(peak)
-    for at, total in zip(samples.times[since:], samples.totals[since:], strict=True):
-        if total <= enough:
-            return at - started_at
+    falling = samples.over(settled.times[settled.totals.index(peak)], last)
+    for (begin, high), (end, low) in pairwise(zip(*falling, strict=True)):
+        if low <= enough:
+            return round(begin + (end - begin) * (high - enough) / (high - low)) - started_at
     return None

@@ -5,11 +5,11 @@ message (`encode`/`decode`). Joins and leaves are written as they happen; delive
 collected per queue and client and written once a second, so that the ledger costs a small fraction
 of the traffic that it records. Kafka groups use the same records, with member ids as clients and a
 partition's queue on its broker as the queue, and two more that only a coordinator can write.
-`ledger.cost` evaluates the records of all brokers together, for any client: the ledger needs
-nothing from the members.
+`ledger.cost` evaluates the records of all brokers together, for any client.
 
 Why these fields: pause needs the last delivery to the old owner, the first delivery to the new one,
-and how long a message waited; duplicates need the offset ranges; spike needs the backlog.
+and how long a message waited; what was delivered again needs the offset ranges, and whether it was
+processed again the commits and the members' reports; spike needs the backlog.
 """
 
 from __future__ import annotations
@@ -107,16 +107,6 @@ class Delivered(_Record, frozen=True, kw_only=True, tag="delivered"):
             ColumnKind.MOMENT_MS, "When the message at `first` was stored: since then it waited."
         ),
     ]
-    backlog_max: Annotated[
-        int,
-        Column(
-            ColumnKind.COUNT,
-            "Most messages that waited in the queue just before a delivery of this record.",
-        ),
-    ]
-    backlog: Annotated[
-        int, Column(ColumnKind.COUNT, "Messages left waiting after the last delivery.")
-    ]
 
 
 def joined(first: Delivered, later: Delivered) -> Delivered:
@@ -126,8 +116,6 @@ def joined(first: Delivered, later: Delivered) -> Delivered:
         until=later.until,
         next=later.next,
         count=first.count + later.count,
-        backlog_max=max(first.backlog_max, later.backlog_max),
-        backlog=later.backlog,
     )
 
 
@@ -139,6 +127,14 @@ class Committed(_Record, frozen=True, kw_only=True, tag="committed"):
     queue: Annotated[int, QUEUE]
     offset: Annotated[int, Column(ColumnKind.OFFSET, "The committed offset.")]
     client: Annotated[str, Column(ColumnKind.CLIENT, "Who committed, where the broker knows.")] = ""
+    handed: Annotated[
+        int,
+        Column(
+            ColumnKind.OFFSET,
+            "One past the last message that the member's application was handed, where the member gives the queue up and says so;"
+            " else -1.",
+        ),
+    ] = -1
     writer: Annotated[
         str,
         Column(
@@ -146,6 +142,27 @@ class Committed(_Record, frozen=True, kw_only=True, tag="committed"):
             "The broker that writes, where the queue is another's: a Kafka group's coordinator notes all of its commits.",
         ),
     ] = ""
+
+
+class Backlog(_Record, frozen=True, kw_only=True, tag="backlog"):
+    """What waits for the group in the queues of a topic on this broker, also where nobody reads them; once a second while it moves."""
+
+    group: Annotated[str, GROUP]
+    topic: Annotated[str, TOPIC]
+    waiting: Annotated[
+        tuple[int, ...],
+        Column(
+            ColumnKind.COUNTS,
+            "Messages of each queue, from queue 0 on, that were not delivered to the group; 0 for a queue that it never had.",
+        ),
+    ]
+    peak: Annotated[
+        int,
+        Column(
+            ColumnKind.COUNT, "Most messages that waited in them together since the record before."
+        ),
+    ]
+    peak_at: Annotated[int, Column(ColumnKind.MOMENT_MS, "When they did.")]
 
 
 class RebalanceBegan(_Record, frozen=True, kw_only=True, tag="rebalance_began"):
@@ -186,6 +203,7 @@ Record = (
     | MemberLeft
     | Delivered
     | Committed
+    | Backlog
     | RebalanceBegan
     | RebalanceEnded
 )

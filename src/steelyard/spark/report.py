@@ -21,7 +21,6 @@ from steelyard.spark.ownership import (
     DeliverySpan,
     busiest_group,
     clock,
-    deliveries_of,
     holdings,
     letters,
     ownership_chart,
@@ -144,7 +143,10 @@ def _cards(
         ("rebalances", f"{len(rebalances):,}"),
         ("queues moved", f"{len(handoffs):,}"),
         ("longest pause", shown(columns(Handoff)["pause_ms"], longest)),
-        ("duplicates in rebalances", f"{sum(row.duplicates for row in rebalances):,}"),
+        (
+            "reprocessed in rebalances, at most",
+            f"{sum(row.reprocessed_max for row in rebalances):,}",
+        ),
     ]
 
 
@@ -244,7 +246,7 @@ def _held_plot(
 def _backlog_plot(
     records: Sequence[Record], group: str, rebalances: Sequence[Rebalance]
 ) -> plots.Figure:
-    times, totals = backlogs(deliveries_of(records, group))
+    times, totals = backlogs(records, group)
     step = max(1, -(-len(times) // MOMENTS_MAX))
     figure = new_figure(300, showlegend=False)
     figure.add_scatter(

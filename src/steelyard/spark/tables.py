@@ -23,6 +23,7 @@ SQL_TYPES = {
     ColumnKind.CLIENTS: "array<string>",
     ColumnKind.NUMBER: "int",
     ColumnKind.COUNT: "bigint",
+    ColumnKind.COUNTS: "array<bigint>",
     ColumnKind.OFFSET: "bigint",
     ColumnKind.FACTOR: "double",
     ColumnKind.MOMENT: "timestamp",
@@ -110,4 +111,6 @@ def shown(column: Column, value: Any) -> str:
             return f"{value:,}"
         case ColumnKind.TEXTS | ColumnKind.CLIENTS:
             return ", ".join(value)
+        case ColumnKind.COUNTS:
+            return ", ".join(f"{count:,}" for count in value)
     return str(value)

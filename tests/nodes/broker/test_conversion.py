@@ -13,7 +13,7 @@ from tests.nodes.broker.driver import START, TOPIC
 
 from steelyard.config import StoreConfig
 from steelyard.groups.remoting.subscriptions import ALL, SQL92, Filter, parse
-from steelyard.ledger.events import Delivered
+from steelyard.ledger.events import Backlog, Delivered
 from steelyard.nodes.broker import conversion as module
 from steelyard.nodes.broker.conversion import (
     RESERVED,
@@ -568,7 +568,8 @@ def test_the_ledger_notes_deliveries_of_converted_messages(mixed: Rig) -> None:
     (noted,) = [item for item in mixed.ledger() if isinstance(item, Delivered)]
     assert (noted.group, noted.topic, noted.queue, noted.client) == (GROUP, TOPIC, 0, "c1")
     assert (noted.first, noted.next, noted.count, noted.stored) == (2, 7, 5, START)
-    assert (noted.backlog_max, noted.backlog) == (7, 2)
+    (waiting, *_) = [item for item in mixed.ledger() if isinstance(item, Backlog)]
+    assert (waiting.waiting, waiting.peak) == ((2,), 7)
 
 
 def test_a_batch_is_not_found_by_its_address(mixed: Rig) -> None:

@@ -16,6 +16,7 @@ from steelyard.config import BrokerConfig
 from steelyard.groups.remoting.registry import GroupChange, Registry
 from steelyard.ledger import events as records
 from steelyard.ledger.events import LEDGER_TOPIC, Delivered, Record, joined
+from steelyard.nodes.broker.backlogs import Backlogs
 from steelyard.nodes.broker.requests import Peer
 
 PENDING_MAX = 10_000
@@ -31,16 +32,18 @@ class _Commit(msgspec.Struct):
     at: int
     offset: int
     client: str
+    handed: int
 
 
 class Ledger:
     """See the module's text."""
 
-    def __init__(self, config: BrokerConfig, registry: Registry) -> None:
+    def __init__(self, config: BrokerConfig, registry: Registry, backlogs: Backlogs) -> None:
         self._enabled = config.ledger
         self._interval_ms = config.ledger_interval_ms
         self.broker = config.name
         self._registry = registry
+        self._backlogs = backlogs
         self._closed: list[Record] = []
         self._runs: dict[Key, Delivered] = {}
         """Deliveries without a gap to one client."""
@@ -97,6 +100,7 @@ class Ledger:
         if not self._enabled or delivery.topic == LEDGER_TOPIC:
             return
         key = (delivery.group, delivery.topic, delivery.queue)
+        self._backlogs.delivered(delivery, asked, now)
         run = self._runs.get(key)
         if run is not None and run.client == delivery.client and run.next == asked:
             self._runs[key] = joined(run, delivery)
@@ -106,10 +110,26 @@ class Ledger:
         self._runs[key] = delivery
         self._gathered(now)
 
+    def begins(self, group: str, topic: str, queue_id: int, offset: int, now: int) -> None:
+        """A group had committed an offset before the broker started."""
+        if self._enabled and topic != LEDGER_TOPIC:
+            self._backlogs.committed(group, topic, queue_id, offset, now)
+            self._gathered(now)
+
     def committed(
-        self, group: str, topic: str, queue_id: int, offset: int, peer: Peer, now: int
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        peer: Peer,
+        now: int,
+        *,
+        handed: int = -1,
     ) -> None:
-        self.committed_by(group, topic, queue_id, offset, self.client(group, peer), now)
+        """`handed`: see `events.Committed`."""
+        client = self.client(group, peer)
+        self.committed_by(group, topic, queue_id, offset, client, now, handed=handed)
 
     def committed_by(
         self,
@@ -121,12 +141,19 @@ class Ledger:
         now: int,
         *,
         broker: str | None = None,
+        handed: int = -1,
     ) -> None:
         """`broker`: the one with the queue, where that may be another."""
         if not self._enabled or topic == LEDGER_TOPIC:
             return
         key = (group, topic, queue_id)
-        self._commits[broker or self.broker, key] = _Commit(now, offset, client)
+        broker = broker or self.broker
+        if broker == self.broker:
+            self._backlogs.committed(*key, offset, now)
+        before = self._commits.get((broker, key))
+        if before is not None and before.client != client:
+            self._closed.append(self._commit(broker, key, before))
+        self._commits[broker, key] = _Commit(now, offset, client, handed)
         self._gathered(now)
 
     def _gathered(self, now: int) -> None:
@@ -137,28 +164,35 @@ class Ledger:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def take(self) -> list[bytes]:
+    def _commit(self, broker: str, key: Key, commit: _Commit) -> records.Committed:
+        group, topic, queue_id = key
+        return records.Committed(
+            at=commit.at,
+            broker=broker,
+            group=group,
+            topic=topic,
+            queue=queue_id,
+            offset=commit.offset,
+            client=commit.client,
+            handed=commit.handed,
+            writer="" if broker == self.broker else self.broker,
+        )
+
+    def take(self, now: int) -> list[bytes]:
         """All that was noted, as message bodies; nothing is pending afterwards."""
         self._closed.extend(self._runs.values())
-        for (broker, (group, topic, queue_id)), commit in self._commits.items():
-            self._closed.append(
-                records.Committed(
-                    at=commit.at,
-                    broker=broker,
-                    group=group,
-                    topic=topic,
-                    queue=queue_id,
-                    offset=commit.offset,
-                    client=commit.client,
-                    writer="" if broker == self.broker else self.broker,
-                )
-            )
+        for (broker, key), commit in self._commits.items():
+            self._closed.append(self._commit(broker, key, commit))
+        is_due = self.due_at is not None and self.due_at <= now
+        if is_due:
+            self._closed.extend(self._backlogs.take(now))
         noted = self._closed
         self._closed = []
         self._runs = {}
         self._commits = {}
         self.urgent = False
-        self.due_at = None
+        if is_due:
+            self.due_at = now + self._interval_ms if self._backlogs.is_watching else None
         return [
             records.encode(noted[start : start + RECORDS_PER_MESSAGE])
             for start in range(0, len(noted), RECORDS_PER_MESSAGE)

@@ -6,6 +6,7 @@ import msgspec
 
 from steelyard.config import BrokerConfig
 from steelyard.groups.remoting.registry import Registry
+from steelyard.nodes.broker.backlogs import Backlogs
 from steelyard.nodes.broker.damage import DamageReports
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
@@ -49,6 +50,12 @@ def make_parts(
     config: BrokerConfig, store: Store, rng: Random, appended: Watcher, now: int
 ) -> Parts:
     """The parts of a broker that starts. `appended` is called of every queue that has something new to read."""
+
+    def end(topic: str, queue_id: int) -> int:
+        """The offset behind the last message that can be read of a queue."""
+        log = store.log(topic, queue_id)
+        return 0 if log is None else durability.readable_end(log)
+
     calls: Calls[Purpose] = Calls()
     registry = Registry()
     durability = Durability(sync=config.flush == "sync")
@@ -64,7 +71,7 @@ def make_parts(
         calls,
         Turns(),
         registry,
-        Ledger(config, registry),
+        Ledger(config, registry, Backlogs(config.name, end)),
         durability,
         topics,
         registration,

@@ -213,6 +213,8 @@ class UpdateConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
     topic: str
     queue_id: Int
     commit_offset: Long
+    handed_offset: Long | None = None
+    """Ours: the offset behind the last message that the listener was handed, with the last commit of a queue that is given up."""
     bname: str | None = None
 
 

@@ -314,7 +314,7 @@ def test_both_brokers_together_tell_everything(cluster: Cluster, kind: Kind) -> 
     handoffs = cost.handoffs(records)
     assert {(one.broker, one.queue) for one in handoffs} == {queues[one] for one in moved}
     assert "broker-b" in {one.broker for one in handoffs}
-    assert {(one.from_client, one.to_client, one.duplicates) for one in handoffs} == {
+    assert {(one.from_client, one.to_client, one.redelivered) for one in handoffs} == {
         (second, first, 0)
     }
     assert all(500 <= one.pause_ms <= 2_000 for one in handoffs)

@@ -23,7 +23,7 @@ class Bench:
         effects_of(self.peers.calls.opened, Opened(1, "a:1", dialed=True))
 
     def commit(self, queue: MessageQueue) -> list[tuple[str, str]]:
-        return sent(effects_of(self.offsets.write_surely, LastCommitSent(queue, 1), "a:1", 7, 0))
+        return sent(effects_of(self.offsets.write_surely, LastCommitSent(queue, 1, 7), "a:1", 7, 0))
 
     def end(self, queue: MessageQueue) -> list[tuple[str, str]]:
         return sent(effects_of(self.offsets.answered, queue, "a:1", 0))

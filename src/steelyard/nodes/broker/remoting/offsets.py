@@ -26,6 +26,7 @@ from steelyard.store.tables import Table
 from steelyard.wire.remoting import headers
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
+from steelyard.wire.remoting.headers import UpdateConsumerOffsetRequestHeader
 
 OFFSETS_MAX = 1_000_000
 """Most (group, topic, queue) with a committed offset."""
@@ -125,7 +126,6 @@ class OffsetHandlers:
     def handlers(self) -> Handlers:
         return {
             RequestCode.QUERY_CONSUMER_OFFSET: self.query,
-            RequestCode.UPDATE_CONSUMER_OFFSET: self.commit,
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search,
             RequestCode.GET_MAX_OFFSET: self.max_offset,
             RequestCode.GET_MIN_OFFSET: self.min_offset,
@@ -152,8 +152,10 @@ class OffsetHandlers:
             )
         return request.reply(ext={"offset": str(offset)})
 
-    def commit(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        header = request.header(headers.UpdateConsumerOffsetRequestHeader)
+    def commit(
+        self, request: RemotingRequest, header: UpdateConsumerOffsetRequestHeader, now: int
+    ) -> Command:
+        """15, which `pull` receives."""
         config = self._topics.get(header.topic)
         if config is None:
             remark = f"Topic {header.topic} not exist!"
@@ -169,15 +171,24 @@ class OffsetHandlers:
             header.commit_offset,
             request.peer,
             now,
+            handed=-1 if header.handed_offset is None else header.handed_offset,
         )
         return request.reply()
 
     def store(
-        self, group: str, topic: str, queue_id: int, offset: int, peer: Peer, now: int
+        self,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        peer: Peer,
+        now: int,
+        *,
+        handed: int = -1,
     ) -> None:
-        """Commit an offset that was checked, and have the ledger note it where it moved."""
-        if self._committed.put(group, topic, queue_id, offset):
-            self._ledger.committed(group, topic, queue_id, offset, peer, now)
+        """Commit an offset that was checked, and have the ledger note it where it moved, or says what was handed over."""
+        if self._committed.put(group, topic, queue_id, offset) or handed >= 0:
+            self._ledger.committed(group, topic, queue_id, offset, peer, now, handed=handed)
 
     def max_offset(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.QueueRequestHeader)

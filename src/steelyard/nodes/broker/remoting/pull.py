@@ -1,4 +1,5 @@
 """11 PULL_MESSAGE, 361 LITE_PULL_MESSAGE (the same, from lite pull consumers of 5.x): messages of one queue from an offset on, at once or when there are some.
+15 UPDATE_CONSUMER_OFFSET: a commit (`offsets`), after which a member of ours that gives the queue up waits for nothing there.
 
 Checks, in RocketMQ's order, with the code each gives: the group may consume (16) · the topic exists (17) and may be
 read (16) · the queue is there (29) · the subscription comes with the pull (`PullFlag.SUBSCRIPTION`), or else
@@ -43,7 +44,10 @@ from steelyard.store.reads import Slice
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.flags import PullFlag, SysFlag
-from steelyard.wire.remoting.headers import PullMessageRequestHeader
+from steelyard.wire.remoting.headers import (
+    PullMessageRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
 from steelyard.wire.remoting.names import FAQ, PERM_READ
 
 COMMIT_OFFSET = int(PullFlag.COMMIT_OFFSET)
@@ -107,6 +111,7 @@ class Pulls:
         return {
             RequestCode.PULL_MESSAGE: self.pull,
             RequestCode.LITE_PULL_MESSAGE: self.pull,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.commit,
         }
 
     # -- requests --------------------------------------------------------------------------------
@@ -137,6 +142,15 @@ class Pulls:
         if not self.parked.add(pull, queues, request.peer.link, now + hold_ms):
             return request.reply(ResponseCode.SYSTEM_BUSY, "too many pulls wait on this broker")
         return None
+
+    def commit(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
+        """15. A member of ours that gives the queue up says what it handed over, and waits for nothing there any more."""
+        header = request.header(UpdateConsumerOffsetRequestHeader)
+        answer = self._offsets.commit(request, header, now)
+        if header.handed_offset is not None:
+            queue = (header.topic, header.queue_id)
+            self.end(request.peer.link, header.consumer_group, queue, now, effects)
+        return answer
 
     def wake(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
         """Messages were appended: answer the pulls that wait for them."""
@@ -372,8 +386,6 @@ class Pulls:
             next=found.next_offset,
             count=found.count,
             stored=stored,
-            backlog_max=high - pull.offset,
-            backlog=high - found.next_offset,
         )
         self._ledger.delivered(delivery, pull.asked, now)
 

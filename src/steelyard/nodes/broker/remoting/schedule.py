@@ -21,7 +21,6 @@ from steelyard.types import LogLine
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.message import decode_records
 from steelyard.wire.remoting.names import DELAY_LEVEL_MAX
-from steelyard.wire.remoting.properties import Properties
 
 SCHEDULE_TIMER = "schedule"
 """First part of the timers' keys; the second is the level."""
@@ -125,7 +124,7 @@ class Schedule:
         queue_id = int(queue)
         draft = Draft(
             view.stored_body,
-            Properties.of(properties),
+            props.encode_properties(properties),
             view.born_host_bytes,
             view.born_timestamp,
             view.flag,

@@ -30,9 +30,18 @@ class Commits:
         self._offsets = offsets
 
     def commit(
-        self, held: Held, now: int, effects: list[Effect], *, news_only: bool = True
+        self,
+        held: Held,
+        now: int,
+        effects: list[Effect],
+        *,
+        news_only: bool = True,
+        handed: int | None = None,
     ) -> None:
-        """Tell the broker how far the queue is finished, if it does not know. One-way, as RocketMQ does."""
+        """Tell the broker how far the queue is finished, if it does not know. One-way, as RocketMQ does.
+
+        `handed`: see `LastCommitSent`.
+        """
         if held.state not in READ:
             return
         offset = held.committable
@@ -40,7 +49,11 @@ class Commits:
         if address is None or offset < 0 or (news_only and offset == held.commits.committed):
             return
         self.wrote(held, offset, now)
-        self._offsets.write(held.queue, address, offset, effects)
+        self._offsets.write(held.queue, address, offset, effects, handed=handed)
+
+    def commit_at_once(self, held: Held, now: int, effects: list[Effect]) -> None:
+        """The last commit of a queue that nobody waits for. One-way, as RocketMQ does."""
+        self.commit(held, now, effects, news_only=False, handed=held.process.handed)
 
     def wrote(self, held: Held, offset: int, now: int) -> None:
         """A commit goes out that does not ride on a pull."""
@@ -107,7 +120,7 @@ class Commits:
         if address is None or offset < 0:
             return False
         held.commits.committed = offset
-        told = LastCommitSent(held.queue, held.epoch)
+        told = LastCommitSent(held.queue, held.epoch, held.process.handed)
         return self._offsets.write_surely(told, address, offset, now, effects)
 
     def commit_again(self, held: Held, effects: list[Effect]) -> None:

@@ -205,7 +205,7 @@ class Handover:
         for held in given:
             if self._peers.address(held.queue) is None:
                 lost.append(held)
-                self._holdings.commits.commit(held, now, effects, news_only=False)
+                self._holdings.commits.commit_at_once(held, now, effects)
                 self._drop(held, now, effects)
             elif held.state is HoldingState.PULLING and held.queue in self._wanted:
                 lost.append(held)
@@ -214,7 +214,7 @@ class Handover:
                 drained.append(held)
             elif held.state is HoldingState.PULLING and not self._locks.needed:
                 lost.append(held)
-                self._holdings.commits.commit(held, now, effects, news_only=False)
+                self._holdings.commits.commit_at_once(held, now, effects)
                 self._drop(held, now, effects)
             else:
                 if held.state in COMING and held.handover.announced:
@@ -472,7 +472,7 @@ class Handover:
         """The time of a stop is over: commit what is finished, unlock, without waiting for anybody."""
         self._hooks.drop()
         for held in self._holdings.all():
-            self._holdings.commits.commit(held, now, effects, news_only=False)
+            self._holdings.commits.commit_at_once(held, now, effects)
             self._holdings.gone(held, Move.DROPPED, now)
         self._draining.clear()
         self._rounds.clear()

@@ -47,12 +47,23 @@ class OffsetStore(Protocol):
         """The offset of a queue, None where there is none; PENDING: the answer comes under `asked`."""
 
     def write(
-        self, queue: MessageQueue, address: Address, offset: int, effects: list[Effect]
+        self,
+        queue: MessageQueue,
+        address: Address,
+        offset: int,
+        effects: list[Effect],
+        *,
+        handed: int | None = None,
     ) -> None:
-        """Commit. Nobody says whether it arrived."""
+        """Commit. Nobody says whether it arrived. `handed`: see `LastCommitSent`."""
 
     def write_surely(
-        self, told: Told, address: Address, offset: int, now: int, effects: list[Effect]
+        self,
+        told: Told,
+        address: Address,
+        offset: int,
+        now: int,
+        effects: list[Effect],
     ) -> bool:
         """Commit. True: the outcome comes under `told`, and the node passes it to `answered`; False: it is done."""
 
@@ -86,9 +97,15 @@ class BrokerOffsets:
         return PENDING
 
     def write(
-        self, queue: MessageQueue, address: Address, offset: int, effects: list[Effect]
+        self,
+        queue: MessageQueue,
+        address: Address,
+        offset: int,
+        effects: list[Effect],
+        *,
+        handed: int | None = None,
     ) -> None:
-        self._peers.calls.tell(address, self._command(queue, offset), effects)
+        self._peers.calls.tell(address, self._command(queue, offset, handed), effects)
 
     def write_surely(
         self, told: Told, address: Address, offset: int, now: int, effects: list[Effect]
@@ -99,7 +116,8 @@ class BrokerOffsets:
             return True
         if place not in self._begun:
             self._first[place] = deque()
-        self._peers.call(address, self._command(told.queue, offset), told, now, effects)
+        handed = told.handed if isinstance(told, LastCommitSent) else None
+        self._peers.call(address, self._command(told.queue, offset, handed), told, now, effects)
         return True
 
     def answered(
@@ -113,12 +131,13 @@ class BrokerOffsets:
     def keep(self, effects: list[Effect]) -> None:
         """The brokers keep them."""
 
-    def _command(self, queue: MessageQueue, offset: int) -> Command:
+    def _command(self, queue: MessageQueue, offset: int, handed: int | None) -> Command:
         header = headers.UpdateConsumerOffsetRequestHeader(
             consumer_group=self._peers.config.group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             commit_offset=offset,
+            handed_offset=handed,
         )
         return Command(code=RequestCode.UPDATE_CONSUMER_OFFSET, ext=headers.write(header))
 
@@ -140,7 +159,13 @@ class LocalOffsets:
         return self.get(asked.queue)
 
     def write(
-        self, queue: MessageQueue, address: Address, offset: int, effects: list[Effect]
+        self,
+        queue: MessageQueue,
+        address: Address,
+        offset: int,
+        effects: list[Effect],
+        *,
+        handed: int | None = None,
     ) -> None:
         self._offsets[queue] = offset
 

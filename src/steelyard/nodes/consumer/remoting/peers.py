@@ -49,10 +49,14 @@ class PullSent(msgspec.Struct, frozen=True):
 
 
 class LastCommitSent(msgspec.Struct, frozen=True):
-    """The commit that ends a holding (15): the queue's lock is let go once it is answered."""
+    """The commit that ends a holding (15): the queue's lock is let go once it is answered.
+
+    `handed`: the offset behind the last message that the listener was handed, for our brokers' ledger.
+    """
 
     queue: MessageQueue
     epoch: int
+    handed: int
 
 
 class LocksAsked(msgspec.Struct, frozen=True):

@@ -371,7 +371,7 @@ class Fetches:
         reader = self._notes.reader(fetch.call.asker, partition, asked.offset)
         if reader is None:
             return
-        first, following, high = asked.offset, answer.next_offset, answer.data.high_watermark
+        first, following = asked.offset, answer.next_offset
         try:
             stored_at = place.log.stored_at(first)
         except StorageError:
@@ -389,8 +389,6 @@ class Fetches:
             next=following,
             count=following - first,
             stored=stored_at,
-            backlog_max=high - first,
-            backlog=high - following,
         )
         self._notes.delivered(delivery, partition, now)
 
