@@ -23,6 +23,8 @@ class Cluster(Protocol):
     nameserver: str
     brokers: dict[str, str]
     """Addresses by name."""
+    kafka: list[str]
+    """Addresses for Kafka's clients, where they are served."""
 
     def stop_broker(self, name: str) -> None:
         """Begin a clean stop of the broker."""
@@ -43,6 +45,8 @@ class Steelyard:
         port = str(apache.free_port())
         self.nameserver = self._spawn("nameserver", ["nameserver", "--port", port])
         self.brokers = {name: f"127.0.0.1:{apache.free_port()}" for name in NAMES}
+        self._kafka_ports = {name: str(apache.free_port()) for name in NAMES}
+        self.kafka = [f"127.0.0.1:{port}" for port in self._kafka_ports.values()]
         for name in NAMES:
             self.start_broker(name)
 
@@ -61,8 +65,7 @@ class Steelyard:
             raise RuntimeError(
                 f"{name} ended: {(self._folder / f'{name}.log').read_text()[-2000:]}"
             )
-        (address,) = json.loads(line).values()
-        return str(address)
+        return str(next(iter(json.loads(line).values())))
 
     def stop_broker(self, name: str) -> None:
         self._processes[name].terminate()
@@ -72,6 +75,8 @@ class Steelyard:
             self._processes[name].wait(30)
         port = self.brokers[name].rpartition(":")[2]
         options = ["--name", name, "--data", str(self._folder / name), "--port", port]
+        options += ["--kafka-port", self._kafka_ports[name], "--kafka-brokers", ",".join(NAMES)]
+        options += ["--node-id", str(NAMES.index(name) + 1)]
         self._spawn(name, ["broker", *options, "--nameserver", self.nameserver])
 
     def close(self) -> None:
@@ -93,6 +98,7 @@ class Apache:
             folder, names=NAMES, java_options=APACHE_OPTIONS, commit_log_bytes=256 * 1024 * 1024
         )
         self.nameserver, self.brokers = self._cluster.nameserver, self._cluster.brokers
+        self.kafka: list[str] = []
         try:
             self._cluster.start().wait_ready()
         except BaseException:

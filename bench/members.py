@@ -15,6 +15,8 @@ if str(HERE.parent) not in sys.path:
 
 from tests.peers import apache  # noqa: E402
 
+from bench import clusters  # noqa: E402
+
 ANSWER_S = 60.0
 JAVA_OPTIONS = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC")
 
@@ -84,6 +86,9 @@ class Client(Protocol):
     def make(self) -> Member:
         """A process that is ready to join."""
 
+    def servers(self, cluster: clusters.Cluster) -> str:
+        """The address that its members are given."""
+
 
 class Steelyard:
     """`clean_handover`: as the client's setting of that name."""
@@ -96,6 +101,9 @@ class Steelyard:
     def make(self) -> Member:
         command = [sys.executable, str(HERE / "member.py"), *self._options]
         return Member(command, self._folder)
+
+    def servers(self, cluster: clusters.Cluster) -> str:
+        return cluster.nameserver
 
 
 class Java:
@@ -110,6 +118,27 @@ class Java:
         options = [*JAVA_OPTIONS, f"-Duser.home={self._folder}", "-cp", path]
         return Member(["java", *options, "Member"], self._folder)
 
+    def servers(self, cluster: clusters.Cluster) -> str:
+        return cluster.nameserver
+
+
+class Kafka:
+    """librdkafka. `assignment`: an assignor of the classic protocol, or `consumer` for KIP-848."""
+
+    def __init__(self, folder: Path, assignment: str) -> None:
+        self._folder = folder
+        self._assignment = assignment
+        self.kind = (
+            "librdkafka, KIP-848" if assignment == "consumer" else f"librdkafka, {assignment}"
+        )
+
+    def make(self) -> Member:
+        command = [sys.executable, str(HERE / "kafka_member.py"), self._assignment]
+        return Member(command, self._folder)
+
+    def servers(self, cluster: clusters.Cluster) -> str:
+        return ",".join(cluster.kafka)
+
 
 class Pool:
     """Members by name, made when they are first asked for."""
@@ -117,6 +146,7 @@ class Pool:
     def __init__(self, client: Client) -> None:
         self.kind = client.kind
         self._client = client
+        self.servers = client.servers
         self._members: dict[str, Member] = {}
 
     def __getitem__(self, name: str) -> Member:

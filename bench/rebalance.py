@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 if str(HERE.parent) not in sys.path:
@@ -131,6 +131,14 @@ TINY = Size(
 # -- one run ---------------------------------------------------------------------------------------
 
 
+class Stage(NamedTuple):
+    """`at`: when its event happened; `settled`: every queue came to be read by its owner alone."""
+
+    step: Step
+    at: int
+    settled: bool
+
+
 @dataclass
 class Watch:
     """What members and brokers have written down so far."""
@@ -229,7 +237,7 @@ class Run:
         processes = {name: self.pool[name] for name in names}
         begun = [
             process.say(
-                *("start", self.cluster.nameserver, self.group, self.topic, name),
+                *("start", self.pool.servers(self.cluster), self.group, self.topic, name),
                 *(self.watch.file(name), self.size.work_ms),
             )
             for name, process in processes.items()
@@ -323,8 +331,25 @@ class Run:
             time.sleep(0.2)
 
     def play(self, scenario: Scenario) -> Result:
-        """All of it. A stage lasts from its event to the next one."""
-        stages: list[tuple[Step, int, bool]] = []
+        """All of it, as a row of the table."""
+        stages, ended = self.stages(scenario)
+        ends = [at for _, at, _ in stages[1:]] + [ended]
+        told = [
+            self._stage(step, at, end, settled)
+            for (step, at, settled), end in zip(stages, ends, strict=True)
+        ]
+        all_deliveries = self.watch.deliveries.values()
+        return {
+            "stages": told,
+            "messages": len(self.watch.sent.offsets()),
+            "deliveries": sum(map(len, all_deliveries)),
+            "duplicates": repeated(all_deliveries),
+            "lost": self.watch.missing(),
+        }
+
+    def stages(self, scenario: Scenario) -> tuple[list[Stage], int]:
+        """Let everything happen; each stage, which lasts from its event to the next one, and the end of the last."""
+        stages: list[Stage] = []
         with self.feeding():
             begun = self.start(scenario.begin)
             if not self.settle(begun):
@@ -332,7 +357,7 @@ class Run:
             time.sleep(self.size.before_s)
             for step in scenario.steps:
                 at = self.do(step)
-                stages.append((step, at, self.settle(at)))
+                stages.append(Stage(step, at, self.settle(at)))
         self.drain()
         ended = time.monotonic_ns()
         for name in sorted(self.present):
@@ -342,21 +367,8 @@ class Run:
         self.watch.look()
         for deliveries in self.watch.deliveries.values():
             deliveries.sort()  # they came member by member
-        ends = [at for _, at, _ in stages[1:]] + [ended]
-        told = [
-            self._stage(step, at, end, settled)
-            for (step, at, settled), end in zip(stages, ends, strict=True)
-        ]
-        all_deliveries = self.watch.deliveries.values()
-        result = {
-            "stages": told,
-            "messages": len(self.watch.sent.offsets()),
-            "deliveries": sum(map(len, all_deliveries)),
-            "duplicates": repeated(all_deliveries),
-            "lost": self.watch.missing(),
-        }
         self.watch.close()
-        return result
+        return stages, ended
 
     def _stage(self, step: Step, begin: int, end: int, settled: bool) -> Result:
         moved = moves(self.watch.deliveries, self.watch.sent, begin, end)

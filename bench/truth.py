@@ -1,0 +1,336 @@
+"""Is the ledger true? What it says of rebalances beside what every listener logged.
+
+`./dev bench truth` plays the scenarios on Steelyard's brokers, with members of several makes. Each member's listener
+writes down what it gets and when (`member`, `kafka_member`), the feeder what was acknowledged and when; from these
+alone, without the ledger, come the figures called "listeners". The ledger's come from the records of the brokers
+through `steelyard.ledger.cost`, as everybody's do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+if str(HERE.parent) not in sys.path:
+    sys.path.insert(0, str(HERE.parent))
+
+from bench.costs import Delivery, Sent, moves, queue_number, repeated_within  # noqa: E402
+from bench.rebalance import Run, Scenario, Size, Stage, Step, Watch  # noqa: E402
+from bench.run import machine  # noqa: E402
+
+from bench import clusters, members  # noqa: E402
+from steelyard import MessageQueue, PullConsumer  # noqa: E402
+from steelyard.ledger import cost, events  # noqa: E402
+from steelyard.ledger.events import LEDGER_TOPIC, Record  # noqa: E402
+
+MS = 1_000_000
+BEFORE_NS = 10_000 * MS
+SAMPLE_NS = 1_000 * MS
+"""How often the backlog is looked at where a median of it is wanted."""
+
+GROWS_AND_SHRINKS = Scenario(
+    ("m0",), (Step("start", ("m1",)), Step("start", ("m2",)), Step("stop", ("m1",)))
+)
+KILLED = Scenario(("m0", "m1", "m2"), (Step("kill", ("m1",)),))
+BROKER_RETURNS = Scenario(
+    ("m0", "m1", "m2"), (Step("stop_broker", ("broker-b",)), Step("start_broker", ("broker-b",)))
+)
+
+SIZE = Size(
+    rounds=1,
+    queues=6,
+    messages_per_s=500,
+    batch=5,
+    message_bytes=128,
+    work_ms=1,
+    before_s=12.0,
+    quiet_s=4.0,
+    deadline_s=90.0,
+    warm_up_s=0.0,
+)
+TINY = replace(SIZE, queues=2, messages_per_s=200, before_s=1.0, quiet_s=2.5, deadline_s=60.0)
+
+
+class Case(NamedTuple):
+    """A scenario and who plays it."""
+
+    name: str
+    client: Callable[[Path], members.Client]
+    scenario: Scenario
+
+
+def cases() -> list[Case]:
+    return [
+        Case("clean", members.Steelyard, GROWS_AND_SHRINKS),
+        Case(
+            "not clean",
+            lambda folder: members.Steelyard(folder, clean_handover=False),
+            GROWS_AND_SHRINKS,
+        ),
+        Case("Java", members.Java, GROWS_AND_SHRINKS),
+        Case("range", lambda folder: members.Kafka(folder, "range"), GROWS_AND_SHRINKS),
+        Case(
+            "cooperative",
+            lambda folder: members.Kafka(folder, "cooperative-sticky"),
+            GROWS_AND_SHRINKS,
+        ),
+        Case("KIP-848", lambda folder: members.Kafka(folder, "consumer"), GROWS_AND_SHRINKS),
+        Case("SIGKILL of a member", members.Steelyard, KILLED),
+        Case("stop and return of a broker", members.Steelyard, BROKER_RETURNS),
+    ]
+
+
+# -- what listeners saw ----------------------------------------------------------------------------
+
+
+class Figures(NamedTuple):
+    """What one stage cost. Times in ms; `pauses` by the number of the queue that moved."""
+
+    pauses: dict[int, float]
+    reprocessed: tuple[int, int]
+    """At least and at most."""
+    peak: int
+    """Of the group's backlog."""
+    drain_ms: float | None
+
+
+class Series(NamedTuple):
+    """The group's backlog whenever it changed."""
+
+    times: list[int]
+    totals: list[int]
+
+    def at(self, when: int) -> int:
+        position = bisect_right(self.times, when) - 1
+        return self.totals[position] if position >= 0 else 0
+
+
+def backlog(deliveries: dict[int, list[Delivery]], sent: Sent) -> Series:
+    """Messages that were acknowledged and had come to no listener yet."""
+    first: dict[tuple[int, int], int] = {}
+    for queue, all_of_queue in deliveries.items():
+        for one in all_of_queue:
+            key = queue, one.offset
+            first[key] = min(first.get(key, one.at), one.at)
+    steps: list[tuple[int, int]] = []
+    for queue, offset in sent.offsets():
+        at = sent.at(queue, offset)
+        steps.append((at, 1))
+        if (queue, offset) in first:
+            # A message may come before its acknowledgement.
+            steps.append((max(first[queue, offset], at), -1))
+    series = Series([], [])
+    total = 0
+    for at, step in sorted(steps):
+        total += step
+        series.times.append(at)
+        series.totals.append(total)
+    return series
+
+
+def listeners(watch: Watch, stage: Stage, end: int, waiting: Series) -> Figures:
+    """From the logs of the listeners and the feeder alone."""
+    begin = stage.at
+    moved = moves(watch.deliveries, watch.sent, begin, end)
+    twice = sum(repeated_within(of_queue, begin, end) for of_queue in watch.deliveries.values())
+    before = max(
+        cost.BACKLOG_FLOOR,
+        median(waiting.at(at) for at in range(begin - BEFORE_NS, begin, SAMPLE_NS)),
+    )
+    low, high = bisect_left(waiting.times, begin), bisect_left(waiting.times, end)
+    totals = waiting.totals[low:high]
+    peak = max(totals, default=0)
+    drain: float | None = 0
+    if peak > before:
+        since = low + totals.index(peak)
+        drain = next(
+            (
+                (waiting.times[n] - begin) / MS
+                for n in range(since, high)
+                if waiting.totals[n] <= before
+            ),
+            None,
+        )
+    return Figures(
+        {move.queue: move.pause_ns / MS for move in moved},
+        (twice, twice),
+        peak,
+        drain,
+    )
+
+
+# -- what the ledger says --------------------------------------------------------------------------
+
+
+def read_ledger(nameserver: str) -> list[Record]:
+    """All records of all brokers."""
+    records: list[Record] = []
+    with PullConsumer("truth", nameserver) as consumer:
+        for queue in consumer.queues(LEDGER_TOPIC):
+            records += _read(consumer, queue)
+    return records
+
+
+def _read(consumer: PullConsumer, queue: MessageQueue) -> list[Record]:
+    records: list[Record] = []
+    offset, end = consumer.min_offset(queue), consumer.max_offset(queue)
+    while offset < end:
+        found = consumer.pull(queue, offset)
+        for message in found.messages:
+            records += events.decode(message.body)
+        offset = found.next_begin_offset
+    return records
+
+
+def ledger(records: Sequence[Record], group: str, begin: int, end: int) -> Figures:
+    """`begin`, `end`: of the stage, in ms since the epoch."""
+    costs = cost.costs(records)
+    rows = [
+        r for r in costs.rebalances if r.group == group and begin - 100 <= r.started_at < end - 100
+    ]
+    names = {row.rebalance for row in rows}
+    pauses = {
+        queue_number(row.broker, row.queue): float(row.pause_ms)
+        for row in costs.handoffs
+        if row.rebalance in names
+    }
+    held = cost.backlogs(records, group).over(begin, end)
+    drains = [row.started_at + row.drain_ms - begin for row in rows if row.drain_ms is not None]
+    return Figures(
+        pauses,
+        (sum(row.reprocessed_min for row in rows), sum(row.reprocessed_max for row in rows)),
+        round(max(held.totals, default=0)),
+        max(drains, default=None),
+    )
+
+
+# -- side by side ----------------------------------------------------------------------------------
+
+FIGURES = (
+    "queues moved",
+    "longest pause, ms",
+    "largest error of a pause, ms",
+    "reprocessed",
+    "peak backlog",
+    "drain, ms",
+)
+COLUMNS = ("scenario", "event", "figure", "listeners", "ledger", "true")
+
+
+def rows(case: str, event: str, seen: Figures, told: Figures) -> list[tuple[str, ...]]:
+    """A row for each figure, with what was asked of it."""
+    worst = max(
+        (abs(seen.pauses.get(q, 0) - told.pauses.get(q, 0)) for q in {*seen.pauses, *told.pauses}),
+        default=0,
+    )
+    longest, told_longest = (
+        max(seen.pauses.values(), default=0),
+        max(told.pauses.values(), default=0),
+    )
+    low, high = told.reprocessed
+    near = worst <= max(50, 0.05 * longest)
+    figures = (
+        (f"{len(seen.pauses)}", f"{len(told.pauses)}", seen.pauses.keys() == told.pauses.keys()),
+        (f"{longest:,.0f}", f"{told_longest:,.0f}", near),
+        ("", f"{worst:,.0f}", near),
+        (
+            f"{seen.reprocessed[0]:,}",
+            f"{low:,}" if low == high else f"{low:,} to {high:,}",
+            low <= seen.reprocessed[0] <= high,
+        ),
+        (f"{seen.peak:,}", f"{told.peak:,}", abs(seen.peak - told.peak) <= 0.1 * seen.peak),
+        (
+            _ms(seen.drain_ms),
+            _ms(told.drain_ms),
+            _near(seen.drain_ms, told.drain_ms, 1_000),
+        ),
+    )
+    return [
+        (case, event, name, *shown, "yes" if is_true else "**no**")
+        for name, (*shown, is_true) in zip(FIGURES, figures, strict=True)
+    ]
+
+
+def _ms(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
+
+
+def _near(one: float | None, other: float | None, by: float) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= by
+
+
+def play(case: Case, size: Size, folder: Path) -> list[tuple[str, ...]]:
+    """One case on brokers of its own."""
+    folder.mkdir()
+    with ExitStack() as stack:
+        cluster = clusters.Steelyard(folder / "cluster")
+        stack.callback(cluster.close)
+        pool = members.Pool(case.client(folder))
+        stack.callback(pool.close)
+        run = Run(cluster, pool, size, folder / "run", "Truth")
+        stages, ended = run.stages(case.scenario)
+        time.sleep(2)  # the ledger is written once a second
+        records = read_ledger(cluster.nameserver)
+    wall = time.time_ns() - time.monotonic_ns()
+    waiting = backlog(run.watch.deliveries, run.watch.sent)
+    found = []
+    for stage, end in zip(stages, [*(s.at for s in stages[1:]), ended], strict=True):
+        seen = listeners(run.watch, stage, end, waiting)
+        told = ledger(records, run.group, (stage.at + wall) // MS, (end + wall) // MS)
+        found += rows(case.name, f"{stage.step.what} {' '.join(stage.step.names)}", seen, told)
+    return found
+
+
+def table(found: Sequence[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---|---|---|--:|--:|---|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in found)]) + "\n"
+
+
+REPORT = """# Is the ledger true?
+
+Written by `./dev bench truth` ({date}). Machine: {processor}, {memory}, {system}, Python {python}, {java}.
+Two Steelyard brokers with {queues} queues each, {messages_per_s:,} messages/s of {message_bytes} B; a listener takes {work_ms} ms for each. The
+brokers are new for each scenario; members are Steelyard's push consumers but where the scenario names others.
+
+{table}
+- **listeners**: from the log of every call of a listener, and the feeder's log of what was acknowledged; nothing of the ledger.
+  **ledger**: by `steelyard.ledger.cost` from the brokers' records.
+- **true**: the same queues moved; each pause within 50 ms or 5 % of the longest; what was reprocessed lies within the bounds that the ledger
+  gives; peak backlog within 10 %; drain within 1 s.
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="bench truth", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--case", action="append", help="part of a name; all without it")
+    parser.add_argument("--tiny", action="store_true", help="little load, for seconds")
+    parser.add_argument("--out", type=Path, default=HERE, help="folder for TRUTH.md")
+    options = parser.parse_args()
+    size = TINY if options.tiny else SIZE
+    wanted = options.case or [""]
+    chosen = [case for case in cases() if any(part in case.name for part in wanted)]
+    found: list[tuple[str, ...]] = []
+    with tempfile.TemporaryDirectory(prefix="steelyard-truth-") as folder:
+        for number, case in enumerate(chosen):
+            found += play(case, size, Path(folder) / str(number))
+            print(table(found[-len(FIGURES) * len(case.scenario.steps) :]), flush=True)
+    report = REPORT.format(**machine(), **vars(size), table=table(found))
+    (options.out / "TRUTH.md").write_text(report)
+
+
+if __name__ == "__main__":
+    main()
