@@ -388,10 +388,13 @@ def test_timers_fire_once_and_in_time(run_scenario: Run) -> None:
         node = bench.node(begin=begin)
         bench.drive(node)
         await bench.until(lambda: Due(("a", "tuple")) in node.events)
-        keys = ["past", "plain", "moved earlier", "moved later", ("a", "tuple")]
-        assert node.events == [Due(key) for key in keys]
-        due = [now, now + 20, now + 30, now + 40, now + 50]
-        assert all(at >= expected for at, expected in zip(node.times, due, strict=True))
+        # On a machine that stalls several are due at once: in which order they fire then is not promised.
+        due = {"past": 0, "plain": 20, "moved earlier": 30, "moved later": 40, ("a", "tuple"): 50}
+        await bench.until(lambda: len(node.events) >= len(due))
+        fired = dict(zip(node.events, node.times, strict=True))
+        assert len(fired) == len(node.events)
+        assert fired.keys() == {Due(key) for key in due}
+        assert all(fired[Due(key)] >= now + after for key, after in due.items())
 
     run_scenario(scenario)
 

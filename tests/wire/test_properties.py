@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from steelyard.errors import MessageError
-from steelyard.wire.remoting.properties import decode_properties, encode_properties, property_of
+from steelyard.wire.remoting import properties as props
+from steelyard.wire.remoting.properties import (
+    Properties,
+    closed,
+    decode_properties,
+    encode_properties,
+    property_of,
+)
 
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1)
 ANY = st.lists(st.sampled_from(["\x01", "\x02", "a", "b", "ab", "\xff", ""]), max_size=12).map(
@@ -71,3 +78,40 @@ def test_separators_are_refused(properties: dict[str, str]) -> None:
 
 def test_a_value_may_contain_the_first_separator() -> None:
     assert decode_properties(encode_properties({"a": "b\x01c"})) == {"a": "b\x01c"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        ("", ""),
+        ("a\x01b", "a\x01b\x02"),
+        ("a\x01b\x02", "a\x01b\x02"),
+    ],
+)
+def test_the_last_value_is_closed(sent: str, text: str) -> None:
+    assert closed(sent) == text
+
+
+def test_a_text_is_decoded_once_and_only_when_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded = []
+
+    def decode(text: str) -> dict[str, str]:
+        decoded.append(text)
+        return decode_properties(text)
+
+    monkeypatch.setattr(props, "decode_properties", decode)
+    properties = Properties("a\x01b\x02c\x01d\x02")
+    assert not decoded
+    assert properties.without("x") is properties
+    assert properties.values == {"a": "b", "c": "d"}
+    without = properties.without("a")
+    assert (without.text, without.values) == ("c\x01d\x02", {"c": "d"})
+    assert decoded == [properties.text]
+
+
+def test_properties_of_values_are_checked() -> None:
+    assert Properties.of({"a": "b"}).text == "a\x01b\x02"
+    with pytest.raises(MessageError):
+        Properties.of({"a": "b\x02"})

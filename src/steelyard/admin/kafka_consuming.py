@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from steelyard.admin import exits
 from steelyard.admin.output import Printer
-from steelyard.admin.ports import ServerKind, listening, wrong_port
+from steelyard.admin.ports import listening, wrong_port
 from steelyard.admin.starts import At, End, Offset, Start
 from steelyard.client.aio.kafka import KafkaConsumer
 from steelyard.errors import ConnectError, RouteError, SteelyardError
+from steelyard.wire.strangers import ServerKind
 
 if TYPE_CHECKING:
     from steelyard.nodes.consumer.kafka.contract import ConsumerRecord

@@ -1,31 +1,15 @@
-"""Detection of a wrong port when a command failed: which server listens at an address.
-
-A nameserver answers GET_BROKER_CLUSTER_INFO (106), a RocketMQ broker rejects that request as
-unknown, and a Kafka broker answers ApiVersions (18).
-"""
+"""Detection of a wrong port when a command failed: which server listens at an address."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import struct
 from contextlib import suppress
-from enum import Enum
 
-from steelyard.errors import BrokerError, ConfigError, SteelyardError
+from steelyard.errors import ConfigError
+from steelyard.wire.strangers import ServerKind, Stranger, recognised
 
-TIMEOUT_SECONDS = 2.0
-"""Time-out of each of the two requests; a listening server is nearby.
-"""
-
-_SIZE_AND_NUMBER = struct.Struct(">ii")
-
-
-class ServerKind(Enum):
-    NAMESERVER = "a RocketMQ nameserver"
-    BROKER = "a RocketMQ broker"
-    KAFKA = "a Kafka broker"
-
+TIMEOUT_MS = 2_000
+"""Time-out of each of the two requests; a listening server is nearby."""
 
 _WANTED = {
     ServerKind.NAMESERVER: "give a nameserver's address with -n (port 9876 unless it was changed)",
@@ -79,42 +63,11 @@ def _given(options: argparse.Namespace) -> list[tuple[str, ServerKind]]:
 
 async def listening(address: str) -> ServerKind | None:
     """The server that answers at `host:port`; None where nobody does, or one of another kind."""
-    return await _of_rocketmq(address) or await _of_kafka(address)
+    from steelyard.driver.probing import probe
 
-
-async def _of_rocketmq(address: str) -> ServerKind | None:
-    from steelyard.client.aio.admin import Admin
-    from steelyard.wire.remoting.codes import RequestCode, ResponseCode
-
-    try:
-        async with Admin(address, timeout_ms=int(TIMEOUT_SECONDS * 1000)) as admin:
-            await admin.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO)
-    except BrokerError as error:
-        unknown = error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-        return ServerKind.BROKER if unknown else None
-    except SteelyardError:
-        return None
-    return ServerKind.NAMESERVER
-
-
-async def _of_kafka(address: str) -> ServerKind | None:
-    from steelyard.wire.kafka.frame import Request, encode
-    from steelyard.wire.kafka.messages.cluster import API_VERSIONS, ApiVersionsRequest
-
-    host, _, port = address.rpartition(":")
-    number = 1
-    try:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
-            reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-            try:
-                writer.write(
-                    encode(Request(API_VERSIONS, 0, number, "steelyard", ApiVersionsRequest()))
-                )
-                _, answered = _SIZE_AND_NUMBER.unpack(
-                    await reader.readexactly(_SIZE_AND_NUMBER.size)
-                )
-            finally:
-                writer.close()
-    except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
-        return None
-    return ServerKind.KAFKA if answered == number else None
+    for wants in (Stranger.KAFKA, Stranger.REMOTING):
+        with suppress(OSError, ValueError, OverflowError):
+            found = recognised(wants, await probe(address, wants, TIMEOUT_MS))
+            if found is not None:
+                return found
+    return None

@@ -45,6 +45,7 @@ from steelyard.driver.accepting import Accepting, quiet
 from steelyard.driver.failures import EVENT_BYTES_MAX, Failures, brief
 from steelyard.driver.links import UNLIMITED, LinkLimits, Listening, Wire, dialect
 from steelyard.driver.logs import logger
+from steelyard.driver.probing import probe
 from steelyard.errors import ClosedError, DescriptorsError, InternalError, ProtocolError
 from steelyard.nodes.seam import (
     REMOTING,
@@ -71,15 +72,7 @@ from steelyard.nodes.seam import (
     SetTimer,
 )
 from steelyard.types import LogLine
-from steelyard.wire.strangers import (
-    HEAD_BYTES,
-    Signs,
-    Stranger,
-    named,
-    question,
-    recognise,
-    refusal,
-)
+from steelyard.wire.strangers import Signs, Stranger, named, recognise, refusal
 
 if TYPE_CHECKING:
     import socket
@@ -568,17 +561,7 @@ class Driver:
         """Close the link for the node, naming the server if it answers the probe."""
         found = ""
         try:
-            host, _, port = wire.address.rpartition(":")
-            async with asyncio.timeout(PROBE_MS / 1000):
-                reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-                try:
-                    writer.write(question(wire.speech))
-                    head = await reader.readexactly(HEAD_BYTES)
-                except asyncio.IncompleteReadError as error:
-                    head = error.partial
-                finally:
-                    writer.close()
-            found = named(wire.speech, head)
+            found = named(wire.speech, await probe(wire.address, wire.speech, PROBE_MS))
             self._answerers[wire.address] = (self.clock(), found)
         except (OSError, ValueError, OverflowError):
             pass  # not reachable any more, or no response

@@ -12,9 +12,10 @@ Called once a decoder has refused the bytes of a connection that never sent a wh
 it costs valid clients nothing.
 
 For our own clients at a wrong port, `answerer` recognises the server by its response, and
-`unanswered` handles the lack of one; the server is then sent a `question` of the other protocol,
-whose response `named` recognises. Source: RFC 9113 section 3.4; RFC 8446 section 5.1;
-RequestHeader.json; remoting/protocol/RemotingCommand.java.
+`unanswered` handles the lack of one; the server is then sent a `question` of the other protocol, by
+whose response it is `recognised`: a nameserver lists its clusters (106), a RocketMQ broker rejects
+that request as unknown, and a Kafka broker lists its versions (18). Source: RFC 9113 section 3.4;
+RFC 8446 section 5.1; RequestHeader.json; remoting/protocol/RemotingCommand.java.
 """
 
 from __future__ import annotations
@@ -110,18 +111,30 @@ def question(wants: Stranger) -> bytes:
     return _PROBE.pack(8 + 2 + len(_NAME), 18, 0, PROBE_NUMBER, len(_NAME)) + _NAME
 
 
-def named(wants: Stranger, head: bytes) -> str:
-    """Describe a server by its response to `question`, with advice; empty if unknown."""
+class ServerKind(Enum):
+    """A server of either protocol, in words."""
+
+    NAMESERVER = "a RocketMQ nameserver"
+    BROKER = "a RocketMQ broker"
+    KAFKA = "a Kafka broker"
+
+
+def recognised(wants: Stranger, head: bytes) -> ServerKind | None:
+    """The server that responds to `question` with these first bytes; None if unknown."""
     if wants is Stranger.KAFKA:
         code = _CODE.search(head) if _is_remoting(head) else None
         if code is None:
-            return ""
-        found = "a RocketMQ nameserver" if code[1] == b"0" else "a RocketMQ broker"
-    elif len(head) >= 8 and head[4:8] == PROBE_NUMBER.to_bytes(4, "big"):
-        found = "a Kafka broker"
-    else:
+            return None
+        return ServerKind.NAMESERVER if code[1] == b"0" else ServerKind.BROKER
+    return ServerKind.KAFKA if head[4:8] == PROBE_NUMBER.to_bytes(4, "big") else None
+
+
+def named(wants: Stranger, head: bytes) -> str:
+    """Describe a server by its response to `question`, with advice; empty if unknown."""
+    found = recognised(wants, head)
+    if found is None:
         return ""
-    return f"{found} answers at this address, not {expected(wants)}: {_ADVICE[wants]}"
+    return f"{found.value} answers at this address, not {expected(wants)}: {_ADVICE[wants]}"
 
 
 def not_a_nameserver(address: str) -> str:

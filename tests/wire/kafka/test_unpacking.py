@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from steelyard.errors import ProtocolError
 from steelyard.wire.kafka import unpacking as module
 from steelyard.wire.kafka.compression import (
-    PIECE_BYTES,
     Compression,
     compress,
     decompress,
@@ -23,6 +22,7 @@ from steelyard.wire.kafka.records import (
     write_batch,
 )
 from steelyard.wire.kafka.unpacking import HEADERS_MAX, PIECE_EFFORT, READ_BYTES, Unpacking
+from steelyard.wire.streams import PIECE_BYTES
 
 EVERY = list(Compression)
 PACKED = [each for each in Compression if each != Compression.NONE]
@@ -56,7 +56,7 @@ def test_segments_make_no_difference(
 ) -> None:
     """Records of all sizes, larger than a segment too; each is read whole."""
     monkeypatch.setattr(module, "SEGMENT_BYTES", 500)
-    monkeypatch.setattr("steelyard.wire.kafka.compression.PIECE_BYTES", 300)
+    monkeypatch.setattr("steelyard.wire.streams.PIECE_BYTES", 300)
     values = [bytes([number % 251]) * (number * 37 % 1_700) for number in range(400)]
     batch = batch_of(*values, compression=compression)
     found = unpacking(batch)

@@ -59,6 +59,7 @@ from steelyard.nodes.seam import (
 from steelyard.store.store import Store
 from steelyard.types import LogLine, Random
 from steelyard.wire.remoting.command import RESPONSE_FLAG, Command
+from steelyard.wire.remoting.properties import Properties
 
 if TYPE_CHECKING:
     from steelyard.nodes.broker.kafka.service import KafkaService
@@ -306,7 +307,7 @@ class BrokerNode:
 
     def _write_ledger(self, now: int, effects: list[Effect]) -> None:
         for body in self._ledger.take(now):
-            draft = Draft(body, "", self._parts.writer.host, now)
+            draft = Draft(body, Properties(""), self._parts.writer.host, now)
             try:
                 self._parts.writer.write(LEDGER_TOPIC, 0, draft, now, effects)
             except StorageError as error:

@@ -20,7 +20,7 @@ from steelyard.store.store import Store
 from steelyard.wire.kafka.records import with_offset
 from steelyard.wire.remoting.flags import SysFlag, tag_code
 from steelyard.wire.remoting.message import encode_record
-from steelyard.wire.remoting.properties import TAGS
+from steelyard.wire.remoting.properties import TAGS, Properties
 
 BORN_HOST_V6 = int(SysFlag.BORN_HOST_V6)
 STORE_HOST_V6 = int(SysFlag.STORE_HOST_V6)
@@ -34,10 +34,10 @@ Watcher = Callable[[str, int, int, list[Effect]], None]
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
-    """A message without its place. `properties`: as stored, every value closed by U+0002."""
+    """A message without its place."""
 
     body: bytes
-    properties: str
+    properties: Properties
     born_host: bytes
     born_timestamp: int
     flag: int = 0
@@ -90,7 +90,7 @@ class Writer:
         offset = log.max_offset
         address = log.next_address
         record = self._record(topic, queue_id, draft, offset, address, now)
-        log.append(record, tag_code_of(draft.properties), now)
+        log.append(record, tag_code_of(draft.properties.text), now)
         self.statistics.put_messages += 1
         self.statistics.put_bytes += len(record)
         self.wrote(log, offset, now, effects)
@@ -109,7 +109,7 @@ class Writer:
         addresses: list[int] = []
         for draft in drafts:
             record = self._record(topic, queue_id, draft, offset + len(entries), address, now)
-            entries.append((record, tag_code_of(draft.properties)))
+            entries.append((record, tag_code_of(draft.properties.text)))
             addresses.append(address)
             address += len(record)
         log.append_many(entries, now)
@@ -156,7 +156,7 @@ class Writer:
             reconsume_times=draft.reconsume_times,
             prepared_transaction_offset=draft.prepared_transaction_offset,
             body=draft.body,
-            properties=draft.properties.encode(),
+            properties=draft.properties.text.encode(),
         )
 
 

@@ -29,6 +29,7 @@ from steelyard.wire.remoting.properties import (
     CORRELATION_ID,
     NAME_END,
     VALUE_END,
+    closed,
 )
 
 REQUESTS_TIMER = "requests"
@@ -120,9 +121,7 @@ def _response(
 def _view(command: Command, broker_name: str, now: int) -> MessageView:
     """The reply as if it had been pulled; it has no place in any log. Raises ProtocolError."""
     header = headers.read(headers.ReplyMessageRequestHeader, command.ext)
-    properties = header.properties
-    if properties and not properties.endswith(VALUE_END):
-        properties += VALUE_END
+    properties = closed(header.properties)
     properties += f"{ARRIVE_TIME}{NAME_END}{now}{VALUE_END}"
     try:
         born_host, store_host = ids.host_bytes(header.born_host), ids.host_bytes(header.store_host)

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 
 from steelyard.errors import ProtocolError
+from steelyard.wire import streams
+from steelyard.wire.streams import Format, pack_lz4, pack_zstd, unpack
 
 PLAIN_BYTES_MAX = 64 * 1024 * 1024
 """Size limit of a batch's decompressed records: 64 times the largest batch accepted by default."""
@@ -23,11 +25,7 @@ _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEAD = struct.Struct(">8sii")
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SIZE = struct.Struct(">i")
-_ZSTD_PIECE_BYTES = 1024
-
-PIECE_BYTES = 64 * 1024
-"""Bytes that `pieces` decompresses at a time, some 50 microseconds of work."""
-_INPUT_BYTES = 16 * 1024
+_WHAT = "the records of a batch are"
 
 
 class Compression(IntEnum):
@@ -38,6 +36,13 @@ class Compression(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+_FORMATS: dict[int, Format] = {
+    Compression.GZIP: Format.GZIP,
+    Compression.LZ4: Format.LZ4,
+    Compression.ZSTD: Format.ZSTD,
+}
 
 
 def compress(data: bytes, compression: int) -> bytes:
@@ -51,14 +56,9 @@ def compress(data: bytes, compression: int) -> bytes:
         case Compression.SNAPPY:
             return _pack_snappy(data)
         case Compression.LZ4:
-            import lz4.frame  # here, as below: most programs never meet such a batch
-
-            packed: bytes = lz4.frame.compress(data, block_linked=False, store_size=False)
-            return packed
+            return pack_lz4(data, block_linked=False, store_size=False)
         case Compression.ZSTD:
-            import zstandard
-
-            return zstandard.ZstdCompressor().compress(data)
+            return pack_zstd(data)
     raise ProtocolError(f"unknown compression {compression} of a record batch")
 
 
@@ -70,16 +70,12 @@ def decompress(data: bytes, compression: int, bytes_max: int = PLAIN_BYTES_MAX) 
     match compression:
         case Compression.NONE:
             plain = data
-        case Compression.GZIP:
-            plain = _unpack_gzip(data, bytes_max + 1)
         case Compression.SNAPPY:
-            plain = _unpack_snappy(data, bytes_max)
-        case Compression.LZ4:
-            plain = _unpack_lz4(data, bytes_max + 1)
-        case Compression.ZSTD:
-            plain = _unpack_zstd(data, bytes_max + 1)
+            plain = b"".join(_snappy_blocks(data, bytes_max))
         case _:
-            raise ProtocolError(f"unknown compression {compression} of a record batch")
+            plain, complete = unpack(data, _format(compression), bytes_max + 1, _WHAT)
+            if not complete and len(plain) <= bytes_max:
+                raise _ends_early("compressed")
     if len(plain) > bytes_max:
         raise _too_large(bytes_max)
     return plain
@@ -96,15 +92,16 @@ def pieces(data: bytes, compression: int) -> Iterator[bytes]:
     match compression:
         case Compression.NONE:
             return iter((data,))
-        case Compression.GZIP:
-            return _gzip_pieces(data)
         case Compression.SNAPPY:
             return _snappy_blocks(data, PLAIN_BYTES_MAX)
-        case Compression.LZ4:
-            return _lz4_pieces(data)
-        case Compression.ZSTD:
-            return _zstd_pieces(data)
-    raise ProtocolError(f"unknown compression {compression} of a record batch")
+    return streams.pieces(data, _format(compression), _WHAT)
+
+
+def _format(compression: int) -> Format:
+    form = _FORMATS.get(compression)
+    if form is None:
+        raise ProtocolError(f"unknown compression {compression} of a record batch")
+    return form
 
 
 def _too_large(bytes_max: int) -> ProtocolError:
@@ -113,29 +110,6 @@ def _too_large(bytes_max: int) -> ProtocolError:
 
 def _ends_early(name: str) -> ProtocolError:
     return ProtocolError(f"the {name} data of a record batch ends too early")
-
-
-def _unpack_gzip(data: bytes, size_max: int) -> bytes:
-    unpacker = zlib.decompressobj(_GZIP_WINDOW)
-    try:
-        plain = unpacker.decompress(data, size_max)
-    except zlib.error as error:
-        raise ProtocolError(f"the records of a batch are not gzip data: {error}") from None
-    if not unpacker.eof and len(plain) < size_max:
-        raise _ends_early("gzip")
-    return plain
-
-
-def _gzip_pieces(data: bytes) -> Iterator[bytes]:
-    unpacker = zlib.decompressobj(_GZIP_WINDOW)
-    try:
-        for start in range(0, len(data), _INPUT_BYTES):
-            packed = data[start : start + _INPUT_BYTES]
-            while packed and not unpacker.eof:
-                yield unpacker.decompress(packed, PIECE_BYTES)
-                packed = unpacker.unconsumed_tail
-    except zlib.error as error:
-        raise ProtocolError(f"the records of a batch are not gzip data: {error}") from None
 
 
 def _pack_snappy(data: bytes) -> bytes:
@@ -147,10 +121,6 @@ def _pack_snappy(data: bytes) -> bytes:
         parts.append(_SIZE.pack(len(block)))
         parts.append(block)
     return b"".join(parts)
-
-
-def _unpack_snappy(data: bytes, bytes_max: int) -> bytes:
-    return b"".join(_snappy_blocks(data, bytes_max))
 
 
 def _snappy_blocks(data: bytes, bytes_max: int) -> Iterator[bytes]:
@@ -185,67 +155,3 @@ def _unpack_snappy_block(data: bytes, size_before: int, bytes_max: int) -> bytes
         return bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:
         raise ProtocolError(f"the records of a batch are not snappy data: {error}") from None
-
-
-def _unpack_lz4(data: bytes, size_max: int) -> bytes:
-    import lz4.frame
-
-    unpacker = lz4.frame.LZ4FrameDecompressor()
-    try:
-        plain: bytes = unpacker.decompress(data, size_max)
-    except (RuntimeError, EOFError) as error:
-        raise ProtocolError(f"the records of a batch are not an LZ4 frame: {error}") from None
-    if not unpacker.eof and len(plain) < size_max:
-        raise _ends_early("LZ4")
-    return plain
-
-
-def _lz4_pieces(data: bytes) -> Iterator[bytes]:
-    import lz4.frame
-
-    unpacker = lz4.frame.LZ4FrameDecompressor()
-    position = 0
-    try:
-        while not unpacker.eof:
-            packed = b""
-            if unpacker.needs_input:
-                packed = data[position : position + _INPUT_BYTES]
-                position += _INPUT_BYTES
-                if not packed:
-                    return
-            yield unpacker.decompress(packed, PIECE_BYTES)
-    except (RuntimeError, EOFError) as error:
-        raise ProtocolError(f"the records of a batch are not an LZ4 frame: {error}") from None
-
-
-def _zstd_pieces(data: bytes) -> Iterator[bytes]:
-    import zstandard
-
-    unpacker = zstandard.ZstdDecompressor(max_window_size=PLAIN_BYTES_MAX).stream_reader(data)
-    try:
-        while piece := unpacker.read(PIECE_BYTES):
-            yield piece
-    except zstandard.ZstdError as error:
-        raise ProtocolError(f"the records of a batch are not Zstandard data: {error}") from None
-
-
-def _unpack_zstd(data: bytes, size_max: int) -> bytes:
-    """Decompress in small pieces of input, because the library cannot limit a stream's output.
-
-    A piece of 1 KiB yields 32 MiB at most.
-    """
-    import zstandard
-
-    unpacker = zstandard.ZstdDecompressor(max_window_size=PLAIN_BYTES_MAX).decompressobj()
-    parts: list[bytes] = []
-    size = position = 0
-    try:
-        while position < len(data) and size < size_max and not unpacker.eof:
-            parts.append(unpacker.decompress(data[position : position + _ZSTD_PIECE_BYTES]))
-            size += len(parts[-1])
-            position += _ZSTD_PIECE_BYTES
-    except zstandard.ZstdError as error:
-        raise ProtocolError(f"the records of a batch are not Zstandard data: {error}") from None
-    if not unpacker.eof and size < size_max:
-        raise _ends_early("Zstandard")
-    return b"".join(parts)

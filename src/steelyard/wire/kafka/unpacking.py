@@ -15,7 +15,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 
 from steelyard.errors import ProtocolError
-from steelyard.wire.kafka.compression import PIECE_BYTES, PLAIN_BYTES_MAX, Compression, pieces
+from steelyard.wire.kafka.compression import PLAIN_BYTES_MAX, Compression, pieces
 from steelyard.wire.kafka.records import (
     HEADER_BYTES,
     BatchHeader,
@@ -24,6 +24,7 @@ from steelyard.wire.kafka.records import (
     read_times,
     read_varint,
 )
+from steelyard.wire.streams import PIECE_BYTES
 
 PIECE_EFFORT = 60
 """Effort of decompressing PIECE_BYTES; an effort of 1 is about a microsecond of an ordinary core.

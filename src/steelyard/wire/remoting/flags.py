@@ -10,6 +10,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from steelyard.errors import ProtocolError
+from steelyard.wire.streams import Format, pack_lz4, pack_zstd, unpack
 
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 """Largest decompressed body: 16 times the default maxMessageSize.
@@ -41,6 +42,13 @@ class SysFlag(IntEnum):
     """The compression if COMPRESSED is set; 0 means ZLIB, as written by clients before 5.0."""
 
 
+_FORMATS: dict[int, Format] = {
+    0: Format.ZLIB,
+    SysFlag.ZLIB: Format.ZLIB,
+    SysFlag.LZ4: Format.LZ4,  # Java writes frames (LZ4FrameOutputStream), not bare blocks
+    SysFlag.ZSTD: Format.ZSTD,
+}
+
 TRANSACTION_BITS = int(SysFlag.TRANSACTION_ROLLBACK)
 
 
@@ -68,14 +76,9 @@ def compress(body: bytes, sys_flag: int, level: int = ZLIB_LEVEL) -> bytes:
         case 0 | SysFlag.ZLIB:
             return zlib.compress(body, level)
         case SysFlag.LZ4:
-            import lz4.frame  # here, because most programs never meet such a body
-
-            lz4_body: bytes = lz4.frame.compress(body)
-            return lz4_body
+            return pack_lz4(body)
         case SysFlag.ZSTD:
-            import zstandard
-
-            return zstandard.ZstdCompressor(level).compress(body)
+            return pack_zstd(body, level)
     raise ProtocolError(f"unknown compression in system flag {sys_flag:#x}")
 
 
@@ -86,59 +89,15 @@ def decompress(body: bytes, sys_flag: int, bytes_max: int = DECOMPRESSED_BYTES_M
     """
     if not sys_flag & SysFlag.COMPRESSED:
         return body
-    match sys_flag & SysFlag.COMPRESSION_MASK:
-        case 0 | SysFlag.ZLIB:
-            plain, complete = _inflate(body, bytes_max + 1)
-        case SysFlag.LZ4:
-            plain, complete = _unpack_lz4(body, bytes_max + 1)
-        case SysFlag.ZSTD:
-            plain, complete = _unpack_zstd(body, bytes_max + 1)
-        case _:
-            raise ProtocolError(f"unknown compression in system flag {sys_flag:#x}")
+    form = _FORMATS.get(sys_flag & SysFlag.COMPRESSION_MASK)
+    if form is None:
+        raise ProtocolError(f"unknown compression in system flag {sys_flag:#x}")
+    plain, complete = unpack(body, form, bytes_max + 1, "body is")
     if len(plain) > bytes_max:
         raise ProtocolError(f"compressed body of {len(body)} bytes grows beyond {bytes_max} bytes")
     if not complete:
         raise ProtocolError(f"compressed body of {len(body)} bytes ends too early")
     return plain
-
-
-def _inflate(body: bytes, size_max: int) -> tuple[bytes, bool]:
-    inflater = zlib.decompressobj()
-    try:
-        return inflater.decompress(body, size_max), inflater.eof
-    except zlib.error as error:
-        raise ProtocolError(f"body is not a zlib stream: {error}") from None
-
-
-def _unpack_lz4(body: bytes, size_max: int) -> tuple[bytes, bool]:
-    """Decompress the frame format (LZ4FrameOutputStream) that Java writes, not bare blocks."""
-    import lz4.frame
-
-    unpacker = lz4.frame.LZ4FrameDecompressor()
-    try:
-        return unpacker.decompress(body, size_max), unpacker.eof
-    except (RuntimeError, EOFError) as error:
-        raise ProtocolError(f"body is not an LZ4 frame: {error}") from None
-
-
-def _unpack_zstd(body: bytes, size_max: int) -> tuple[bytes, bool]:
-    """Decompress in small pieces of input, because the library cannot limit a stream's output.
-
-    A piece of 1 KiB yields 32 MiB at most.
-    """
-    import zstandard
-
-    unpacker = zstandard.ZstdDecompressor(max_window_size=DECOMPRESSED_BYTES_MAX).decompressobj()
-    parts: list[bytes] = []
-    size = position = 0
-    try:
-        while position < len(body) and size < size_max and not unpacker.eof:
-            parts.append(unpacker.decompress(body[position : position + 1024]))
-            size += len(parts[-1])
-            position += 1024
-    except zstandard.ZstdError as error:
-        raise ProtocolError(f"body is not a Zstandard frame: {error}") from None
-    return b"".join(parts), unpacker.eof
 
 
 @lru_cache(maxsize=4096)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from steelyard.errors import MessageError
 
 NAME_END = "\x01"
@@ -49,6 +51,38 @@ CHECK_IMMUNITY_TIME_IN_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 SHARDING_KEY = "__SHARDINGKEY"
 DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+
+
+class Properties(msgspec.Struct, gc=False):
+    """The properties of one message as a broker passes them on: their text, and what it says, decoded once when it is asked for.
+
+    `text`: as stored, each value closed by U+0002. Changes make another one.
+    """
+
+    text: str
+    _values: Mapping[str, str] | None = None
+
+    @staticmethod
+    def of(values: Mapping[str, str]) -> Properties:
+        """These, which must not be changed afterwards. Raises MessageError where a separator stands in the way."""
+        return Properties(encode_properties(values), values)
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """Names and values, in the order of the text."""
+        if self._values is None:
+            self._values = decode_properties(self.text)
+        return self._values
+
+    def without(self, name: str) -> Properties:
+        if name not in self.values:
+            return self
+        return Properties.of({key: value for key, value in self.values.items() if key != name})
+
+
+def closed(text: str) -> str:
+    """With the last U+0002, which clients before 5.x leave out."""
+    return text if text[-1:] == VALUE_END or not text else text + VALUE_END
 
 
 def encode_properties(properties: Mapping[str, str]) -> str:

@@ -33,6 +33,7 @@ from steelyard.wire.kafka.messages.topics import DeleteTopicsRequest, DeleteTopi
 from steelyard.wire.kafka.records import read_headers, read_records
 from steelyard.wire.kafka.schema import Records
 from steelyard.wire.remoting.names import PERM_WRITE
+from steelyard.wire.remoting.properties import Properties
 
 SMALL = batch(b"x")
 SIZE = len(SMALL)
@@ -187,7 +188,9 @@ def test_unknown_topics_and_closed_ones(rig: KafkaRig) -> None:
 def test_what_rocketmq_wrote_comes_as_batches(rig: KafkaRig) -> None:
     rig.create_topic()
     send(rig, batch(b"kafka"))
-    drafts = [Draft(b"rocket", "KEYS\x01k\x02TAGS\x01t\x02", b"\x7f\0\0\1\0\0\0\1", START)] * 2
+    drafts = [
+        Draft(b"rocket", Properties("KEYS\x01k\x02TAGS\x01t\x02"), b"\x7f\0\0\1\0\0\0\1", START)
+    ] * 2
     rig.node._parts.writer.write_many(TOPIC, 0, drafts, rig.now, [])
     send(rig, batch(b"kafka"))
     seen = []

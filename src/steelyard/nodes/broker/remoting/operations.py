@@ -21,6 +21,7 @@ from steelyard.store.segment import POSITION_BITS
 from steelyard.store.store import Store
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.message import MessageView, decode_records
+from steelyard.wire.remoting.properties import Properties
 
 REMOVE_TAG = "d"
 OUTCOME = "OUTCOME"
@@ -87,7 +88,7 @@ class Operations:
             properties[props.REAL_QID] = str(target.queue_id)
             properties[ADDRESS] = str(address)
         body = str(half_offset).encode()
-        draft = Draft(body, props.encode_properties(properties), self._writer.host, now)
+        draft = Draft(body, Properties.of(properties), self._writer.host, now)
         self._writer.write(OP_TOPIC, 0, draft, now, effects)
 
     def since(self, offset: int) -> Iterator[Operation]:

@@ -23,6 +23,7 @@ from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.ids import host_address, offset_message_id
+from steelyard.wire.remoting.properties import Properties, closed
 
 REPLIES_TIMER = "replies"
 
@@ -84,8 +85,8 @@ class Replies:
             remark = f"a reply of {len(request.body)} bytes; {bytes_max} are allowed"
             return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark)
         queue_id = self._sends.checked_queue(header, now, effects)
-        properties = props.decode_properties(header.properties)
-        client_id = properties.get(props.REPLY_TO_CLIENT)
+        properties = Properties(closed(header.properties))
+        client_id = properties.values.get(props.REPLY_TO_CLIENT)
         link = None if client_id is None else self._registry.producer_link(client_id)
         stored = self._store(request, header, queue_id, properties, now, effects)
         if client_id is None:
@@ -96,7 +97,6 @@ class Replies:
         if len(self._pushes) >= PUSHES_MAX:
             remark = f"more than {PUSHES_MAX} replies are in flight"
             return request.reply(ResponseCode.SYSTEM_BUSY, remark)
-        properties[props.PUSH_REPLY_TIME] = str(now)
         pushed = self._pushed_header(header, properties, request.peer, now)
         self._opaque = (self._opaque + 1) & (FIRST_OPAQUE - 1) | FIRST_OPAQUE
         code = int(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT)
@@ -114,7 +114,7 @@ class Replies:
         request: RemotingRequest,
         header: AnySend,
         queue_id: int,
-        properties: dict[str, str],
+        properties: Properties,
         now: int,
         effects: list[Effect],
     ) -> AppendResult | None:
@@ -123,7 +123,7 @@ class Replies:
             return None
         draft = Draft(
             request.body,
-            props.encode_properties(properties),
+            properties,
             request.peer.host,
             header.born_timestamp,
             header.flag,
@@ -137,7 +137,7 @@ class Replies:
             return None
 
     def _pushed_header(
-        self, header: AnySend, properties: dict[str, str], peer: Peer, now: int
+        self, header: AnySend, properties: Properties, peer: Peer, now: int
     ) -> headers.ReplyMessageRequestHeader:
         return headers.ReplyMessageRequestHeader(
             producer_group=header.producer_group,
@@ -148,7 +148,9 @@ class Replies:
             sys_flag=header.sys_flag,
             born_timestamp=header.born_timestamp,
             flag=header.flag,
-            properties=props.encode_properties(properties),
+            properties=props.encode_properties(
+                {**properties.values, props.PUSH_REPLY_TIME: str(now)}
+            ),
             reconsume_times=header.reconsume_times,
             unit_mode=header.unit_mode,
             born_host=peer.address,

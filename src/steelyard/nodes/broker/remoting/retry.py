@@ -21,6 +21,7 @@ from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import decode_records
 from steelyard.wire.remoting.names import RETRY_LEVEL, dlq_topic, retry_topic
+from steelyard.wire.remoting.properties import Properties
 
 
 class Retries:
@@ -73,7 +74,7 @@ class Retries:
             topic, queue_id, properties = self._schedule.divert(topic, queue_id, level, properties)
         draft = Draft(
             view.stored_body,
-            props.encode_properties(properties),
+            Properties.of(properties),
             view.born_host_bytes,
             view.born_timestamp,
             view.flag,

@@ -21,6 +21,7 @@ from steelyard.types import LogLine
 from steelyard.wire.remoting import properties as props
 from steelyard.wire.remoting.message import decode_records
 from steelyard.wire.remoting.names import DELAY_LEVEL_MAX
+from steelyard.wire.remoting.properties import Properties
 
 SCHEDULE_TIMER = "schedule"
 """First part of the timers' keys; the second is the level."""
@@ -124,7 +125,7 @@ class Schedule:
         queue_id = int(queue)
         draft = Draft(
             view.stored_body,
-            props.encode_properties(properties),
+            Properties.of(properties),
             view.born_host_bytes,
             view.born_timestamp,
             view.flag,

@@ -50,6 +50,7 @@ from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
 from steelyard.wire.remoting.flags import TRANSACTION_BITS, SysFlag
 from steelyard.wire.remoting.headers import EndTransactionRequestHeader
 from steelyard.wire.remoting.message import MessageView, decode_records, encode_record
+from steelyard.wire.remoting.properties import Properties
 
 TRANSACTIONS_TIMER = "transactions"
 
@@ -203,7 +204,7 @@ class Transactions:
                 topic, queue_id, properties = diverted
         draft = Draft(
             half.stored_body,
-            props.encode_properties(properties),
+            Properties.of(properties),
             half.born_host_bytes,
             half.born_timestamp,
             half.flag,

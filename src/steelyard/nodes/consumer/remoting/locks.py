@@ -82,8 +82,8 @@ class LockNews(msgspec.Struct):
     missed: list[MessageQueue] = []
 
 
-class _Desk(msgspec.Struct):
-    """What goes on with one broker."""
+class _BrokerLocks(msgspec.Struct):
+    """What is asked of one broker, and what it said of its locks."""
 
     busy: bool = False
     ask_at: int | None = None
@@ -117,7 +117,7 @@ class Locks:
         self._strict = strict
         self._me = peers.config.client_id
         self._claims: dict[MessageQueue, LockClaim] = {}
-        self._desks: dict[Address, _Desk] = {}
+        self._brokers: dict[Address, _BrokerLocks] = {}
         self._departed = Departed(self._me)
         config = peers.config
         # The old owner may need all of its time, and more where the application is told of everything.
@@ -149,11 +149,11 @@ class Locks:
         claim = self._claims.get(held.queue)
         if address is None or claim is None:
             return
-        dispatcher = self._dispatcher(address)
+        broker = self._broker(address)
         if claim.granted_at:
-            dispatcher.renew_at = now
+            broker.renew_at = now
         else:
-            dispatcher.ask_at = now
+            broker.ask_at = now
         self._talk(address, now, effects)
 
     def want(self, queue: MessageQueue, now: int, *, sought: bool = False) -> None:
@@ -161,12 +161,12 @@ class Locks:
         assert queue not in self._claims
         event = ClaimMove.SOUGHT if sought else ClaimMove.PLANNED
         claim = self._claims[queue] = LockClaim(CLAIMS.move(None, event), now)
-        for address, dispatcher in self._desks.items():
-            unlocks = dispatcher.unlocks.get(self._me)
+        for address, broker in self._brokers.items():
+            unlocks = broker.unlocks.get(self._me)
             if unlocks and unlocks.pop(queue, False) is None:  # not said yet: it may still be ours
                 claim.address = address
                 if not unlocks:
-                    del dispatcher.unlocks[self._me]
+                    del broker.unlocks[self._me]
 
     def ask(self, now: int, effects: list[Effect]) -> LockNews:
         """Ask for everything that is waited for, now. Some need no lock."""
@@ -176,7 +176,7 @@ class Locks:
             if not claim.awaited:
                 continue
             address = self._peers.master(queue)
-            if address is None or self._dispatcher(address).lockless:
+            if address is None or self._broker(address).lockless:
                 if claim.state is ClaimState.SEEKING:
                     news.missed.append(queue)
                 else:
@@ -184,9 +184,9 @@ class Locks:
             else:
                 addresses[address] = None
         for address in addresses:
-            dispatcher = self._dispatcher(address)
-            dispatcher.ask_at = now
-            dispatcher.wait_ms = POLL_MS
+            broker = self._broker(address)
+            broker.ask_at = now
+            broker.wait_ms = POLL_MS
             self._talk(address, now, effects)
         return news
 
@@ -209,32 +209,32 @@ class Locks:
             claim = self._claims.pop(queue)
             if claim.address is not None:
                 self._unlock(claim.address, self._me, [queue])
-        for address, dispatcher in self._desks.items():
-            mine = dispatcher.unlocks.get(self._me)
+        for address, broker in self._brokers.items():
+            mine = broker.unlocks.get(self._me)
             if mine:
                 command = self._command(RequestCode.UNLOCK_BATCH_MQ, self._me, tuple(mine))
                 self._peers.calls.tell(address, command, effects)
-            dispatcher.unlocks = {}
+            broker.unlocks = {}
 
     def due(self, timer: LockTimer, now: int, effects: list[Effect]) -> None:
-        self._dispatcher(timer.address).timer_at = None
+        self._broker(timer.address).timer_at = None
         self._talk(timer.address, now, effects)
 
     def registered(self, address: Address, now: int, effects: list[Effect]) -> None:
         """The broker did not know this member: it may have been restarted, and has forgotten its locks."""
-        if address not in self._desks and not self._claims_at(address):
+        if address not in self._brokers and not self._claims_at(address):
             return
-        dispatcher = self._dispatcher(address)
-        dispatcher.lockless = False
-        dispatcher.renew_at = now
+        broker = self._broker(address)
+        broker.lockless = False
+        broker.renew_at = now
         self._talk(address, now, effects)
 
     def heard(self, members: Collection[str], now: int) -> None:
         """The members that brokers told of in one rebalance."""
         self._departed.heard(members, now)
         if not self._departed.alone:
-            for dispatcher in self._desks.values():
-                dispatcher.alone = False
+            for broker in self._brokers.values():
+                broker.alone = False
 
     def rerouted(self, topic: str, now: int) -> None:
         """The topic's route is new. Other members may not hear of that before they ask again."""
@@ -242,62 +242,62 @@ class Locks:
 
     # -- the conversation with one broker ----------------------------------------------------------
 
-    def _dispatcher(self, address: Address) -> _Desk:
-        return self._desks.setdefault(address, _Desk())
+    def _broker(self, address: Address) -> _BrokerLocks:
+        return self._brokers.setdefault(address, _BrokerLocks())
 
     def _talk(self, address: Address, now: int, effects: list[Effect]) -> None:
         """The next request, unless one is under way or it is not time."""
-        dispatcher = self._dispatcher(address)
-        if dispatcher.busy:
+        broker = self._broker(address)
+        if broker.busy:
             return
-        for client_id in list(dispatcher.unlocks):
-            queues = self._take_unlocks(dispatcher, client_id, now)
+        for client_id in list(broker.unlocks):
+            queues = self._take_unlocks(broker, client_id, now)
             if queues:
                 command = self._command(RequestCode.UNLOCK_BATCH_MQ, client_id, queues)
                 self._send(address, command, LocksLetGo(address, client_id, queues), now, effects)
                 return
-        if dispatcher.refused:
+        if broker.refused:
             header = headers.ConsumerGroupHeader(consumer_group=self._peers.config.group)
             code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
             command = Command(code=code, ext=headers.write(header))
             self._send(address, command, PresentAsked(address), now, effects)
             return
-        asked = self._due_at(address, dispatcher, now)
+        asked = self._due_at(address, broker, now)
         if asked:
             for queue in asked:
                 self._claims[queue].address = address
             command = self._command(RequestCode.LOCK_BATCH_MQ, self._me, asked)
             self._send(address, command, LocksAsked(address, asked, now), now, effects)
         else:
-            self._timer(address, dispatcher, now, effects)
+            self._timer(address, broker, now, effects)
 
     def _take_unlocks(
-        self, dispatcher: _Desk, client_id: str, now: int
+        self, broker: _BrokerLocks, client_id: str, now: int
     ) -> tuple[MessageQueue, ...]:
         """What is to be unlocked in this name by now; it is not to be any longer."""
-        unlocks = dispatcher.unlocks[client_id]
+        unlocks = broker.unlocks[client_id]
         mine = client_id == self._me
         queues = tuple(q for q in unlocks if not (mine and self._holdings.at_work_until(q, now)))
         for queue in queues:
             del unlocks[queue]
         if not unlocks:
-            del dispatcher.unlocks[client_id]
+            del broker.unlocks[client_id]
         return queues
 
     def heard_out(self, now: int, effects: list[Effect]) -> None:
         """The application gave a verdict: perhaps a lock need not be kept any longer."""
-        for address, dispatcher in self._desks.items():
-            if dispatcher.unlocks:
+        for address, broker in self._brokers.items():
+            if broker.unlocks:
                 self._talk(address, now, effects)
 
-    def _due_at(self, address: Address, dispatcher: _Desk, now: int) -> tuple[MessageQueue, ...]:
+    def _due_at(self, address: Address, broker: _BrokerLocks, now: int) -> tuple[MessageQueue, ...]:
         """What to ask the broker for now: everything, or what is missing."""
-        renew = dispatcher.renew_at is not None and now >= dispatcher.renew_at
-        if not renew and (dispatcher.ask_at is None or now < dispatcher.ask_at):
+        renew = broker.renew_at is not None and now >= broker.renew_at
+        if not renew and (broker.ask_at is None or now < broker.ask_at):
             return ()
-        dispatcher.ask_at = None
+        broker.ask_at = None
         if renew:
-            dispatcher.renew_at = None
+            broker.renew_at = None
         here = self._claims_at(address)
         return tuple(queue for queue in here if renew or not self._claims[queue].granted_at)
 
@@ -312,16 +312,16 @@ class Locks:
                 here.append(queue)
         return here
 
-    def _timer(self, address: Address, dispatcher: _Desk, now: int, effects: list[Effect]) -> None:
-        times = [at for at in (dispatcher.ask_at, dispatcher.renew_at) if at is not None]
+    def _timer(
+        self, address: Address, broker: _BrokerLocks, now: int, effects: list[Effect]
+    ) -> None:
+        times = [at for at in (broker.ask_at, broker.renew_at) if at is not None]
         # Only our own are left: those that wait for the application.
-        times += [
-            self._holdings.at_work_until(q, now) for q in dispatcher.unlocks.get(self._me, ())
-        ]
+        times += [self._holdings.at_work_until(q, now) for q in broker.unlocks.get(self._me, ())]
         at = min(times, default=None)
-        if at is None or (dispatcher.timer_at is not None and dispatcher.timer_at <= at):
+        if at is None or (broker.timer_at is not None and broker.timer_at <= at):
             return
-        dispatcher.timer_at = at
+        broker.timer_at = at
         effects.append(SetTimer(LockTimer(address), at))
 
     def _send(
@@ -332,7 +332,7 @@ class Locks:
         now: int,
         effects: list[Effect],
     ) -> None:
-        self._dispatcher(address).busy = True
+        self._broker(address).busy = True
         self._peers.call(address, command, purpose, now, effects, LOCK_TIMEOUT_MS)
 
     def _command(
@@ -342,7 +342,7 @@ class Locks:
         return Command(code=code, body=fastjson.write(body))
 
     def _unlock(self, address: Address, client_id: str, queues: Iterable[MessageQueue]) -> None:
-        unlocks = self._dispatcher(address).unlocks.setdefault(client_id, {})
+        unlocks = self._broker(address).unlocks.setdefault(client_id, {})
         unlocks.update(dict.fromkeys(queues))
 
     # -- answers -----------------------------------------------------------------------------------
@@ -351,13 +351,13 @@ class Locks:
         self, asked: LocksAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> LockNews:
         """The outcome of a 41."""
-        dispatcher = self._dispatcher(asked.address)
-        dispatcher.busy = False
+        broker = self._broker(asked.address)
+        broker.busy = False
         news = LockNews()
         awaited = frozenset(queue for queue, claim in self._claims.items() if claim.awaited)
         granted = self._granted(asked, reply, effects)
         if granted is not None:
-            self._settle(dispatcher, asked, now)
+            self._settle(broker, asked, now)
         for queue in asked.queues:
             claim = self._claims.get(queue)
             if claim is None:
@@ -365,8 +365,8 @@ class Locks:
                     self._unlock(asked.address, self._me, [queue])
             elif granted is None or queue not in granted:
                 self._refused(queue, claim, asked, answered=granted is not None, news=news, now=now)
-            elif queue in dispatcher.unheard:
-                dispatcher.ask_at = dispatcher.unheard[queue]
+            elif queue in broker.unheard:
+                broker.ask_at = broker.unheard[queue]
             else:
                 held = self._holdings.get(queue)
                 lapsed = claim.granted_at and asked.at - claim.granted_at > EXPIRY_MS
@@ -377,19 +377,19 @@ class Locks:
                     news.lost.append(held)
                 else:
                     self._wait_ended(queue, before, news)
-        self._plan(asked.address, dispatcher, awaited, answered=granted is not None, now=now)
+        self._plan(asked.address, broker, awaited, answered=granted is not None, now=now)
         self._talk(asked.address, now, effects)
         if granted is None:
             self._turn_to_masters(asked, now, effects)
         return news
 
-    def _settle(self, dispatcher: _Desk, asked: LocksAsked, now: int) -> None:
+    def _settle(self, broker: _BrokerLocks, asked: LocksAsked, now: int) -> None:
         """The broker answers: whatever it was sent before is taken in soon, or was by the time that it was asked."""
-        for queue, settled_at in list(dispatcher.unheard.items()):
+        for queue, settled_at in list(broker.unheard.items()):
             if settled_at is None:
-                dispatcher.unheard[queue] = now + SETTLE_MS
+                broker.unheard[queue] = now + SETTLE_MS
             elif asked.at >= settled_at:
-                del dispatcher.unheard[queue]
+                del broker.unheard[queue]
 
     def _turn_to_masters(self, asked: LocksAsked, now: int, effects: list[Effect]) -> None:
         """Who was asked does not say. The routes may name another master by now: its locks are renewed at once."""
@@ -400,9 +400,9 @@ class Locks:
             if (
                 address is not None
                 and address != asked.address
-                and not self._dispatcher(address).lockless
+                and not self._broker(address).lockless
             ):
-                self._dispatcher(address).renew_at = now
+                self._broker(address).renew_at = now
                 self._talk(address, now, effects)
 
     def _granted(
@@ -412,7 +412,7 @@ class Locks:
         if isinstance(reply, RemotingError):
             return None
         if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and not self._patient:
-            self._dispatcher(asked.address).lockless = True
+            self._broker(asked.address).lockless = True
             return None
         if reply.code != ResponseCode.SUCCESS:
             text = f"locks refused by {asked.address}: code {reply.code}: {reply.remark}"
@@ -445,20 +445,20 @@ class Locks:
                 news.lost.append(held)
         if not claim.awaited:
             return
-        dispatcher = self._dispatcher(asked.address)
-        suspects = self._departed.suspects(queue) or (self._departed.alone and not dispatcher.alone)
+        broker = self._broker(asked.address)
+        suspects = self._departed.suspects(queue) or (self._departed.alone and not broker.alone)
         if answered and suspects and not self._patient:
-            dispatcher.refused[queue] = None
-        if dispatcher.alone:
+            broker.refused[queue] = None
+        if broker.alone:
             self._do_without(queue, claim, news)
         elif claim.state is ClaimState.SEEKING:
             news.missed.append(queue)
             if not answered:  # it may be ours without our knowing
                 self._unlock(asked.address, self._me, [queue])
-        elif dispatcher.lockless:
+        elif broker.lockless:
             self._do_without(queue, claim, news)
         elif not self._patient and self._overdue(queue, claim, now):
-            dispatcher.refused[queue] = None
+            broker.refused[queue] = None
 
     def _overdue(self, queue: MessageQueue, claim: LockClaim, now: int) -> bool:
         rerouted_at = self._rerouted_at.get(queue.topic, 0)
@@ -468,25 +468,25 @@ class Locks:
         self, asked: PresentAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> LockNews:
         """Whom the broker that refuses a lock knows. What the dead have is unlocked."""
-        dispatcher = self._dispatcher(asked.address)
-        dispatcher.busy = False
+        broker = self._broker(asked.address)
+        broker.busy = False
         news = LockNews()
-        refused, dispatcher.refused = tuple(dispatcher.refused), {}
+        refused, broker.refused = tuple(broker.refused), {}
         known = _members_in(reply)
-        dispatcher.alone = known is not None and self._departed.is_alone(known)
+        broker.alone = known is not None and self._departed.is_alone(known)
         for queue in refused:
             claim = self._claims.get(queue)
             if claim is None or not claim.awaited:
                 continue
-            if dispatcher.alone:
+            if broker.alone:
                 self._do_without(queue, claim, news)
             elif self._overdue(queue, claim, now):
                 self._take_over(queue, claim, known, news, now, effects)
-        if known is not None and not dispatcher.alone:
+        if known is not None and not broker.alone:
             for client_id in self._departed.dead(known):
                 self._unlock(asked.address, client_id, refused)
                 self._departed.tried(client_id, refused)
-                dispatcher.ask_at = now
+                broker.ask_at = now
         self._talk(asked.address, now, effects)
         return news
 
@@ -513,11 +513,11 @@ class Locks:
         self, asked: LocksLetGo, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> tuple[MessageQueue, ...]:
         """The outcome of a 42, whatever it is. Returns the queues that others may have now."""
-        dispatcher = self._dispatcher(asked.address)
-        dispatcher.busy = False
+        broker = self._broker(asked.address)
+        broker.busy = False
         mine = asked.queues if asked.client_id == self._me else ()
         if isinstance(reply, RemotingError):
-            dispatcher.unheard.update(dict.fromkeys(mine))
+            broker.unheard.update(dict.fromkeys(mine))
         self._talk(asked.address, now, effects)
         return mine
 
@@ -539,7 +539,7 @@ class Locks:
     def _plan(
         self,
         address: Address,
-        dispatcher: _Desk,
+        broker: _BrokerLocks,
         awaited: frozenset[MessageQueue],
         *,
         answered: bool,
@@ -548,21 +548,21 @@ class Locks:
         """When to speak next, after a 41 was answered or was not. `awaited`: what was waited for until then. That is asked
         for soon, also where it is read without its lock from now on."""
         here = self._claims_at(address)
-        if dispatcher.lockless or not here:
-            dispatcher.renew_at = dispatcher.ask_at = None
+        if broker.lockless or not here:
+            broker.renew_at = broker.ask_at = None
             return
-        if dispatcher.renew_at is None:
-            dispatcher.renew_at = now + (self._peers.config.lock_renew_ms if answered else RETRY_MS)
+        if broker.renew_at is None:
+            broker.renew_at = now + (self._peers.config.lock_renew_ms if answered else RETRY_MS)
         missing = [q for q in here if not self._claims[q].granted_at]
-        if not missing or dispatcher.ask_at is not None:
+        if not missing or broker.ask_at is not None:
             return
         if not answered:
-            dispatcher.ask_at = now + RETRY_MS
+            broker.ask_at = now + RETRY_MS
         elif self._patient or not awaited.isdisjoint(missing):
-            dispatcher.ask_at = now + dispatcher.wait_ms
-            dispatcher.wait_ms = min(2 * dispatcher.wait_ms, POLL_MAX_MS)
+            broker.ask_at = now + broker.wait_ms
+            broker.wait_ms = min(2 * broker.wait_ms, POLL_MAX_MS)
         else:
-            dispatcher.ask_at = now + BARE_POLL_MS
+            broker.ask_at = now + BARE_POLL_MS
 
     def check(self) -> None:
         """Assert that every holding on its way has a claim, and that what is missing is asked for and what is ours renewed."""
@@ -574,8 +574,7 @@ class Locks:
             assert (claim.state is ClaimState.GRANTED) == (claim.granted_at > 0)
             assert claim.address is not None or not claim.granted_at
             assert all(
-                queue not in dispatcher.unlocks.get(self._me, ())
-                for dispatcher in self._desks.values()
+                queue not in broker.unlocks.get(self._me, ()) for broker in self._brokers.values()
             )
         if not self.needed:
             assert not self._claims
@@ -585,12 +584,12 @@ class Locks:
                 assert held.queue in self._claims
             address = self._peers.master(held.queue)
             if held.state is HoldingState.LOCKING and address is not None:
-                dispatcher = self._dispatcher(address)
-                assert dispatcher.busy or dispatcher.ask_at is not None
+                broker = self._broker(address)
+                assert broker.busy or broker.ask_at is not None
         for claim in self._claims.values():
             if claim.granted_at and claim.address is not None:
-                dispatcher = self._dispatcher(claim.address)
-                assert dispatcher.busy or dispatcher.lockless or dispatcher.renew_at is not None
+                broker = self._broker(claim.address)
+                assert broker.busy or broker.lockless or broker.renew_at is not None
 
 
 def _members_in(reply: Command | RemotingError) -> frozenset[str] | None:
