@@ -11,10 +11,19 @@ from typing import Any
 import pytest
 from tests.nodes.broker.kafka.conftest import KafkaRig
 
-from steelyard.nodes.broker.requests import combined
+from steelyard.nodes.broker.requests import RemotingRequest, served, serves
+from steelyard.nodes.seam import Effect
 
 
-def served(handlers: Iterable[tuple[int, Callable[..., Any]]]) -> set[tuple[int, str]]:
+class TwoCodes:
+    """Serves two codes with one handler."""
+
+    @serves(1, 2)
+    def handle(self, request: RemotingRequest, now: int, effects: list[Effect]) -> None:
+        """Do nothing."""
+
+
+def modules(handlers: Iterable[tuple[int, Callable[..., Any]]]) -> set[tuple[int, str]]:
     """(code, module). A `partial` has a handler of another module do the work, and names it first."""
     found = set()
     for code, handler in handlers:
@@ -24,16 +33,17 @@ def served(handlers: Iterable[tuple[int, Callable[..., Any]]]) -> set[tuple[int,
 
 
 def test_no_two_parts_serve_the_same_code() -> None:
-    assert combined(({1: "a"}, {}, {2: "b"})) == {1: "a", 2: "b"}
-    with pytest.raises(AssertionError, match=r"served twice: \[2\]"):
-        combined(({1: "a", 2: "b"}, {2: "c"}))
+    part = TwoCodes()
+    assert served((part, object())) == {1: part.handle, 2: part.handle}
+    with pytest.raises(AssertionError, match="served twice: 1"):
+        served((part, TwoCodes()))
 
 
 def test_each_module_names_what_it_serves() -> None:
     rig = KafkaRig()
     assert rig.node._kafka is not None
-    remoting = served(rig.node._remoting._handlers.items())
-    kafka = served(rig.node._kafka.channel._handlers.items())
+    remoting = modules(rig.node._remoting._handlers.items())
+    kafka = modules(rig.node._kafka.channel._handlers.items())
     assert len(remoting) > 50
     assert len(kafka) > 30
     for code, module in sorted(remoting | kafka):

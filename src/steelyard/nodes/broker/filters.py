@@ -12,7 +12,7 @@ from __future__ import annotations
 from steelyard.config import BrokerConfig
 from steelyard.errors import ProtocolError
 from steelyard.groups.remoting.subscriptions import Filter, is_tag, parse
-from steelyard.nodes.broker.requests import Handlers, Refusal, RemotingRequest
+from steelyard.nodes.broker.requests import Refusal, RemotingRequest, serves
 from steelyard.nodes.broker.turns import Effort
 from steelyard.nodes.seam import Effect
 from steelyard.sql92.expressions import Condition, EvaluationError
@@ -44,10 +44,7 @@ class Filters:
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
 
-    @property
-    def handlers(self) -> Handlers:
-        return {RequestCode.CHECK_CLIENT_CONFIG: self.check_client}
-
+    @serves(RequestCode.CHECK_CLIENT_CONFIG)
     def check_client(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         data = fastjson.read(CheckClientBody, request.body).subscription_data
         if data is None or is_tag(data.expression_type):

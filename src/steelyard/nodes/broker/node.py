@@ -100,16 +100,16 @@ class BrokerNode:
             store.take_dirty().sync()
         parts = self._parts = make_parts(config, store, self._rng, self._appended, now)
         self._durability, self._ledger = parts.durability, parts.ledger
-        handlers = [parts.joining.handlers]
+        asked: list[object] = [parts.joining]
         if config.kafka is not None:
             from steelyard.nodes.broker.kafka.service import (
                 KafkaService,  # a third of all that is loaded
             )
 
             self._kafka = KafkaService(parts, self._delete_topic, now)
-            handlers.append(self._kafka.remoting_handlers)
+            asked.extend(self._kafka.asked)
         visible = None if self._kafka is None else self._kafka.producers
-        remoting = self._remoting = RemotingService(parts, visible, handlers, now)
+        remoting = self._remoting = RemotingService(parts, visible, asked, now)
         self._pulls = remoting.pulls
         effects: list[Effect] = []
         self._durability.start(now, effects)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -87,18 +88,37 @@ A handler may raise Refusal, ProtocolError for a bad request, and StorageError, 
 `RemotingService` turns them into replies. One-way requests are handled alike; their replies are dropped.
 """
 
-Handlers = Mapping[int, Handler]
-"""By request code."""
+AnyMethod = TypeVar("AnyMethod", bound=Callable[..., object])
+HandlerMethod = TypeVar(
+    "HandlerMethod",
+    bound=Callable[
+        [Any, RemotingRequest, int, list[Effect]],
+        Command | Steps[Command] | Steps[Command | None] | None,
+    ],
+)
 
-H = TypeVar("H")
+_CODES = "codes_served"
 
 
-def combined(tables: Iterable[Mapping[int, H]]) -> dict[int, H]:
+def marked(method: AnyMethod, codes: Sequence[int]) -> AnyMethod:
+    """The method with a mark that `served` finds."""
+    setattr(method, _CODES, codes)
+    return method
+
+
+def serves(*codes: int) -> Callable[[HandlerMethod], HandlerMethod]:
+    """Decorates the method that is the `Handler` of requests with these codes."""
+    return partial(marked, codes=codes)
+
+
+def served(parts: Iterable[object]) -> dict[int, Any]:
     """The handlers of several parts, each of which serves codes of its own."""
-    found: dict[int, H] = {}
-    for table in tables:
-        assert found.keys().isdisjoint(table), f"served twice: {sorted(found.keys() & table)}"
-        found.update(table)
+    found: dict[int, Any] = {}
+    for part in parts:
+        for name, member in vars(type(part)).items():
+            for code in getattr(member, _CODES, ()):
+                assert code not in found, f"served twice: {code}"
+                found[code] = getattr(part, name)
     return found
 
 

@@ -35,7 +35,7 @@ from steelyard.nodes.broker.kafka.groups.notes import Notes
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
 from steelyard.nodes.broker.kafka.groups.readers import Readers
 from steelyard.nodes.broker.kafka.groups.reports import Reports
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, RequestChannel, size_of
+from steelyard.nodes.broker.kafka.requests.channel import RequestChannel, size_of
 from steelyard.nodes.broker.kafka.topology import Topology
 from steelyard.nodes.broker.kafka.transactions.markers import Markers
 from steelyard.nodes.broker.kafka.transactions.marking import Markings
@@ -45,7 +45,7 @@ from steelyard.nodes.broker.kafka.transactions.transactions import TransactionRe
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.peers.registration import Purpose
 from steelyard.nodes.broker.peers.requests import PeerRequests
-from steelyard.nodes.broker.requests import Peer, combined
+from steelyard.nodes.broker.requests import Peer, served
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Answer, Closed, Effect, Hang, Link, Opened, Refused, SetTimer
 from steelyard.wire.kafka.frame import RawReply, Request
@@ -121,7 +121,7 @@ class KafkaService:
             cluster, moving, transactions, peer_requests, self.faults
         )
         serving = (
-            self.topology,
+            *self.topology.serving,
             self.group_requests,
             self.group_offsets,
             consumer_group_calls,
@@ -136,13 +136,15 @@ class KafkaService:
             ),
             self.markings,
             txn_offsets,
+            Produce(parts, places, self.producers, self.faults),
+            ListOffsets(places, self.producers, durability, self.faults),
+            DeleteRecords(places, durability, self.faults),
+            LeaderEpochs(places, durability),
+            DescribeProducers(places, self.producers, self.faults),
         )
-        data = self._data_handlers(parts, places)
-        handlers = combined((data, *(part.handlers for part in serving)))
-        self.channel = RequestChannel(handlers, parts.turns)
-        asked = (self.topology, self.readers, reports, self.handover)
-        self.remoting_handlers = combined(part.remoting_handlers for part in asked)
-        """Of requests at the RocketMQ listener, by code."""
+        self.channel = RequestChannel({**self.topology.controlled, **served(serving)}, parts.turns)
+        self.asked = (*self.topology.asked, self.readers, reports, self.handover)
+        """Parts that serve requests at the RocketMQ listener."""
         self._timed: Sequence[Timed] = (
             self.topology,
             self.announcing,
@@ -153,17 +155,6 @@ class KafkaService:
             self.markings,
             self.handover,
         )
-
-    def _data_handlers(self, parts: Parts, places: Partitions) -> Handlers:
-        durability, producers, faults = parts.durability, self.producers, self.faults
-        serving = (
-            Produce(parts, places, producers, faults),
-            ListOffsets(places, producers, durability, faults),
-            DeleteRecords(places, durability, faults),
-            LeaderEpochs(places, durability),
-            DescribeProducers(places, producers, faults),
-        )
-        return combined(part.handlers for part in serving)
 
     # -- events ----------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from steelyard.nodes.broker.kafka.cluster.name_service import NameService
 from steelyard.nodes.broker.kafka.cluster.surveys import Surveys
 from steelyard.nodes.broker.kafka.data.log_dirs import LogDirs
 from steelyard.nodes.broker.kafka.groups.coordinators import Coordinators
-from steelyard.nodes.broker.kafka.requests.channel import Handlers
 from steelyard.nodes.broker.kafka.topics.altering import Altering
 from steelyard.nodes.broker.kafka.topics.configs import Configs
 from steelyard.nodes.broker.kafka.topics.creating import Creating
@@ -20,7 +19,7 @@ from steelyard.nodes.broker.peers.registration import Purpose
 from steelyard.nodes.broker.peers.requests import (
     PeerRequests,
 )
-from steelyard.nodes.broker.requests import combined
+from steelyard.nodes.broker.requests import served
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect
 
@@ -40,7 +39,7 @@ class Topology:
         self._changes = changes
         forwarding = self._forwarding = Forwarding(cluster, peer_requests)
         self._name_service = NameService(parts, cluster, changes, self._surveys, peer_requests, now)
-        serving = (
+        self.serving = (
             MetadataHandlers(config.kafka, cluster, changes, durability, forwarding),
             Coordinators(cluster, changes, durability, forwarding),
             Configs(config, cluster),
@@ -51,16 +50,10 @@ class Topology:
             Deleting(cluster, changes, durability),
             Altering(cluster, changes, durability),
         )
-        self.handlers: Handlers = combined(
-            (
-                *(part.handlers for part in serving),
-                *(forwarding.controlled(part.handlers) for part in granted),
-            )
-        )
-        self.remoting_handlers = combined(
-            part.remoting_handlers for part in (forwarding, changes, self._surveys)
-        )
-        """Of requests from other brokers, by code."""
+        self.controlled = forwarding.controlled(served(granted))
+        """Handlers of what the controller must grant, by API key."""
+        self.asked = (forwarding, changes, self._surveys)
+        """Parts that serve other brokers."""
 
     @property
     def next_at(self) -> int | None:

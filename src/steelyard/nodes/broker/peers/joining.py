@@ -34,7 +34,7 @@ from steelyard.errors import (
 )
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose, Registration
 from steelyard.nodes.broker.peers.requests import IDENTIFY, BrokerEntry, read_body
-from steelyard.nodes.broker.requests import Handlers, RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.calls.remoting import Calls, Outcome
 from steelyard.nodes.seam import Answer, Call, Effect, SetTimer
 from steelyard.types import LogLine
@@ -133,10 +133,6 @@ class ClusterJoining:
         self._is_deaf = False
         """No nameserver answered to the last look, and no further one is planned."""
         self._told: set[str] = set()
-
-    @property
-    def handlers(self) -> Handlers:
-        return {IDENTIFY: self.identify}
 
     # -- a look ----------------------------------------------------------------------------------
 
@@ -310,6 +306,7 @@ class ClusterJoining:
         else:
             self._waiting.append(call_id)
 
+    @serves(IDENTIFY)
     def identify(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """9007. Raises ProtocolError."""
         other = read_body(request.body, BrokerIdentity)

@@ -22,7 +22,7 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
 from steelyard.nodes.broker.remoting.pull import Pulls
-from steelyard.nodes.broker.requests import Handlers, RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.skipped import PassedOver
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
@@ -75,26 +75,9 @@ class AdminHandlers:
         self._registration = parts.registration
         self._statistics = parts.statistics
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            RequestCode.UPDATE_AND_CREATE_TOPIC: self.update_topic,
-            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_topics,
-            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete_topic,
-            RequestCode.GET_ALL_TOPIC_CONFIG: self.all_topics,
-            RequestCode.GET_TOPIC_CONFIG: self.one_topic,
-            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
-            RequestCode.GET_TOPIC_STATS_INFO: self.topic_stats,
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update_group,
-            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_groups,
-            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete_group,
-            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
-            RequestCode.GET_BROKER_CONFIG: self.broker_config,
-            RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime_info,
-        }
-
     # -- topics ----------------------------------------------------------------------------------
 
+    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC)
     def update_topic(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:
@@ -110,6 +93,7 @@ class AdminHandlers:
         )
         return self._put_topics(request, (config,), now, effects)
 
+    @serves(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
     def update_topics(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:
@@ -142,6 +126,7 @@ class AdminHandlers:
             return config
         return replace(config, attributes=known.attributes)
 
+    @serves(RequestCode.DELETE_TOPIC_IN_BROKER)
     def delete_topic(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:
@@ -162,13 +147,16 @@ class AdminHandlers:
         self._pulls.topic_deleted(topic, effects)
         self._registration.changed(now, effects)
 
+    @serves(RequestCode.GET_ALL_TOPIC_CONFIG)
     def all_topics(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         body = TopicConfigTable(self._topics.all(), self._topics.version)
         return request.reply(body=fastjson.write(body))
 
+    @serves(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
     def system_topics(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         return request.reply(body=fastjson.write(TopicList(tuple(sorted(self._topics.system)))))
 
+    @serves(RequestCode.GET_TOPIC_CONFIG)
     def one_topic(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.TopicRequestHeader)
         config = self._topics.get(header.topic)
@@ -177,6 +165,7 @@ class AdminHandlers:
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
         return request.reply(body=fastjson.write(config))
 
+    @serves(RequestCode.GET_TOPIC_STATS_INFO)
     def topic_stats(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Steps[Command]:
@@ -203,10 +192,12 @@ class AdminHandlers:
 
     # -- groups ----------------------------------------------------------------------------------
 
+    @serves(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
     def update_group(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         self._groups.put(fastjson.read(SubscriptionGroupConfig, request.body), now)
         return request.reply()
 
+    @serves(RequestCode.DELETE_SUBSCRIPTIONGROUP)
     def delete_group(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.DeleteSubscriptionGroupRequestHeader)
         self._groups.delete(header.group_name, now)
@@ -214,10 +205,12 @@ class AdminHandlers:
             self._committed.delete_group(header.group_name)
         return request.reply()
 
+    @serves(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
     def all_groups(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         body = SubscriptionGroupTable(self._groups.all(), self._groups.version)
         return request.reply(body=fastjson.write(body))
 
+    @serves(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST)
     def update_groups(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         for config in fastjson.read(GroupConfigList, request.body).group_config_list:
             self._groups.put(config, now)
@@ -225,6 +218,7 @@ class AdminHandlers:
 
     # -- the broker itself -----------------------------------------------------------------------
 
+    @serves(RequestCode.GET_BROKER_CONFIG)
     def broker_config(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         config = self._config
         settings = {
@@ -243,6 +237,7 @@ class AdminHandlers:
         version = _version_text(self._topics.version)
         return request.reply(ext={"version": version}, body=text.encode())
 
+    @serves(RequestCode.GET_BROKER_RUNTIME_INFO)
     def runtime_info(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         statistics = self._statistics
         seconds = (now - statistics.started_at) // 1000

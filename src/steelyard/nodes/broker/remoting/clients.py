@@ -24,7 +24,7 @@ from steelyard.groups.remoting.subscriptions import subscribe
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.pull import Pulls
-from steelyard.nodes.broker.requests import Handlers, RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect, Hang, Link, Send
@@ -68,20 +68,9 @@ class Clients:
         self._locks = QueueLocks(parts.config.lock_expiry_ms)
         self._opaque = 0
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            RequestCode.HEART_BEAT: self.heartbeat,
-            RequestCode.UNREGISTER_CLIENT: self.unregister,
-            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.members,
-            RequestCode.LOCK_BATCH_MQ: self.lock,
-            RequestCode.UNLOCK_BATCH_MQ: self.unlock,
-            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumer_connections,
-            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producer_connections,
-        }
-
     # -- membership ------------------------------------------------------------------------------
 
+    @serves(RequestCode.HEART_BEAT)
     def heartbeat(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         body = fastjson.read(HeartbeatData, request.body)
         _check_heartbeat(body)
@@ -115,6 +104,7 @@ class Clients:
         if queues > 0 and self._topics.ensure(retry_topic(group), queues, now)[1]:
             self._registration.changed(now, effects)
 
+    @serves(RequestCode.UNREGISTER_CLIENT)
     def unregister(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.UnregisterClientRequestHeader)
         if header.producer_group:
@@ -163,6 +153,7 @@ class Clients:
 
     # -- questions -------------------------------------------------------------------------------
 
+    @serves(RequestCode.GET_CONSUMER_LIST_BY_GROUP)
     def members(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.ConsumerGroupHeader)
         members = self._registry.members(header.consumer_group)
@@ -171,6 +162,7 @@ class Clients:
             return request.reply(ResponseCode.SYSTEM_ERROR, remark)
         return request.reply(body=fastjson.write(ConsumerListBody(members)))
 
+    @serves(RequestCode.GET_CONSUMER_CONNECTION_LIST)
     def consumer_connections(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command:
@@ -190,6 +182,7 @@ class Clients:
         )
         return request.reply(body=fastjson.write(body))
 
+    @serves(RequestCode.GET_PRODUCER_CONNECTION_LIST)
     def producer_connections(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command:
@@ -203,6 +196,7 @@ class Clients:
 
     # -- locks -----------------------------------------------------------------------------------
 
+    @serves(RequestCode.LOCK_BATCH_MQ)
     def lock(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Steps[Command | None]:
@@ -216,6 +210,7 @@ class Clients:
             yield
         return request.reply(body=fastjson.write(LockBatchResponseBody(tuple(held))))
 
+    @serves(RequestCode.UNLOCK_BATCH_MQ)
     def unlock(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """Whoever lets a queue go reads no more of it: its waiting pulls end, lest messages go to it for nothing."""
         body = fastjson.read(LockBatchBody, request.body)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.requests import Handlers, Peer, RemotingRequest
+from steelyard.nodes.broker.requests import Peer, RemotingRequest, serves
 from steelyard.nodes.broker.topics import check_group
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
@@ -122,17 +122,7 @@ class OffsetHandlers:
         self._durability = parts.durability
         self._ledger = parts.ledger
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            RequestCode.QUERY_CONSUMER_OFFSET: self.query,
-            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search,
-            RequestCode.GET_MAX_OFFSET: self.max_offset,
-            RequestCode.GET_MIN_OFFSET: self.min_offset,
-            RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest,
-            RequestCode.VIEW_MESSAGE_BY_ID: self.view,
-        }
-
+    @serves(RequestCode.QUERY_CONSUMER_OFFSET)
     def query(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """The committed offset; without one, 0 where the queue is young and the peer does not object, else 22.
 
@@ -190,17 +180,20 @@ class OffsetHandlers:
         if self._committed.put(group, topic, queue_id, offset) or handed >= 0:
             self._ledger.committed(group, topic, queue_id, offset, peer, now, handed=handed)
 
+    @serves(RequestCode.GET_MAX_OFFSET)
     def max_offset(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.QueueRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
         offset = 0 if log is None else self._durability.readable_end(log)
         return request.reply(ext={"offset": str(offset)})
 
+    @serves(RequestCode.GET_MIN_OFFSET)
     def min_offset(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.QueueRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
         return request.reply(ext={"offset": "0" if log is None else str(log.min_offset)})
 
+    @serves(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP)
     def search(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.SearchOffsetRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
@@ -208,6 +201,7 @@ class OffsetHandlers:
         offset = 0 if log is None else log.offset_at_time(header.timestamp, upper)
         return request.reply(ext={"offset": str(offset)})
 
+    @serves(RequestCode.GET_EARLIEST_MSG_STORETIME)
     def earliest(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.QueueRequestHeader)
         log = self._store.log(header.topic, header.queue_id)
@@ -215,6 +209,7 @@ class OffsetHandlers:
         stored = -1 if log is None or empty else log.stored_at(log.min_offset)
         return request.reply(ext={"timestamp": str(stored)})
 
+    @serves(RequestCode.VIEW_MESSAGE_BY_ID)
     def view(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.ViewMessageRequestHeader)
         entry = None if header.offset < 0 else self._store.at_address(header.offset)

@@ -18,7 +18,7 @@ from __future__ import annotations
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.admin import STEP_QUEUES
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets
-from steelyard.nodes.broker.requests import Handlers, RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.store.log import Log
@@ -64,16 +64,7 @@ class ProgressHandlers:
         self._registry = parts.registry
         self._statistics = parts.statistics
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            RequestCode.GET_CONSUME_STATS: self.consume_stats,
-            RequestCode.GET_BROKER_CONSUME_STATS: self.all_stats,
-            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of_topic,
-            RequestCode.QUERY_CONSUME_TIME_SPAN: self.time_spans,
-            RequestCode.VIEW_BROKER_STATS_DATA: self.stats_data,
-        }
-
+    @serves(RequestCode.GET_CONSUME_STATS)
     def consume_stats(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Steps[Command]:
@@ -83,6 +74,7 @@ class ProgressHandlers:
         stats = yield from self._stats(group, topics, now, _Work())
         return request.reply(body=fastjson.write(stats))
 
+    @serves(RequestCode.GET_BROKER_CONSUME_STATS)
     def all_stats(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Steps[Command]:
@@ -134,6 +126,7 @@ class ProgressHandlers:
         consumed = max(0, _stored_at(log, offset - 1))
         return OffsetWrapper(log.max_offset, offset, consumed, offset)
 
+    @serves(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO)
     def groups_of_topic(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.TopicRequestHeader)
         groups = self._committed.groups_of(header.topic) | set(
@@ -141,6 +134,7 @@ class ProgressHandlers:
         )
         return request.reply(body=fastjson.write(GroupList(tuple(sorted(groups)))))
 
+    @serves(RequestCode.QUERY_CONSUME_TIME_SPAN)
     def time_spans(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Steps[Command]:
@@ -169,6 +163,7 @@ class ProgressHandlers:
         delay = now - upcoming if upcoming >= 0 else 0
         return QueueTimeSpan(queue, first, _stored_at(log, log.max_offset - 1), consumed, delay)
 
+    @serves(RequestCode.VIEW_BROKER_STATS_DATA)
     def stats_data(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(headers.ViewBrokerStatsDataRequestHeader)
         items: list[BrokerStatsItem] = []

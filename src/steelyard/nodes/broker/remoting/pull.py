@@ -35,7 +35,7 @@ from steelyard.nodes.broker.parked import Parked, Queue
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.offsets import OffsetHandlers
-from steelyard.nodes.broker.requests import Handlers, Refusal, RemotingRequest, no_topic
+from steelyard.nodes.broker.requests import Refusal, RemotingRequest, no_topic, serves
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, too_large
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort
 from steelyard.nodes.seam import Effect, Link, Send
@@ -106,16 +106,9 @@ class Pulls:
         self.parked: Parked[CheckedPull] = Parked(parts.config.hold_waiting_max, SLOT_MS)
         self._conversion = conversion
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            RequestCode.PULL_MESSAGE: self.pull,
-            RequestCode.LITE_PULL_MESSAGE: self.pull,
-            RequestCode.UPDATE_CONSUMER_OFFSET: self.commit,
-        }
-
     # -- requests --------------------------------------------------------------------------------
 
+    @serves(RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
     def pull(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         header = request.header(PullMessageRequestHeader)
         pull = self._checked(request, header)
@@ -143,6 +136,7 @@ class Pulls:
             return request.reply(ResponseCode.SYSTEM_BUSY, "too many pulls wait on this broker")
         return None
 
+    @serves(RequestCode.UPDATE_CONSUMER_OFFSET)
     def commit(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """15. A member of ours that gives the queue up says what it handed over, and waits for nothing there any more."""
         header = request.header(UpdateConsumerOffsetRequestHeader)

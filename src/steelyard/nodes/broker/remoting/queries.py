@@ -24,7 +24,7 @@ from steelyard.errors import ProtocolError, StorageError
 from steelyard.groups.remoting.subscriptions import ALL
 from steelyard.nodes.broker.conversion import Conversion
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.requests import Handlers, RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.store.log import Log
@@ -77,10 +77,7 @@ class Queries:
         self._durability = parts.durability
         self._searches: deque[_Search] = deque()
 
-    @property
-    def handlers(self) -> Handlers:
-        return {RequestCode.QUERY_MESSAGE: self.query}
-
+    @serves(RequestCode.QUERY_MESSAGE)
     def query(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         header = request.header(QueryMessageRequestHeader)
         if request.is_oneway:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from steelyard.errors import ConfigError, ProtocolError
 from steelyard.groups.remoting.registry import Member
 from steelyard.nodes.broker.parts import Parts
-from steelyard.nodes.broker.requests import Handlers, RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
@@ -69,16 +69,9 @@ class Relays:
         self._asked: dict[tuple[Link, int], _Asked] = {}
         self._opaque = 0
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            RequestCode.GET_CONSUMER_RUNNING_INFO: self.running_info,
-            RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
-            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self.consumer_status,
-        }
-
     # -- requests --------------------------------------------------------------------------------
 
+    @serves(RequestCode.GET_CONSUMER_RUNNING_INFO)
     def running_info(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:
@@ -86,6 +79,7 @@ class Relays:
         member = self._registry.find(header.consumer_group, header.client_id)
         return self._relay(request, request.command, member, now, effects)
 
+    @serves(RequestCode.CONSUME_MESSAGE_DIRECTLY)
     def consume_directly(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:
@@ -103,6 +97,7 @@ class Relays:
         question = replace(request.command, ext=ext, body=message)
         return self._relay(request, question, member, now, effects)
 
+    @serves(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS)
     def consumer_status(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:

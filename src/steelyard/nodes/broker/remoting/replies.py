@@ -14,7 +14,7 @@ import msgspec
 from steelyard.errors import MessageError, StorageError
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.send import AnySend, Sends
-from steelyard.nodes.broker.requests import Handlers, Peer, RemotingRequest
+from steelyard.nodes.broker.requests import Peer, RemotingRequest, serves
 from steelyard.nodes.broker.writer import AppendResult, Draft
 from steelyard.nodes.seam import Effect, Link, Send, SetTimer
 from steelyard.types import LogLine
@@ -60,19 +60,14 @@ class Replies:
         self._armed = False
         self._opaque = FIRST_OPAQUE
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            RequestCode.SEND_REPLY_MESSAGE: self.send,
-            RequestCode.SEND_REPLY_MESSAGE_V2: self.send_v2,
-        }
-
     # -- requests --------------------------------------------------------------------------------
 
+    @serves(RequestCode.SEND_REPLY_MESSAGE)
     def send(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         header = request.header(headers.SendMessageRequestHeader)
         return self._send(request, header, now, effects)
 
+    @serves(RequestCode.SEND_REPLY_MESSAGE_V2)
     def send_v2(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         header = request.header(headers.SendMessageRequestHeaderV2)
         return self._send(request, header, now, effects)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from steelyard.groups.remoting.registry import ClientChannel
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.offsets import CommittedOffsets, OffsetHandlers
-from steelyard.nodes.broker.requests import Handlers, Refusal, RemotingRequest
+from steelyard.nodes.broker.requests import Refusal, RemotingRequest, serves
 from steelyard.nodes.seam import Effect, Send
 from steelyard.types import MessageQueue
 from steelyard.wire.remoting import fastjson, headers
@@ -46,10 +46,7 @@ class OffsetResets:
         self._registry = parts.registry
         self._durability = parts.durability
 
-    @property
-    def handlers(self) -> Handlers:
-        return {RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset}
-
+    @serves(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET)
     def reset(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         header = request.header(ResetOffsetRequestHeader)
         table = self._places(header)

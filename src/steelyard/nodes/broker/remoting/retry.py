@@ -11,7 +11,7 @@ from __future__ import annotations
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.schedule import Schedule
-from steelyard.nodes.broker.requests import Handlers, RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.topics import DLQ_QUEUES, SCHEDULE_TOPIC
 from steelyard.nodes.broker.writer import Draft
 from steelyard.nodes.seam import Effect
@@ -37,10 +37,7 @@ class Retries:
         self._durability = parts.durability
         self._rng = parts.rng
 
-    @property
-    def handlers(self) -> Handlers:
-        return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
-
+    @serves(RequestCode.CONSUMER_SEND_MSG_BACK)
     def send_back(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:

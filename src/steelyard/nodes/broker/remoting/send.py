@@ -23,7 +23,7 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.consumer_groups import SubscriptionGroups
 from steelyard.nodes.broker.remoting.schedule import Schedule, delay_level
 from steelyard.nodes.broker.remoting.transactions import Transactions
-from steelyard.nodes.broker.requests import Handlers, Refusal, RemotingRequest, no_topic
+from steelyard.nodes.broker.requests import Refusal, RemotingRequest, no_topic, serves
 from steelyard.nodes.broker.topics import (
     DLQ_QUEUES,
     HALF_TOPIC,
@@ -88,22 +88,17 @@ class Sends:
         self._cluster_property = f"{_CLUSTER}{parts.config.cluster}\x02"
         self._id_prefix = parts.writer.host.hex().upper()
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            RequestCode.SEND_MESSAGE: self.send,
-            RequestCode.SEND_MESSAGE_V2: self.send_v2,
-            RequestCode.SEND_BATCH_MESSAGE: self.send_batch,
-        }
-
     # -- handlers --------------------------------------------------------------------------------
 
+    @serves(RequestCode.SEND_MESSAGE)
     def send(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Answer:
         return self._send(request, request.header(SendMessageRequestHeader), now, effects)
 
+    @serves(RequestCode.SEND_MESSAGE_V2)
     def send_v2(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Answer:
         return self._send(request, request.header(SendMessageRequestHeaderV2), now, effects)
 
+    @serves(RequestCode.SEND_BATCH_MESSAGE)
     def send_batch(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Answer:
         header = request.header(SendMessageRequestHeaderV2)
         return self._send_batch(request, header, now, effects)

@@ -29,7 +29,7 @@ from steelyard.nodes.broker.remoting.retry import Retries
 from steelyard.nodes.broker.remoting.schedule import SCHEDULE_TIMER, Schedule
 from steelyard.nodes.broker.remoting.send import Sends
 from steelyard.nodes.broker.remoting.transactions import TRANSACTIONS_TIMER, Transactions
-from steelyard.nodes.broker.requests import Handlers, Peer, Refusal, RemotingRequest, combined
+from steelyard.nodes.broker.requests import Handler, Peer, Refusal, RemotingRequest, served
 from steelyard.nodes.broker.skipped import ANSWER_BYTES_MAX, too_large
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.refusals import Refusals
@@ -45,9 +45,9 @@ class RemotingService:
     """See the module's text. The node hands on what its clients do, and the timers of the parts."""
 
     def __init__(
-        self, parts: Parts, visible: Visible | None, others: Iterable[Handlers], now: int
+        self, parts: Parts, visible: Visible | None, others: Iterable[object], now: int
     ) -> None:
-        """`visible`: what of Kafka's batches may be read; `others`: handlers of requests that other parts of the broker serve."""
+        """`visible`: what of Kafka's batches may be read; `others`: parts of the broker that serve requests, too."""
         store = parts.store
         self._turns = parts.turns
         self.stopping = False
@@ -89,7 +89,7 @@ class RemotingService:
             self.admin,
             ProgressHandlers(parts, self._committed),
         )
-        self._handlers = combined((*(part.handlers for part in serving), *others))
+        self._handlers: dict[int, Handler] = served((*serving, *others))
 
     def start(self, now: int, effects: list[Effect]) -> None:
         """Go on with what was delayed, or undecided, when the broker stopped."""

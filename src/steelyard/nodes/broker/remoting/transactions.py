@@ -33,7 +33,7 @@ from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.remoting.open_transactions import OpenTransactions, Row
 from steelyard.nodes.broker.remoting.operations import Destination, Operations, TransactionOutcome
 from steelyard.nodes.broker.remoting.schedule import DISK_RETRY_MS, Schedule, delay_level
-from steelyard.nodes.broker.requests import Handlers, RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.topics import (
     GIVEN_UP_TOPIC,
     HALF_TOPIC,
@@ -88,10 +88,6 @@ class Transactions:
         self._questions = 0
 
     @property
-    def handlers(self) -> Handlers:
-        return {RequestCode.END_TRANSACTION: self.end}
-
-    @property
     def full(self) -> bool:
         """Too many are open already."""
         return self._open.full
@@ -113,6 +109,7 @@ class Transactions:
 
     # -- ending ----------------------------------------------------------------------------------
 
+    @serves(RequestCode.END_TRANSACTION)
     def end(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         """37 END_TRANSACTION."""
         header = request.header(EndTransactionRequestHeader)

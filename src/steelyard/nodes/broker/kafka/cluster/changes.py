@@ -41,8 +41,7 @@ from steelyard.nodes.broker.peers.requests import (
     read_body,
     read_id,
 )
-from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect, Send
@@ -129,13 +128,6 @@ class Changes:
         self._contradictions: set[tuple[str, str, str]] = set()
         self.touched: set[str] = set()
         """Topics that changed since `name_service` began to read."""
-
-    @property
-    def remoting_handlers(self) -> RemotingHandlers:
-        return {
-            QUEUES_WANTED: self.queues_wanted,
-            NEWS: self.take_news,
-        }
 
     # -- making and changing -----------------------------------------------------------------------
 
@@ -495,6 +487,7 @@ class Changes:
 
         self.put(topics, after, now, effects)
 
+    @serves(QUEUES_WANTED)
     def queues_wanted(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:
@@ -518,6 +511,7 @@ class Changes:
 
     # -- news of others ------------------------------------------------------------------------------
 
+    @serves(NEWS)
     def take_news(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:

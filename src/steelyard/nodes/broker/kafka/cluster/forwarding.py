@@ -7,18 +7,18 @@ Source: core/kafka/server/ForwardingManager.scala (Envelope, KIP-590).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from msgspec.structs import replace
 
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, Prompt, Prompts
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, Prompt
 from steelyard.nodes.broker.kafka.requests.repeats import without_repeats
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import FORWARD, PeerRequests
-from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.broker.turns import finish
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect, Send
@@ -59,15 +59,11 @@ class Forwarding:
         self._serial = 0
         self._under_way: dict[int, tuple[OpenRequest, Prompt]] = {}
 
-    @property
-    def remoting_handlers(self) -> RemotingHandlers:
-        return {FORWARD: self.requested}
-
     def serve(self, key: int, handler: Prompt) -> None:
         """Take such requests from other brokers."""
         self._handlers[key] = handler
 
-    def controlled(self, handlers: Prompts) -> Prompts:
+    def controlled(self, handlers: Mapping[int, Prompt]) -> dict[int, Prompt]:
         """Handlers that have the controller do what `handlers` do there."""
         self._handlers.update(handlers)
         return {key: partial(self._handle, handler) for key, handler in handlers.items()}
@@ -110,6 +106,7 @@ class Forwarding:
             call.answer(answer, effects)
         return True
 
+    @serves(FORWARD)
     def requested(self, asked: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
         """9001. Raises ProtocolError."""
         requests = frame.RequestDecoder().feed(asked.body)

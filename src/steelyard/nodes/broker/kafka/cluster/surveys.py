@@ -24,8 +24,7 @@ from steelyard.nodes.broker.peers.requests import (
     read_body,
     read_id,
 )
-from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.schema import NO_ID
@@ -65,10 +64,6 @@ class Surveys:
         self.claims = Claims()
         self._serial = 0
         self._rounds: dict[int, _Round] = {}
-
-    @property
-    def remoting_handlers(self) -> RemotingHandlers:
-        return {SURVEY: self.requested}
 
     def ask(
         self,
@@ -115,6 +110,7 @@ class Surveys:
             asked.then(asked.answers, now, effects)
         return True
 
+    @serves(SURVEY)
     def requested(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """9005: another broker asks. Raises ProtocolError."""
         asked = read_body(request.body, Survey)

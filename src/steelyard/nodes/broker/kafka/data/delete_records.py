@@ -13,7 +13,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.topic import INTERNAL
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.logs import (
@@ -38,13 +38,9 @@ class DeleteRecords:
         self._durability = durability
         self._faults = faults
 
-    @property
-    def handlers(self) -> Handlers:
-        return {DELETE_RECORDS.key: self.delete}
-
+    @serves(DELETE_RECORDS)
     def delete(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, DeleteRecordsRequest)
+        request = call.read(DeleteRecordsRequest)
         topics = [
             DeleteRecordsTopicResult(
                 topic.name,

@@ -10,7 +10,7 @@ from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
 from steelyard.nodes.broker.kafka.data.producer_states import ProducerStateEntry
 from steelyard.nodes.broker.kafka.data.producers import Producers
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.logs import (
@@ -32,13 +32,9 @@ class DescribeProducers:
         self._producers = producers
         self._faults = faults
 
-    @property
-    def handlers(self) -> Handlers:
-        return {DESCRIBE_PRODUCERS.key: self.describe}
-
+    @serves(DESCRIBE_PRODUCERS)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, DescribeProducersRequest)
+        request = call.read(DescribeProducersRequest)
         topics = [
             TopicResponse(
                 topic.name,

@@ -47,7 +47,7 @@ from steelyard.nodes.broker.kafka.data.fetch_sessions import (
 from steelyard.nodes.broker.kafka.data.partitions import Partitions
 from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.groups.notes import Notes
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.parked import Queue
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Effort, Steps, finish
@@ -123,12 +123,9 @@ class Fetches:
         self._may_answer = WOKEN_MAX
         """How many more at that time."""
 
-    @property
-    def handlers(self) -> Handlers:
-        return {FETCH.key: self.fetch}
-
     # -- requests --------------------------------------------------------------------------------
 
+    @serves(FETCH)
     def fetch(self, call: OpenRequest, now: int, effects: list[Effect]) -> None:
         self._run(call, self._found(call, now), self._end, now, effects)
 
@@ -148,8 +145,7 @@ class Fetches:
 
     def _found(self, call: OpenRequest, now: int) -> Steps[FetchResult]:
         """The fetch with all its partitions, and what it finds in them."""
-        request = call.message
-        assert isinstance(request, FetchRequest)
+        request = call.read(FetchRequest)
         fetch = yield from self._opened(call, request, now)
         if isinstance(fetch, ErrorCode):
             return FetchResult(call, fetch)
@@ -170,8 +166,7 @@ class Fetches:
         if isinstance(fetch, ErrorCode):
             found.call.answer(FetchResponse(0, fetch), effects)
             return
-        request = found.call.message
-        assert isinstance(request, FetchRequest)
+        request = found.call.read(FetchRequest)
         is_wide = len(fetch.parts) >= STEP_PARTITIONS
         if found.spent and not is_wide and self._waits_for_turn(found, now, effects):
             return
@@ -319,8 +314,7 @@ class Fetches:
         self, fetch: Fetch, answers: list[PartitionAnswer], now: int
     ) -> Steps[FetchResponse]:
         session = fetch.session
-        request = fetch.call.message
-        assert isinstance(request, FetchRequest)
+        request = fetch.call.read(FetchRequest)
         if session is not None and session.epoch != next_epoch(request.session_epoch):
             return FetchResponse(0, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         leaders: list[int] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partitions, epoch_fault
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.messages.logs import (
     OFFSET_FOR_LEADER_EPOCH,
@@ -28,13 +28,9 @@ class LeaderEpochs:
         self._partitions = partitions
         self._durability = durability
 
-    @property
-    def handlers(self) -> Handlers:
-        return {OFFSET_FOR_LEADER_EPOCH.key: self.end_offsets}
-
+    @serves(OFFSET_FOR_LEADER_EPOCH)
     def end_offsets(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, OffsetForLeaderEpochRequest)
+        request = call.read(OffsetForLeaderEpochRequest)
         topics = [
             OffsetForLeaderTopicResult(
                 topic.topic, [self._end(topic.topic, part) for part in topic.partitions]

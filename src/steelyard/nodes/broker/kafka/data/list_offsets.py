@@ -23,7 +23,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partitions, epoch_fault
 from steelyard.nodes.broker.kafka.data.producers import Producers
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.turns import AT_ONCE, SLICE, Steps
 from steelyard.nodes.seam import Effect
 from steelyard.store.entry import BATCHES
@@ -81,13 +81,9 @@ class ListOffsets:
         self._durability = durability
         self._faults = faults
 
-    @property
-    def handlers(self) -> Handlers:
-        return {LIST_OFFSETS.key: self.list_offsets}
-
+    @serves(LIST_OFFSETS)
     def list_offsets(self, call: OpenRequest, now: int, effects: list[Effect]) -> Steps[ApiMessage]:
-        request = call.message
-        assert isinstance(request, ListOffsetsRequest)
+        request = call.read(ListOffsetsRequest)
         named = Counter(
             (topic.name, part.partition_index)
             for topic in request.topics

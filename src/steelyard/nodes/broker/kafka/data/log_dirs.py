@@ -7,7 +7,7 @@ Source: core/kafka/server/ReplicaManager.scala describeLogDirs.
 from __future__ import annotations
 
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.store.store import Store
 from steelyard.wire.kafka.messages.cluster import (
@@ -35,16 +35,9 @@ class LogDirs:
         self._store = store
         self._cluster = cluster
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            DESCRIBE_LOG_DIRS.key: self.describe_log_dirs,
-            LIST_PARTITION_REASSIGNMENTS.key: self.list_partition_reassignments,
-        }
-
+    @serves(DESCRIBE_LOG_DIRS)
     def describe_log_dirs(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
-        message = call.message
-        assert isinstance(message, DescribeLogDirsRequest)
+        message = call.read(DescribeLogDirsRequest)
         wanted: dict[str, set[int]] | None = None
         if message.topics is not None:
             wanted = {}
@@ -65,6 +58,7 @@ class LogDirs:
         log = self._store.log(topic, queue_id)
         return 0 if log is None else log.size()
 
+    @serves(LIST_PARTITION_REASSIGNMENTS)
     def list_partition_reassignments(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage:

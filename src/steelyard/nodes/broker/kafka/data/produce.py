@@ -23,7 +23,7 @@ from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.topic import INTERNAL
 from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partition, Partitions
 from steelyard.nodes.broker.kafka.data.producers import Producers
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.broker.parts import Parts
 from steelyard.nodes.seam import Effect
@@ -64,13 +64,9 @@ class Produce:
         self._durability = parts.durability
         self._faults = faults
 
-    @property
-    def handlers(self) -> Handlers:
-        return {PRODUCE.key: self.produce}
-
+    @serves(PRODUCE)
     def produce(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, ProduceRequest)
+        request = call.read(ProduceRequest)
         leaders: list[int] = []
         answers = [
             self._topic(request, topic, call.version, leaders, now, effects)

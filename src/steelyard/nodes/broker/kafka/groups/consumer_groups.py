@@ -17,7 +17,7 @@ from steelyard.groups.kafka.consumer.groups import ConsumerGroups
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import (
@@ -58,16 +58,9 @@ class ConsumerGroupCalls:
         self._report = report
         self._faults = faults
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            CONSUMER_GROUP_HEARTBEAT.key: self.heartbeat,
-            CONSUMER_GROUP_DESCRIBE.key: self.describe,
-        }
-
+    @serves(CONSUMER_GROUP_HEARTBEAT)
     def heartbeat(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, ConsumerGroupHeartbeatRequest)
+        request = call.read(ConsumerGroupHeartbeatRequest)
         refused = self._refuse(request.group_id)
         if refused is not None:
             return ConsumerGroupHeartbeatResponse(error_code=refused)
@@ -82,9 +75,9 @@ class ConsumerGroupCalls:
         self._report(happened, now, effects)
         return self._durability.acknowledge_call(call, response, effects)
 
+    @serves(CONSUMER_GROUP_DESCRIBE)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
-        request = call.message
-        assert isinstance(request, ConsumerGroupDescribeRequest)
+        request = call.read(ConsumerGroupDescribeRequest)
         groups = [self._describe(group_id) for group_id in request.group_ids]
         if request.include_authorized_operations:
             groups = [

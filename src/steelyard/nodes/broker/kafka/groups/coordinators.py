@@ -13,7 +13,7 @@ from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Broker, Cluster
 from steelyard.nodes.broker.kafka.cluster.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
@@ -51,13 +51,9 @@ class Coordinators:
         """By topic, from when on people are told again that it is not laid out."""
         forwarding.serve(FIND_COORDINATOR.key, self.find)
 
-    @property
-    def handlers(self) -> Handlers:
-        return {FIND_COORDINATOR.key: self.find}
-
+    @serves(FIND_COORDINATOR)
     def find(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        message = call.message
-        assert isinstance(message, FindCoordinatorRequest)
+        message = call.read(FindCoordinatorRequest)
         topic = _TOPICS.get(message.key_type)
         if topic is None or self._cluster.topic(topic) is not None:
             return self._answer(message, call.version)
@@ -87,8 +83,7 @@ class Coordinators:
 
     def _as_known(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         """The answer with what this broker knows."""
-        message = call.message
-        assert isinstance(message, FindCoordinatorRequest)
+        message = call.read(FindCoordinatorRequest)
         return self._answer(message, call.version)
 
     def _answer(

@@ -16,7 +16,7 @@ from steelyard.groups.kafka.effects import Effects, Replied
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.groups.notes import Notes
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
@@ -59,18 +59,6 @@ class GroupRequests:
         self._durability = durability
         self._notes = notes
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            JOIN_GROUP.key: self.join,
-            HEARTBEAT.key: self.heartbeat,
-            LEAVE_GROUP.key: self.leave,
-            SYNC_GROUP.key: self.sync,
-            DESCRIBE_GROUPS.key: self.describe,
-            LIST_GROUPS.key: self.list_groups,
-            DELETE_GROUPS.key: self.delete,
-        }
-
     def settle(self, happened: Effects, now: int, effects: list[Effect]) -> None:
         """Apply what the coordinator has decided."""
         for event in happened:
@@ -95,9 +83,9 @@ class GroupRequests:
 
     # -- members ---------------------------------------------------------------------------------
 
+    @serves(JOIN_GROUP)
     def join(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, JoinGroupRequest)
+        request = call.read(JoinGroupRequest)
         error = self.refusal(request.group_id)
         if error is not ErrorCode.NONE:
             return JoinGroupResponse(error_code=error, member_id=request.member_id)
@@ -106,9 +94,9 @@ class GroupRequests:
         self.settle(happened, now, effects)
         return None
 
+    @serves(SYNC_GROUP)
     def sync(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, SyncGroupRequest)
+        request = call.read(SyncGroupRequest)
         error = self.refusal(request.group_id)
         if error is not ErrorCode.NONE:
             return SyncGroupResponse(error_code=error)
@@ -117,15 +105,15 @@ class GroupRequests:
         self.settle(happened, now, effects)
         return None
 
+    @serves(HEARTBEAT)
     def heartbeat(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, HeartbeatRequest)
+        request = call.read(HeartbeatRequest)
         error = self.refusal(request.group_id) or self._coordinator.heartbeat(request, now)
         return HeartbeatResponse(error_code=error)
 
+    @serves(LEAVE_GROUP)
     def leave(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, LeaveGroupRequest)
+        request = call.read(LeaveGroupRequest)
         error = self.refusal(request.group_id)
         if error is not ErrorCode.NONE:
             return LeaveGroupResponse(error_code=error)
@@ -136,9 +124,9 @@ class GroupRequests:
 
     # -- groups ----------------------------------------------------------------------------------
 
+    @serves(DESCRIBE_GROUPS)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, DescribeGroupsRequest)
+        request = call.read(DescribeGroupsRequest)
         described = [self._describe(group_id, call.version) for group_id in request.groups]
         return DescribeGroupsResponse(groups=described)
 
@@ -148,14 +136,14 @@ class GroupRequests:
             return DescribedGroup(error, group_id=group_id)
         return self._coordinator.listing.describe(group_id, version)
 
+    @serves(LIST_GROUPS)
     def list_groups(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, ListGroupsRequest)
+        request = call.read(ListGroupsRequest)
         return ListGroupsResponse(groups=self._coordinator.listing.all(request))
 
+    @serves(DELETE_GROUPS)
     def delete(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, DeleteGroupsRequest)
+        request = call.read(DeleteGroupsRequest)
         results = []
         for group_id in request.groups_names:
             error = self.refusal(group_id)

@@ -25,8 +25,7 @@ from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_pa
 from steelyard.nodes.broker.kafka.cluster.topic import FIXED, OFFSETS_TOPIC
 from steelyard.nodes.broker.peers.registration import PendingCall, Purpose
 from steelyard.nodes.broker.peers.requests import HANDOVER, PeerRequests, read_body
-from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.calls.remoting import Outcome
 from steelyard.nodes.seam import Effect
 from steelyard.routes.layout import write
@@ -89,10 +88,6 @@ class CoordinatorHandover:
         self._counts: dict[tuple[str, str], int] = {}
         """How many groups or ids were taken over so far."""
         self.next_at: int | None = None
-
-    @property
-    def remoting_handlers(self) -> RemotingHandlers:
-        return {HANDOVER: self.requested}
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -186,6 +181,7 @@ class CoordinatorHandover:
 
     # -- being asked -----------------------------------------------------------------------------
 
+    @serves(HANDOVER)
     def requested(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """9006. Raises ProtocolError, StorageError."""
         asked = read_body(request.body, HandoverRequest)

@@ -16,7 +16,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
 from steelyard.nodes.broker.kafka.groups.groups import GroupRequests
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
@@ -51,17 +51,9 @@ class GroupOffsets:
         self._durability = durability
         self._requests = requests
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            OFFSET_COMMIT.key: self.commit,
-            OFFSET_FETCH.key: self.fetch,
-            OFFSET_DELETE.key: self.delete,
-        }
-
+    @serves(OFFSET_COMMIT)
     def commit(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, OffsetCommitRequest)
+        request = call.read(OffsetCommitRequest)
         error = self._requests.refusal(request.group_id)
         if error is not ErrorCode.NONE:
             return OffsetCommitResponse(topics=answered(request.topics, error))
@@ -79,16 +71,16 @@ class GroupOffsets:
             return answer  # nothing was stored
         return self._durability.acknowledge_call(call, answer, effects)
 
+    @serves(OFFSET_FETCH)
     def fetch(self, call: OpenRequest, now: int, effects: list[Effect]) -> Steps[ApiMessage]:
-        request = call.message
-        assert isinstance(request, OffsetFetchRequest)
+        request = call.read(OffsetFetchRequest)
         named = {request.group_id} if call.version < 8 else {g.group_id for g in request.groups}
         refused = {group_id: self._requests.refusal(group_id) for group_id in sorted(named)}
         return self._coordinator.fetches.fetch(request, call.version, refused)
 
+    @serves(OFFSET_DELETE)
     def delete(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        request = call.message
-        assert isinstance(request, OffsetDeleteRequest)
+        request = call.read(OffsetDeleteRequest)
         error = self._requests.refusal(request.group_id)
         if error is not ErrorCode.NONE:
             return OffsetDeleteResponse(error)

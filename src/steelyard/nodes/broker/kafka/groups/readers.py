@@ -14,8 +14,7 @@ import msgspec
 from steelyard.errors import ProtocolError
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.peers.requests import READERS, GroupReaders, ReaderNews, read_body
-from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition
 from steelyard.wire.remoting.codes import ResponseCode
@@ -55,10 +54,6 @@ class Readers:
         self._brokers_version = cluster.brokers_version
         self.version = 0
 
-    @property
-    def remoting_handlers(self) -> RemotingHandlers:
-        return {READERS: self.take}
-
     # -- asked by `notes` ------------------------------------------------------------------------
 
     def of(self, partition: TopicPartition) -> Iterable[tuple[str, PartitionReader]]:
@@ -73,6 +68,7 @@ class Readers:
 
     # -- told by others --------------------------------------------------------------------------
 
+    @serves(READERS)
     def take(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
         """9004. Raises ProtocolError."""
         news = read_body(request.body, ReaderNews)

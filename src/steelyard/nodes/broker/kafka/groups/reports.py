@@ -27,8 +27,7 @@ from steelyard.groups.kafka.report import (
     report_consumer,
 )
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.requests import Handlers as RemotingHandlers
-from steelyard.nodes.broker.requests import RemotingRequest
+from steelyard.nodes.broker.requests import RemotingRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.remoting.codes import ResponseCode, SteelyardCode
 from steelyard.wire.remoting.command import Command
@@ -48,10 +47,7 @@ class Reports:
         self._groups = groups
         self._coordinator = coordinator
 
-    @property
-    def remoting_handlers(self) -> RemotingHandlers:
-        return {SteelyardCode.KAFKA_GROUPS: self.requested}
-
+    @serves(SteelyardCode.KAFKA_GROUPS)
     def requested(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:

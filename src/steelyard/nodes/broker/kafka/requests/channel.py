@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,20 +31,23 @@ from steelyard.nodes.broker.kafka.requests.batches import (
 from steelyard.nodes.broker.kafka.requests.repeats import NAMING, without_repeats
 from steelyard.nodes.broker.kafka.requests.versions import versions_reply
 from steelyard.nodes.broker.kafka.requests.wide import Cut, JoinedAnswer, cut_of, is_wide, parts_of
-from steelyard.nodes.broker.requests import Peer
+from steelyard.nodes.broker.requests import Peer, marked
 from steelyard.nodes.broker.turns import Steps, Turn, Turns, finish
 from steelyard.nodes.seam import Effect, Hang, Link, Send
 from steelyard.types import LogLine
 from steelyard.wire.kafka.apis import API_VERSIONS_KEY
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import AT_ONCE_BYTES, Reply, Request
-from steelyard.wire.kafka.schema import ApiMessage, Unread, has_field, read_in_steps, written
+from steelyard.wire.kafka.schema import Api, ApiMessage, Unread, has_field, read_in_steps, written
 
 UNANSWERED_MAX = 10_000
 """Most requests of one link that wait for their answers; a link with more is closed."""
 TAKEN_PER_TURN = 16
 """Of the requests that came after a large one: as many as one read of a socket may bring."""
 TOO_MANY = "too many requests wait for their turn"
+
+
+AnyMessage = TypeVar("AnyMessage", bound=ApiMessage)
 
 
 class _Slot(msgspec.Struct):
@@ -68,6 +72,11 @@ class OpenRequest:
     @property
     def message(self) -> ApiMessage:
         assert self.request.message is not None
+        return self.request.message
+
+    def read(self, kind: type[AnyMessage]) -> AnyMessage:
+        """The message, which is of this kind."""
+        assert isinstance(self.request.message, kind)
         return self.request.message
 
     @property
@@ -111,9 +120,18 @@ Prompt = Callable[[OpenRequest, int, list[Effect]], ApiMessage | None]
 Handler = Callable[[OpenRequest, int, list[Effect]], ApiMessage | Steps[ApiMessage] | None]
 """(call, now, effects to add to) -> the answer, the work that ends with it, or None where it comes later through the call."""
 
-Prompts = Mapping[int, Prompt]
 Handlers = Mapping[int, Handler]
 """By API key."""
+
+HandlerMethod = TypeVar(
+    "HandlerMethod",
+    bound=Callable[[Any, OpenRequest, int, list[Effect]], ApiMessage | Steps[ApiMessage] | None],
+)
+
+
+def serves(api: Api) -> Callable[[HandlerMethod], HandlerMethod]:
+    """Decorates the method that is the `Handler` of an API's requests."""
+    return partial(marked, codes=(api.key,))
 
 
 class _PartCall(OpenRequest):

@@ -18,7 +18,7 @@ from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
 from steelyard.nodes.broker.kafka.cluster.topic_settings import LIST
-from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, Prompts
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.broker.kafka.topics.configs import BROKER, TOPIC
 from steelyard.nodes.seam import Effect
@@ -47,16 +47,9 @@ class Altering:
         self._cluster = cluster
         self._changes = changes
 
-    @property
-    def handlers(self) -> Prompts:
-        return {
-            ALTER_CONFIGS.key: self.alter_configs,
-            INCREMENTAL_ALTER_CONFIGS.key: self.incremental_alter_configs,
-        }
-
+    @serves(ALTER_CONFIGS)
     def alter_configs(self, call: OpenRequest, now: int, effects: list[Effect]) -> None:
-        message = call.message
-        assert isinstance(message, AlterConfigsRequest)
+        message = call.read(AlterConfigsRequest)
         asked = [
             IncrementalAlterConfigsResource(
                 item.resource_type,
@@ -67,9 +60,9 @@ class Altering:
         ]
         self._alter(call, AlterConfigsResponse, asked, now, effects, keeps=False)
 
+    @serves(INCREMENTAL_ALTER_CONFIGS)
     def incremental_alter_configs(self, call: OpenRequest, now: int, effects: list[Effect]) -> None:
-        message = call.message
-        assert isinstance(message, IncrementalAlterConfigsRequest)
+        message = call.read(IncrementalAlterConfigsRequest)
         answer = IncrementalAlterConfigsResponse
         self._alter(call, answer, message.resources, now, effects, keeps=True)
 

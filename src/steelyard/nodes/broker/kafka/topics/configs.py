@@ -21,7 +21,7 @@ from steelyard.nodes.broker.kafka.cluster.topic_settings import (
     broker_settings,
     named,
 )
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
@@ -56,15 +56,11 @@ class Configs:
         self._cluster = cluster
         self._broker = _broker_settings(config, config.kafka)
 
-    @property
-    def handlers(self) -> Handlers:
-        return {DESCRIBE_CONFIGS.key: self.describe_configs}
-
+    @serves(DESCRIBE_CONFIGS)
     def describe_configs(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> Steps[ApiMessage]:
-        message = call.message
-        assert isinstance(message, DescribeConfigsRequest)
+        message = call.read(DescribeConfigsRequest)
         results = []
         for number, resource in enumerate(message.resources, 1):
             results.append(self._described(resource, message))

@@ -23,7 +23,7 @@ from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
 from steelyard.nodes.broker.kafka.cluster.topic_names import name_fault
-from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, Prompts
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.broker.topics import QUEUES_MAX
 from steelyard.nodes.seam import Effect
@@ -59,20 +59,13 @@ class Creating:
         self._cluster = cluster
         self._changes = changes
 
-    @property
-    def handlers(self) -> Prompts:
-        return {
-            CREATE_TOPICS.key: self.create_topics,
-            CREATE_PARTITIONS.key: self.create_partitions,
-        }
-
     # -- topics ----------------------------------------------------------------------------------
 
+    @serves(CREATE_TOPICS)
     def create_topics(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | None:
-        message = call.message
-        assert isinstance(message, CreateTopicsRequest)
+        message = call.read(CreateTopicsRequest)
 
         def answer(outcomes: Outcomes, effects: list[Effect]) -> None:
             is_made = not message.validate_only
@@ -179,11 +172,11 @@ class Creating:
 
     # -- partitions ------------------------------------------------------------------------------
 
+    @serves(CREATE_PARTITIONS)
     def create_partitions(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | None:
-        message = call.message
-        assert isinstance(message, CreatePartitionsRequest)
+        message = call.read(CreatePartitionsRequest)
 
         def answer(outcomes: Outcomes, effects: list[Effect]) -> None:
             results = [

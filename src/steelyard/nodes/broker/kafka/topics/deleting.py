@@ -12,7 +12,7 @@ from collections import Counter
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.changes import Changes, Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
-from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, Prompts
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
@@ -34,15 +34,11 @@ class Deleting:
         self._cluster = cluster
         self._changes = changes
 
-    @property
-    def handlers(self) -> Prompts:
-        return {DELETE_TOPICS.key: self.delete_topics}
-
+    @serves(DELETE_TOPICS)
     def delete_topics(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | None:
-        message = call.message
-        assert isinstance(message, DeleteTopicsRequest)
+        message = call.read(DeleteTopicsRequest)
         states = message.topics or [DeleteTopicState(name) for name in message.topic_names]
         times = Counter((state.name, state.topic_id) for state in states)
         named = Counter(self._name(state) for state in states)

@@ -19,7 +19,7 @@ from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.forwarding import Forwarding
 from steelyard.nodes.broker.kafka.cluster.topic import KafkaTopic
 from steelyard.nodes.broker.kafka.cluster.topic_names import name_fault
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.turns import Steps, finish
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
@@ -70,19 +70,12 @@ class MetadataHandlers:
         self._forwarding = forwarding
         forwarding.serve(METADATA.key, self.metadata)
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            METADATA.key: self.metadata_in_steps,
-            DESCRIBE_CLUSTER.key: self.describe_cluster,
-        }
-
+    @serves(METADATA)
     def metadata_in_steps(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | Steps[ApiMessage] | None:
         """As `metadata`; an answer that needs nobody else may take steps."""
-        message = call.message
-        assert isinstance(message, MetadataRequest)
+        message = call.read(MetadataRequest)
         wanted = message.topics
         if wanted is None or (call.version == 0 and not wanted):
             names = sorted(self._cluster.names())
@@ -97,8 +90,7 @@ class MetadataHandlers:
         return self._steps(message, wanted, {})
 
     def metadata(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        message = call.message
-        assert isinstance(message, MetadataRequest)
+        message = call.read(MetadataRequest)
         wanted = message.topics
         if wanted is None or (call.version == 0 and not wanted):
             names = sorted(self._cluster.names())
@@ -122,8 +114,7 @@ class MetadataHandlers:
 
     def _as_known(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         """The answer with what this broker knows."""
-        message = call.message
-        assert isinstance(message, MetadataRequest)
+        message = call.read(MetadataRequest)
         return self._answer(message, message.topics or (), {})
 
     def _missing(self, wanted: Sequence[MetadataRequestTopic]) -> list[str]:
@@ -217,9 +208,9 @@ class MetadataHandlers:
             told.append(part)
         return told
 
+    @serves(DESCRIBE_CLUSTER)
     def describe_cluster(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
-        message = call.message
-        assert isinstance(message, DescribeClusterRequest)
+        message = call.read(DescribeClusterRequest)
         if message.endpoint_type != BROKERS:
             known = message.endpoint_type == 2
             return DescribeClusterResponse(

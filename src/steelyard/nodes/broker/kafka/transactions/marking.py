@@ -19,7 +19,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
 from steelyard.nodes.seam import Closed, Effect, Link, Opened, Refused
 from steelyard.types import TopicPartition
@@ -92,10 +92,6 @@ class Markings:
         self._open: dict[int, _Open] = {}
         self._serial = 0
         self._retry_at: int | None = None
-
-    @property
-    def handlers(self) -> Handlers:
-        return {WRITE_TXN_MARKERS.key: self.write}
 
     # -- what this broker's coordinator has decided --------------------------------------------------
 
@@ -247,10 +243,10 @@ class Markings:
 
     # -- what the coordinators of other brokers have decided -------------------------------------------
 
+    @serves(WRITE_TXN_MARKERS)
     def write(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         """27 WriteTxnMarkers."""
-        message = call.message
-        assert isinstance(message, WriteTxnMarkersRequest)
+        message = call.read(WriteTxnMarkersRequest)
         results = [self._written(marker, now, effects) for marker in message.markers]
         return self._durability.acknowledge_call(call, WriteTxnMarkersResponse(results), effects)
 

@@ -12,7 +12,7 @@ from steelyard.groups.kafka.committing import answered
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.offsets import (
@@ -35,13 +35,9 @@ class TxnOffsets:
         self._faults = faults
         self._epochs: dict[int, int] = {}
 
-    @property
-    def handlers(self) -> Handlers:
-        return {TXN_OFFSET_COMMIT.key: self.commit}
-
+    @serves(TXN_OFFSET_COMMIT)
     def commit(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        message = call.message
-        assert isinstance(message, TxnOffsetCommitRequest)
+        message = call.read(TxnOffsetCommitRequest)
         if not self._is_current(message.producer_id, message.producer_epoch):
             error = ErrorCode.INVALID_PRODUCER_EPOCH
             return TxnOffsetCommitResponse(topics=answered(message.topics, error))

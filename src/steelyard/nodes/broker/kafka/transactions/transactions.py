@@ -21,7 +21,7 @@ from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from steelyard.nodes.broker.kafka.requests.channel import Handlers, OpenRequest
+from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.kafka.transactions.producer_ids import ProducerIds
 from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition
@@ -77,22 +77,11 @@ class TransactionRequests:
         self._durability = durability
         self._faults = faults
 
-    @property
-    def handlers(self) -> Handlers:
-        return {
-            INIT_PRODUCER_ID.key: self.init_producer_id,
-            ADD_PARTITIONS_TO_TXN.key: self.add_partitions,
-            ADD_OFFSETS_TO_TXN.key: self.add_offsets,
-            END_TXN.key: self.end,
-            DESCRIBE_TRANSACTIONS.key: self.describe,
-            LIST_TRANSACTIONS.key: self.list_all,
-        }
-
+    @serves(INIT_PRODUCER_ID)
     def init_producer_id(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | None:
-        message = call.message
-        assert isinstance(message, InitProducerIdRequest)
+        message = call.read(InitProducerIdRequest)
         transactional_id = message.transactional_id
         if transactional_id is None:
             return self._producer_ids.init_producer_id(call, now, effects)
@@ -115,11 +104,11 @@ class TransactionRequests:
         answer = InitProducerIdResponse(0, code, producer.producer_id, producer.epoch)
         return self._durability.acknowledge_call(call, answer, effects)
 
+    @serves(ADD_PARTITIONS_TO_TXN)
     def add_partitions(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | None:
-        message = call.message
-        assert isinstance(message, AddPartitionsToTxnRequest)
+        message = call.read(AddPartitionsToTxnRequest)
         asked = [TopicPartition(t.name, index) for t in message.topics for index in t.partitions]
         unknown = {
             each for each in asked if not 0 <= each.partition < self._cluster.partitions(each.topic)
@@ -148,9 +137,9 @@ class TransactionRequests:
         answer = AddPartitionsToTxnResponse(0, results)
         return self._durability.acknowledge_call(call, answer, effects)
 
+    @serves(ADD_OFFSETS_TO_TXN)
     def add_offsets(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        message = call.message
-        assert isinstance(message, AddOffsetsToTxnRequest)
+        message = call.read(AddOffsetsToTxnRequest)
         count = self._cluster.partitions(OFFSETS_TOPIC) or self._offsets_partitions
         partition = TopicPartition(OFFSETS_TOPIC, coordinator_partition(message.group_id, count))
         if message.group_id:
@@ -186,9 +175,9 @@ class TransactionRequests:
         except StorageError as error:
             return self._refused(error, now, effects)
 
+    @serves(END_TXN)
     def end(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        message = call.message
-        assert isinstance(message, EndTxnRequest)
+        message = call.read(EndTxnRequest)
         error = self._fault(message.transactional_id)
         if error is ErrorCode.NONE:
             try:
@@ -206,9 +195,9 @@ class TransactionRequests:
 
     # -- operators ---------------------------------------------------------------------------------
 
+    @serves(DESCRIBE_TRANSACTIONS)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        message = call.message
-        assert isinstance(message, DescribeTransactionsRequest)
+        message = call.read(DescribeTransactionsRequest)
         return DescribeTransactionsResponse(
             0, [self._described(n) for n in message.transactional_ids]
         )
@@ -234,9 +223,9 @@ class TransactionRequests:
             [TopicData(*each) for each in topics.items()],
         )
 
+    @serves(LIST_TRANSACTIONS)
     def list_all(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
-        message = call.message
-        assert isinstance(message, ListTransactionsRequest)
+        message = call.read(ListTransactionsRequest)
         text = message.transactional_id_pattern
         try:
             pattern = Pattern(text) if text else None
