@@ -30,22 +30,22 @@ TOPIC = Column(ColumnKind.TEXT, "The topic of the queue.")
 QUEUE = Column(ColumnKind.NUMBER, "The queue on its broker.")
 
 
-class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True, kw_only=True):
+class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
     at: Annotated[int, Column(ColumnKind.MOMENT_MS, "When it happened, by the broker's clock.")]
     broker: Annotated[
         str, Column(ColumnKind.TEXT, "The broker that writes; of a commit, the one with the queue.")
     ]
 
 
-class BrokerStarted(_Record, frozen=True, kw_only=True, tag="broker_started"):
+class BrokerStarted(_Record, frozen=True, tag="broker_started"):
     """The broker is up (again): its queues are back in the routes."""
 
 
-class BrokerStopped(_Record, frozen=True, kw_only=True, tag="broker_stopped"):
+class BrokerStopped(_Record, frozen=True, tag="broker_stopped"):
     """The broker stops cleanly. After a crash this record is missing."""
 
 
-class MemberJoined(_Record, frozen=True, kw_only=True, tag="joined"):
+class MemberJoined(_Record, frozen=True, tag="joined"):
     """A client joined the group on this broker, or came back on a new connection."""
 
     group: Annotated[str, GROUP]
@@ -61,7 +61,7 @@ class MemberJoined(_Record, frozen=True, kw_only=True, tag="joined"):
     topics: Annotated[tuple[str, ...], Column(ColumnKind.TEXTS, "What it subscribes to.")] = ()
 
 
-class MemberLeft(_Record, frozen=True, kw_only=True, tag="left"):
+class MemberLeft(_Record, frozen=True, tag="left"):
     """A client left the group on this broker."""
 
     group: Annotated[str, GROUP]
@@ -76,7 +76,7 @@ class MemberLeft(_Record, frozen=True, kw_only=True, tag="left"):
     members: Annotated[tuple[str, ...], MEMBERS]
 
 
-class Delivered(_Record, frozen=True, kw_only=True, tag="delivered"):
+class Delivered(_Record, frozen=True, tag="delivered"):
     """Messages of one queue went to one client, from `at` to `until`, without a gap in the offsets.
 
     A new record begins when the client or the next offset changes, at the latest once a second.
@@ -119,7 +119,7 @@ def joined(first: Delivered, later: Delivered) -> Delivered:
     )
 
 
-class Committed(_Record, frozen=True, kw_only=True, tag="committed"):
+class Committed(_Record, frozen=True, tag="committed"):
     """The group's committed offset of a queue moved; the last value within a second."""
 
     group: Annotated[str, GROUP]
@@ -144,7 +144,7 @@ class Committed(_Record, frozen=True, kw_only=True, tag="committed"):
     ] = ""
 
 
-class Backlog(_Record, frozen=True, kw_only=True, tag="backlog"):
+class Backlog(_Record, frozen=True, tag="backlog"):
     """What waits for the group in the queues of a topic on this broker, also where nobody reads them; once a second while it moves."""
 
     group: Annotated[str, GROUP]
@@ -165,7 +165,7 @@ class Backlog(_Record, frozen=True, kw_only=True, tag="backlog"):
     peak_at: Annotated[int, Column(ColumnKind.MOMENT_MS, "When they did.")]
 
 
-class RebalanceBegan(_Record, frozen=True, kw_only=True, tag="rebalance_began"):
+class RebalanceBegan(_Record, frozen=True, tag="rebalance_began"):
     """A Kafka group's generation ended. (In RocketMQ groups no broker knows of a rebalance.)"""
 
     group: Annotated[str, GROUP]
@@ -184,7 +184,7 @@ class RebalanceBegan(_Record, frozen=True, kw_only=True, tag="rebalance_began"):
     members: Annotated[tuple[str, ...], MEMBERS]
 
 
-class RebalanceEnded(_Record, frozen=True, kw_only=True, tag="rebalance_ended"):
+class RebalanceEnded(_Record, frozen=True, tag="rebalance_ended"):
     """A Kafka group has a new generation with an assignment, or no members any more."""
 
     group: Annotated[str, GROUP]

@@ -67,27 +67,11 @@ class Ledger:
 
     def changed(self, change: GroupChange, now: int) -> None:
         """A member joined or left."""
+        known = (now, self.broker, change.group, change.client_id, change.cause, change.members)
         if change.kind == "joined":
-            came = records.MemberJoined(
-                at=now,
-                broker=self.broker,
-                group=change.group,
-                client=change.client_id,
-                cause=change.cause,
-                members=change.members,
-                topics=change.topics,
-            )
-            self.note(came)
+            self.note(records.MemberJoined(*known, change.topics))
         else:
-            left = records.MemberLeft(
-                at=now,
-                broker=self.broker,
-                group=change.group,
-                client=change.client_id,
-                cause=change.cause,
-                members=change.members,
-            )
-            self.note(left)
+            self.note(records.MemberLeft(*known))
 
     def note(self, record: Record) -> None:
         """Have a record written at once."""

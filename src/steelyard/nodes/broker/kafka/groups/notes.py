@@ -64,49 +64,17 @@ class Notes:
         broker, note = self._ledger.broker, self._ledger.note
         match event:
             case news.Joined(group, member, cause, members, topics):
-                joined = MemberJoined(
-                    at=now,
-                    broker=broker,
-                    group=group,
-                    client=member,
-                    cause=cause,
-                    members=members,
-                    topics=topics,
-                )
-                note(joined)
+                note(MemberJoined(now, broker, group, member, cause, members, topics))
             case news.Left(group, member, cause, members):
-                left = MemberLeft(
-                    at=now,
-                    broker=broker,
-                    group=group,
-                    client=member,
-                    # Under the name that it has in RocketMQ's groups.
-                    cause="unregistered" if cause == news.LEFT else cause,
-                    members=members,
-                )
-                note(left)
+                # Under the name that it has in RocketMQ's groups.
+                cause = "unregistered" if cause == news.LEFT else cause
+                note(MemberLeft(now, broker, group, member, cause, members))
             case news.Began(group, generation, cause, members):
-                began = RebalanceBegan(
-                    at=now,
-                    broker=broker,
-                    group=group,
-                    generation=generation,
-                    trigger=cause.trigger,
-                    cause=cause.text,
-                    members=members,
-                )
-                note(began)
+                trigger, text = cause.trigger, cause.text
+                note(RebalanceBegan(now, broker, group, generation, trigger, text, members))
             case news.Ended(group, generation, protocol, began_at, members):
-                ended = RebalanceEnded(
-                    at=now,
-                    broker=broker,
-                    group=group,
-                    generation=generation,
-                    protocol=protocol,
-                    duration_ms=now - began_at,
-                    members=members,
-                )
-                note(ended)
+                duration = now - began_at
+                note(RebalanceEnded(now, broker, group, generation, protocol, duration, members))
             case news.Moved(group, member, offsets):
                 for topic, partition, offset in offsets:
                     self._committed(group, member, topic, partition, offset, now)
