@@ -9,6 +9,8 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from steelyard.admin import names
 from steelyard.admin.asking import add_asking_command, add_where_options, given
 from steelyard.admin.printing import date_seconds, fixed, front, java_fields, shown, version_name
@@ -280,18 +282,7 @@ async def update_group(admin: Admin, options: argparse.Namespace) -> str:
 
 def group_config_line(config: SubscriptionGroupConfig) -> str:
     """SubscriptionGroupConfig.toString."""
-    values = {
-        "groupName": config.group_name,
-        "consumeEnable": config.consume_enable,
-        "consumeFromMinEnable": config.consume_from_min_enable,
-        "consumeBroadcastEnable": config.consume_broadcast_enable,
-        "retryQueueNums": config.retry_queue_nums,
-        "retryMaxTimes": config.retry_max_times,
-        "brokerId": config.broker_id,
-        "whichBrokerWhenConsumeSlowly": config.which_broker_when_consume_slowly,
-        "notifyConsumerIdsChangedEnable": config.notify_consumer_ids_changed_enable,
-    }
-    return f"SubscriptionGroupConfig [{java_fields(values)}]"
+    return f"SubscriptionGroupConfig [{java_fields(msgspec.to_builtins(config))}]"
 
 
 async def delete_group(admin: Admin, options: argparse.Namespace) -> str:

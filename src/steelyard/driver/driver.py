@@ -172,7 +172,7 @@ class Driver:
 
             self._flusher = ThreadPoolExecutor(1, "steelyard-flush")
         self._sweep: asyncio.TimerHandle | None = None
-        self._perform_other: dict[type, Callable[[Effect, int], None]] = {
+        self._perform_other: dict[type, Callable[[Any, int], None]] = {
             Answer: self._answer,
             SetTimer: self._set_timer,
             DropTimer: self._drop_timer,
@@ -631,19 +631,16 @@ class Driver:
             weight += self._perform(list(rest), now)
         return weight
 
-    def _answer(self, effect: Effect, now: int) -> None:
-        assert isinstance(effect, Answer)
+    def _answer(self, effect: Answer, now: int) -> None:
         on_answer = self._asked.pop(effect.call_id, None)
         if on_answer is not None:
             on_answer(effect.result)
 
-    def _deliver(self, effect: Effect, now: int) -> None:
-        assert isinstance(effect, Deliver)
+    def _deliver(self, effect: Deliver, now: int) -> None:
         assert self._on_hand is not None, "a node delivered messages to a driver without a listener"
         self._on_hand(effect.ticket, effect.batch)
 
-    def _hang(self, effect: Effect, now: int) -> None:
-        assert isinstance(effect, Hang)
+    def _hang(self, effect: Hang, now: int) -> None:
         wire = self._links.get(effect.link)
         if wire is not None:
             if wire.out:
@@ -651,19 +648,16 @@ class Driver:
                 self._dirty.remove(wire)
             wire.hang(effect.reason)
 
-    def _persist(self, effect: Effect, now: int) -> None:
-        assert isinstance(effect, Persist)
+    def _persist(self, effect: Persist, now: int) -> None:
         assert self._on_keep is not None, "a node persists data, but its driver has no storage"
         self._on_keep(effect.data)
 
-    def _log_line(self, effect: Effect, now: int) -> None:
-        assert isinstance(effect, LogLine)
+    def _log_line(self, effect: LogLine, now: int) -> None:
         self._log.log(logging.getLevelNamesMapping()[effect.level], "%s", effect.text)
 
     # -- timers ------------------------------------------------------------------------------------
 
-    def _set_timer(self, effect: Effect, now: int) -> None:
-        assert isinstance(effect, SetTimer)
+    def _set_timer(self, effect: SetTimer, now: int) -> None:
         armed = self._timers.get(effect.key)
         if armed is not None:
             if armed[0] <= effect.at:
@@ -678,8 +672,7 @@ class Driver:
         handle = self._loop.call_later(delay_seconds, self._fire, key)
         self._timers[key] = (at, handle)
 
-    def _drop_timer(self, effect: Effect, now: int) -> None:
-        assert isinstance(effect, DropTimer)
+    def _drop_timer(self, effect: DropTimer, now: int) -> None:
         armed = self._timers.pop(effect.key, None)
         if armed is not None:
             armed[1].cancel()
@@ -695,8 +688,7 @@ class Driver:
 
     # -- dialing -----------------------------------------------------------------------------------
 
-    def _dial(self, effect: Effect, now: int) -> None:
-        assert isinstance(effect, Dial)
+    def _dial(self, effect: Dial, now: int) -> None:
         task = self._loop.create_task(self._connect(effect.address, effect.dialect))
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
@@ -722,8 +714,7 @@ class Driver:
 
     # -- flushing ----------------------------------------------------------------------------------
 
-    def _ask_flush(self, effect: Effect, now: int) -> None:
-        assert isinstance(effect, Flush)
+    def _ask_flush(self, effect: Flush, now: int) -> None:
         assert self._prepare_flush is not None, "a node asked a driver without a disk for a flush"
         self._tickets.append(effect.ticket)
         if not self._flushing:

@@ -110,11 +110,7 @@ class Files:
         """
         if self._torn:
             self._mend(path)
-        file = self._open.get(path)
-        if file is None:
-            file = self._file(path)
-        else:
-            self._open.move_to_end(path)
+        file = self._file(path)
         if not can_be_lost:
             self._unsynced.add(path)
         try:
@@ -136,11 +132,7 @@ class Files:
 
     def read(self, path: str, position: int, size: int) -> bytes:
         """Read `size` bytes; fewer only at the end of the file."""
-        file = self._open.get(path)
-        if file is None:
-            file = self._file(path)
-        else:
-            self._open.move_to_end(path)
+        file = self._file(path)
         try:
             return file.read(position, size)
         except OSError as error:
