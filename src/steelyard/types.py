@@ -72,6 +72,14 @@ class TopicPartition(NamedTuple):
     partition: Number
 
 
+def numbers_by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """The numbers of each topic's partitions, both in the order in which they come."""
+    found: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        found.setdefault(topic, []).append(number)
+    return found
+
+
 class Message(msgspec.Struct, frozen=True):
     """A message to send: `body` to `topic`.
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from steelyard.allocate.assignors.plan import DEFAULT_GENERATION
-from steelyard.types import TopicPartition
+from steelyard.types import TopicPartition, numbers_by_topic
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
@@ -36,9 +36,7 @@ def write_sticky(assigned: Sequence[TopicPartition], generation: int) -> bytes |
     """Encode a member's assignment; None for a member that has not been in a generation."""
     if generation < 0:
         return None
-    numbers_of: dict[str, list[int]] = {}
-    for topic, number in assigned:
-        numbers_of.setdefault(topic, []).append(number)
+    numbers_of = numbers_by_topic(assigned)
     parts = [_INT32.pack(len(numbers_of))]
     for topic, numbers in numbers_of.items():
         name = topic.encode()

@@ -36,6 +36,9 @@ from steelyard.wire.kafka.schema import NO_ID
 NO_RETENTION = -1
 """The commit leaves it to the broker how long its offsets are kept."""
 
+KNOWS_NEW, TXN_KNOWS_NEW = 9, 6
+"""From these versions on (of OffsetCommit, TxnOffsetCommit) clients know GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH."""
+
 SimpleGroup = Callable[[str, int], Group | None]
 """(group id, now) -> a new group without members, None where there are too many groups."""
 
@@ -74,7 +77,9 @@ class Committing:
         expires_at = None if retention == NO_RETENTION else now + retention
         asked = [(self._name(topic, version), topic.partitions) for topic in request.topics]
         stored, results = self._check_offsets(asked, now, expires_at)
-        error = self._store(request, version, stored, now, effects) if stored else ErrorCode.NONE
+        error = self._store(request, version, stored, now) if stored else ErrorCode.NONE
+        if stored and error is ErrorCode.NONE:
+            effects.append(_moved(request.group_id, request.member_id, stored))
         return OffsetCommitResponse(topics=answered(request.topics, error, results))
 
     def _name(self, topic: OffsetCommitRequestTopic, version: int) -> str | None:
@@ -112,49 +117,36 @@ class Committing:
 
     def _store(
         self,
-        request: OffsetCommitRequest,
-        version: int,
-        stored: Stored,
-        now: int,
-        effects: Effects,
-    ) -> ErrorCode:
-        generation = request.generation_id_or_member_epoch
-        group = self._group(request.group_id, generation, now)
-        if group is None:
-            return _no_group(generation, knows_no_group=version >= 9)
-        error = self._check(group, request, version, stored, transactional=False, now=now)
-        if error is ErrorCode.NONE:
-            self._offsets.commit(request.group_id, stored)
-            effects.append(_moved(request.group_id, request.member_id, stored))
-        return error
-
-    def _check(
-        self,
-        group: Group,
         request: OffsetCommitRequest | TxnOffsetCommitRequest,
         version: int,
         stored: Stored,
-        *,
-        transactional: bool,
         now: int,
     ) -> ErrorCode:
+        """Store what may be stored, until the end of the transaction where it is one's."""
+        producer_id = request.producer_id if isinstance(request, TxnOffsetCommitRequest) else None
         member_id, generation = request.member_id, request.generation_id_or_member_epoch
+        knows_new = version >= (KNOWS_NEW if producer_id is None else TXN_KNOWS_NEW)
+        group = self._group(request.group_id, generation, now)
+        if group is None:
+            return _no_group(generation, knows_no_group=knows_new)
         error = group.check_commit(
             member_id,
             request.group_instance_id,
             generation,
             version=version,
-            transactional=transactional,
+            transactional=producer_id is not None,
             now=now,
         )
+        for partition in stored:
+            error = error or group.check_commit_partition(member_id, generation, partition)
+        if error is ErrorCode.STALE_MEMBER_EPOCH and producer_id is not None and not knows_new:
+            return ErrorCode.ILLEGAL_GENERATION
         if error is not ErrorCode.NONE:
             return error
-        for partition in stored:
-            error = group.check_commit_partition(member_id, generation, partition)
-            if error is not ErrorCode.NONE:
-                return error
-        roomy = self._offsets.has_room(len(stored))
-        return ErrorCode.NONE if roomy else ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        if not self._offsets.has_room(len(stored)):
+            return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        self._offsets.commit(request.group_id, stored, producer_id)
+        return ErrorCode.NONE
 
     def _group(self, group_id: str, generation: int, now: int) -> Group | None:
         group = self._groups.get(group_id)
@@ -173,26 +165,8 @@ class Committing:
         """
         asked = [(topic.name, topic.partitions) for topic in request.topics]
         stored, results = self._check_offsets(asked, now, None)
-        error = self._txn_store(request, version, stored, now) if stored else ErrorCode.NONE
+        error = self._store(request, version, stored, now) if stored else ErrorCode.NONE
         return TxnOffsetCommitResponse(topics=answered(request.topics, error, results))
-
-    def _txn_store(
-        self,
-        request: TxnOffsetCommitRequest,
-        version: int,
-        stored: Stored,
-        now: int,
-    ) -> ErrorCode:
-        generation = request.generation_id_or_member_epoch
-        group = self._group(request.group_id, generation, now)
-        if group is None:
-            return _no_group(generation, knows_no_group=version >= 6)
-        error = self._check(group, request, version, stored, transactional=True, now=now)
-        if error is ErrorCode.STALE_MEMBER_EPOCH and version < 6:
-            error = ErrorCode.ILLEGAL_GENERATION
-        if error is ErrorCode.NONE:
-            self._offsets.commit(request.group_id, stored, request.producer_id)
-        return error
 
     def end_transaction(
         self, producer_id: int, concerns: Concerns, *, committed: bool, effects: Effects

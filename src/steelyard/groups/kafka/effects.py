@@ -41,7 +41,7 @@ BEGUN_MAX = 10
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """A rebalance: the generation that it ended (0: none), when it began (ms), and why."""
+    """A rebalance: the generation that it ended (0: none; of a consumer group its new epoch), when it began (ms), and why."""
 
     generation: int
     at: int

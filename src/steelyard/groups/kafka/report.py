@@ -6,7 +6,7 @@ Brokers tell it as JSON (`nodes.broker.kafka.groups.reports`), `steelyard.Admin`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -17,6 +17,7 @@ from steelyard.groups.kafka.classic.state import ClassicGroupState
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMember as ConsumerMember
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMemberState
+from steelyard.groups.kafka.effects import Begun
 from steelyard.groups.kafka.groups import Group
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE, read_assignment
@@ -135,19 +136,10 @@ def report_classic(group: ClassicGroup, coordinator: str) -> KafkaGroupReport:
         group.protocol or "",
         group.leader or "",
         tuple(
-            KafkaGroupMember(
-                member.member_id,
-                member.client_id,
-                member.host,
-                member.instance_id,
-                _assigned(member.assignment, group.protocol_type),
-            )
+            _member(member, _assigned(member.assignment, group.protocol_type))
             for member_id, member in sorted(group.members.items())
         ),
-        tuple(
-            KafkaRebalance(begun.at, begun.generation, begun.cause.trigger, begun.cause.text)
-            for begun in group.begun
-        ),
+        _rebalances(group.begun),
         group.began_at
         if group.state in (ClassicGroupState.PREPARING, ClassicGroupState.COMPLETING)
         else None,
@@ -155,20 +147,31 @@ def report_classic(group: ClassicGroup, coordinator: str) -> KafkaGroupReport:
     )
 
 
-def _assigned(assignment: bytes, protocol_type: str) -> tuple[TopicPartition, ...]:
+def _member(
+    member: ClassicGroupMember | ConsumerMember, partitions: Iterable[TopicPartition]
+) -> KafkaGroupMember:
+    identity = (member.member_id, member.client_id, member.host, member.instance_id)
+    return KafkaGroupMember(*identity, tuple(partitions))
+
+
+def _rebalances(begun: Iterable[Begun]) -> tuple[KafkaRebalance, ...]:
+    return tuple(
+        KafkaRebalance(one.at, one.generation, one.cause.trigger, one.cause.text) for one in begun
+    )
+
+
+def _assigned(assignment: bytes, protocol_type: str) -> list[TopicPartition]:
     """What a member was told to read; only of consumers it can be read."""
     if protocol_type != PROTOCOL_TYPE:
-        return ()
+        return []
     try:
         told = read_assignment(assignment)
     except ProtocolError:
-        return ()
-    return tuple(
-        sorted(
-            TopicPartition(topic.topic, partition)
-            for topic in told.assigned_partitions
-            for partition in topic.partitions
-        )
+        return []
+    return sorted(
+        TopicPartition(topic.topic, partition)
+        for topic in told.assigned_partitions
+        for partition in topic.partitions
     )
 
 
@@ -201,20 +204,8 @@ def report_consumer(group: ConsumerGroup, coordinator: str) -> KafkaGroupReport:
         group.epoch,
         group.assignor,
         "",
-        tuple(
-            KafkaGroupMember(
-                one.member_id,
-                one.client_id,
-                one.host,
-                one.instance_id,
-                tuple(sorted((*one.assigned, *one.revoking))),
-            )
-            for one in group.each()
-        ),
-        tuple(
-            KafkaRebalance(bump.at, bump.epoch, bump.cause.trigger, bump.cause.text)
-            for bump in group.bumps
-        ),
+        tuple(_member(one, sorted((*one.assigned, *one.revoking))) for one in group.each()),
+        _rebalances(group.bumps),
         group.began_at,
         tuple(_awaited_consumer(group)),
     )

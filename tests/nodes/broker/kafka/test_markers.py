@@ -11,6 +11,7 @@ from tests.nodes.broker.kafka.test_fetch import fetch, offsets, parts, request
 from tests.nodes.broker.kafka.test_idempotence import described
 from tests.nodes.broker.kafka.test_produce import send
 
+from steelyard.groups.kafka.transactions import Marking
 from steelyard.nodes.broker.kafka.data import producers
 from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.kafka.service import KafkaService
@@ -48,9 +49,8 @@ def mark(
     rig: KafkaRig, producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0
 ) -> ErrorCode:
     effects: list[Effect] = []
-    code = side(rig).markers.write(
-        TOPIC, 0, producer_id, epoch, commit, coordinator_epoch, rig.now, effects
-    )
+    marking = Marking("", producer_id, epoch, commit, ())
+    code = side(rig).markers.write(TOPIC, 0, marking, coordinator_epoch, rig.now, effects)
     rig._make_true(effects)
     rig.node.check()
     return code

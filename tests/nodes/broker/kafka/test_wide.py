@@ -296,9 +296,11 @@ def test_a_turn_handles_a_part_and_no_more(slow: None, monkeypatch: pytest.Monke
     stored: list[int] = []
     original = coordinator.offsets.commit
 
-    def count(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    def count(
+        group: str, offsets: Mapping[TopicPartition, CommittedOffset], producer_id: int | None
+    ) -> None:
         stored.append(len(offsets))
-        original(group, offsets)
+        original(group, offsets, producer_id)
 
     monkeypatch.setattr(coordinator.offsets, "commit", count)
     correlation = rig.post(commit(names=(TOPIC,)), 8)

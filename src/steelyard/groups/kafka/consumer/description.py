@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from steelyard.groups.kafka.consumer.group import ConsumerGroup
 from steelyard.groups.kafka.consumer.member import ConsumerGroupMember
-from steelyard.types import TopicPartition
+from steelyard.types import TopicPartition, numbers_by_topic
 from steelyard.wire.kafka.messages.consumer_groups import (
     Assignment,
     DescribedAssignment,
@@ -24,7 +24,7 @@ def assignment_of(group: ConsumerGroup, member: ConsumerGroupMember) -> Assignme
     """What a member may read now."""
     topics = [
         TopicPartitions(group.id_of(topic), partitions)
-        for topic, partitions in _by_topic(member.assigned)
+        for topic, partitions in numbers_by_topic(sorted(member.assigned)).items()
     ]
     return Assignment(topics)
 
@@ -61,14 +61,7 @@ def _described_member(group: ConsumerGroup, member: ConsumerGroupMember) -> Desc
 def _named(group: ConsumerGroup, partitions: Iterable[TopicPartition]) -> DescribedAssignment:
     topics = [
         DescribedTopicPartitions(group.id_of(topic), topic, numbers)
-        for topic, numbers in _by_topic(partitions)
+        for topic, numbers in numbers_by_topic(sorted(partitions)).items()
         if group.is_there(topic)
     ]
     return DescribedAssignment(topics)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
-    topics: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        topics.setdefault(partition.topic, []).append(partition.partition)
-    return list(topics.items())

@@ -25,16 +25,15 @@ from steelyard.groups.kafka.consumer.records import (
     GroupRow,
     Records,
     Stored,
-    by_topic,
     former_name,
     partitions_of,
 )
 from steelyard.groups.kafka.consumer.subscriptions import Subscriptions, topic_changes
 from steelyard.groups.kafka.consumer.target import most_wanted, target_assignment
-from steelyard.groups.kafka.effects import Began, Cause, Effects, Ended
+from steelyard.groups.kafka.effects import Began, Begun, Cause, Effects, Ended
 from steelyard.groups.kafka.groups import Reader, TopicsView
 from steelyard.groups.kafka.timers import Timers
-from steelyard.types import TopicPartition
+from steelyard.types import TopicPartition, numbers_by_topic
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_protocol import PROTOCOL_TYPE
 from steelyard.wire.kafka.schema import NO_ID
@@ -59,14 +58,6 @@ COMMIT_VERSION_MIN = 9
 """Of OffsetCommit, for members of these groups."""
 
 
-class Bump(msgspec.Struct, frozen=True):
-    """Why the group came to `epoch`, and when (ms)."""
-
-    epoch: int
-    at: int
-    cause: Cause
-
-
 class ConsumerGroup:
     """See the module's text; a `groups.kafka.groups.Group`."""
 
@@ -85,7 +76,7 @@ class ConsumerGroup:
         """When the target was computed, ms; 0 where the next one need not wait."""
         self.partitions: dict[str, int] = {}
         """The topics subscribed to, as the group last looked at them."""
-        self.bumps: deque[Bump] = deque(maxlen=BUMPS_MAX)
+        self.bumps: deque[Begun] = deque(maxlen=BUMPS_MAX)
         self.began_at: int | None = None
         """When the rebalance under way began."""
         self._members: dict[str, ConsumerGroupMember] = {}
@@ -305,7 +296,7 @@ class ConsumerGroup:
         """A rebalance is due, for this reason."""
         effects.append(Began(self.group_id, self.epoch, cause, self.member_ids()))
         self.epoch += 1
-        self.bumps.append(Bump(self.epoch, now, cause))
+        self.bumps.append(Begun(self.epoch, now, cause))
         self.began_at = now if self.began_at is None else self.began_at
         self._is_unsaved = True
         if not self._members:
@@ -360,7 +351,7 @@ class ConsumerGroup:
             self.epoch,
             self.assignment_epoch,
             self.assigned_at,
-            by_topic(self._targets),
+            {member: numbers_by_topic(sorted(parts)) for member, parts in self._targets.items()},
             self.partitions,
             {topic: topic_id.hex() for topic, topic_id in sorted(self._topic_ids.items())},
         )

@@ -197,16 +197,6 @@ def _member_of(member_id: str, row: MemberRow, topic_ids: dict[str, str]) -> Con
     )
 
 
-def by_topic(targets: Mapping[str, Partitions]) -> dict[str, dict[str, list[int]]]:
-    """A target assignment, for a row."""
-    rows: dict[str, dict[str, list[int]]] = {}
-    for member_id, partitions in targets.items():
-        row = rows[member_id] = {}
-        for topic, partition in sorted(partitions):
-            row.setdefault(topic, []).append(partition)
-    return rows
-
-
 def partitions_of(row: Mapping[str, list[int]]) -> Partitions:
     """The partitions of one member, from a row."""
     return frozenset(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from steelyard.groups.kafka.member.share import Share
 from steelyard.groups.kafka.member.states import Settings
-from steelyard.types import TopicPartition
+from steelyard.types import TopicPartition, numbers_by_topic
 from steelyard.wire.kafka.messages.consumer_protocol import (
     PROTOCOL_TYPE,
     ConsumerProtocolSubscription,
@@ -99,7 +99,5 @@ def leave_group(settings: Settings, member_id: str, reason: str) -> LeaveGroupRe
 
 def by_topic(partitions: Iterable[TopicPartition]) -> tuple[TopicPartitions, ...]:
     """Partitions as they go over the wire: sorted, and by topic."""
-    grouped: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        grouped.setdefault(partition.topic, []).append(partition.partition)
+    grouped = numbers_by_topic(sorted(partitions))
     return tuple(TopicPartitions(topic, tuple(numbers)) for topic, numbers in grouped.items())

@@ -24,7 +24,7 @@ from steelyard.nodes.consumer.kafka.coordinator import CoordinatorSearch
 from steelyard.nodes.consumer.kafka.held import Held, Holdings
 from steelyard.nodes.consumer.kafka.metadata import DATA, Metadata
 from steelyard.nodes.seam import Address, Answer, Effect
-from steelyard.types import TopicPartition
+from steelyard.types import TopicPartition, numbers_by_topic
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.logs import (
     EARLIEST,
@@ -225,14 +225,11 @@ class Lookups:
         now: int,
         effects: list[Effect],
     ) -> None:
-        named: dict[str, list[int]] = {}
-        for topic, number in partitions:
-            named.setdefault(topic, []).append(number)
         lookup.asked.update(partitions)
         group = self._config.group_id
         topics = tuple(
             OffsetFetchRequestTopic(topic, partition_indexes=parts)
-            for topic, parts in named.items()
+            for topic, parts in numbers_by_topic(partitions).items()
         )
         request = OffsetFetchRequest(
             group,

@@ -12,6 +12,7 @@ from steelyard.groups.kafka.committing import answered
 from steelyard.groups.kafka.coordinator import Coordinator
 from steelyard.groups.kafka.effects import Effects
 from steelyard.groups.kafka.groups import Asker
+from steelyard.groups.kafka.transactions import Marking
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.kafka.cluster.cluster import Cluster, coordinator_partition
 from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
@@ -113,13 +114,7 @@ class GroupOffsets:
         return self._cluster.awaits_any(OFFSETS_TOPIC)
 
     def end_transaction(
-        self,
-        producer_id: int,
-        offsets_partition: int,
-        now: int,
-        effects: list[Effect],
-        *,
-        committed: bool,
+        self, marking: Marking, offsets_partition: int, now: int, effects: list[Effect]
     ) -> None:
         """The marker of a transaction came to a partition of __consumer_offsets: its groups' offsets count, or are gone.
 
@@ -133,8 +128,9 @@ class GroupOffsets:
             )
 
         happened: Effects = []
-        commits = self._coordinator.commits
-        commits.end_transaction(producer_id, concerns, committed=committed, effects=happened)
+        self._coordinator.commits.end_transaction(
+            marking.producer_id, concerns, committed=marking.commit, effects=happened
+        )
         self._requests.settle(happened, now, effects)
 
     def topic_deleted(self, topic: str) -> None:

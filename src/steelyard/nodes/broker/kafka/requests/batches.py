@@ -31,40 +31,48 @@ from steelyard.wire.kafka.messages.topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    DeleteTopicState,
 )
-from steelyard.wire.kafka.schema import NO_ID, ApiMessage
+from steelyard.wire.kafka.schema import ApiMessage
 
 RECORDS_MAX = 10_000
 """Topics, and settings and assignments of them, that one request may name."""
 TEXT = f"Unable to perform excessively large batch operation: at most {RECORDS_MAX:,} topics, settings and assignments a request."
 
-Alter = AlterConfigsRequest | IncrementalAlterConfigsRequest
+_ANSWERS: dict[type[ApiMessage], tuple[Any, str, Any]] = {
+    CreateTopicsRequest: (CreateTopicsResponse, "topics", CreatableTopicResult),
+    DeleteTopicsRequest: (DeleteTopicsResponse, "responses", DeletableTopicResult),
+    AlterConfigsRequest: (AlterConfigsResponse, "responses", AlterConfigsResourceResponse),
+    CreatePartitionsRequest: (CreatePartitionsResponse, "results", CreatePartitionsTopicResult),
+    IncrementalAlterConfigsRequest: (
+        IncrementalAlterConfigsResponse,
+        "responses",
+        AlterConfigsResourceResponse,
+    ),
+}
+"""The response, its array, and what that has for each of the request's items."""
+_NAMES = ("name", "topic_id", "resource_type", "resource_name")
 
 
-def _array(message: ApiMessage) -> str | None:
-    """The field that names what is to be changed, None in a request that changes no topics."""
-    if isinstance(message, CreateTopicsRequest | CreatePartitionsRequest):
-        return "topics"
-    if isinstance(message, DeleteTopicsRequest):
-        return "topics" if message.topics else "topic_names"
-    return "resources" if isinstance(message, Alter) else None
+def _items(message: ApiMessage) -> tuple[str, Sequence[Any]]:
+    """The array that names what is to be changed, and its items."""
+    for array in ("resources", "topics", "topic_names"):
+        items = getattr(message, array, None)
+        if items:
+            return array, items
+    return "", ()
 
 
-def _name(item: Any) -> Hashable:
-    if isinstance(item, str | DeleteTopicState):
-        return item
-    if hasattr(item, "resource_name"):
-        return item.resource_type, item.resource_name
-    name: str = item.name
-    return name
+def _named(item: Any) -> dict[str, Any]:
+    """What the request and the answer name an item by."""
+    if isinstance(item, str):
+        return {"name": item}
+    return {name: getattr(item, name) for name in _NAMES if hasattr(item, name)}
 
 
 def is_excessive(message: ApiMessage) -> bool:
     """Whether it changes more than one request may."""
-    array = _array(message)
     count = 0
-    for item in getattr(message, array) if array else ():
+    for item in _items(message)[1] if type(message) in _ANSWERS else ():
         count += 1 + len(getattr(item, "configs", ())) + len(getattr(item, "assignments", ()) or ())
         if count > RECORDS_MAX:
             return True
@@ -73,12 +81,12 @@ def is_excessive(message: ApiMessage) -> bool:
 
 def with_duplicates_first(message: ApiMessage) -> ApiMessage:
     """The request with what it names more than once at the beginning, as pairs: both are in one part, which refuses them."""
-    array = _array(message)
-    if array is None:
+    array, items = _items(message)
+    if type(message) not in _ANSWERS or not items:
         return message
     named: dict[Hashable, list[Any]] = {}
-    for item in getattr(message, array):
-        some = named.setdefault(_name(item), [])
+    for item in items:
+        some = named.setdefault(tuple(_named(item).values()), [])
         if len(some) < 2:
             some.append(item)
     pairs_first = sorted(named.values(), key=len, reverse=True)
@@ -87,34 +95,8 @@ def with_duplicates_first(message: ApiMessage) -> ApiMessage:
 
 def refused(message: ApiMessage) -> ApiMessage:
     """The answer to a request that is excessive, or to a part of it."""
-    code = ErrorCode.POLICY_VIOLATION
-    if isinstance(message, CreateTopicsRequest):
-        return CreateTopicsResponse(
-            topics=[
-                CreatableTopicResult(topic.name, NO_ID, code, TEXT, configs=())
-                for topic in message.topics
-            ]
-        )
-    if isinstance(message, CreatePartitionsRequest):
-        return CreatePartitionsResponse(
-            results=[
-                CreatePartitionsTopicResult(topic.name, code, TEXT) for topic in message.topics
-            ]
-        )
-    if isinstance(message, DeleteTopicsRequest):
-        states: Sequence[DeleteTopicState] = message.topics or [
-            DeleteTopicState(name) for name in message.topic_names
-        ]
-        return DeleteTopicsResponse(
-            responses=[
-                DeletableTopicResult(state.name, state.topic_id, code, TEXT) for state in states
-            ]
-        )
-    assert isinstance(message, Alter)
-    responses = [
-        AlterConfigsResourceResponse(code, TEXT, each.resource_type, each.resource_name)
-        for each in message.resources
-    ]
-    if isinstance(message, AlterConfigsRequest):
-        return AlterConfigsResponse(responses=responses)
-    return IncrementalAlterConfigsResponse(responses=responses)
+    response, array, result = _ANSWERS[type(message)]
+    fault = {"error_code": ErrorCode.POLICY_VIOLATION, "error_message": TEXT}
+    answers = [result(**_named(item), **fault) for item in _items(message)[1]]
+    answer: ApiMessage = response(**{array: answers})
+    return answer

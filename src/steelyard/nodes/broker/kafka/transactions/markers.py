@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from steelyard.errors import StorageError
+from steelyard.groups.kafka.transactions import Marking
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.data.producers import Producers
 from steelyard.nodes.broker.writer import Writer
@@ -25,9 +26,7 @@ class Markers:
         self,
         topic: str,
         queue_id: int,
-        producer_id: int,
-        epoch: int,
-        commit: bool,
+        marking: Marking,
         coordinator_epoch: int,
         now: int,
         effects: list[Effect],
@@ -36,6 +35,7 @@ class Markers:
 
         INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED: a newer one was here; KAFKA_STORAGE_ERROR.
         """
+        producer_id, epoch, commit = marking.producer_id, marking.producer_epoch, marking.commit
         try:
             log = self._store.create_log(topic, queue_id)
             fault = self._producers.marker_fault(log, producer_id, epoch, coordinator_epoch, now)

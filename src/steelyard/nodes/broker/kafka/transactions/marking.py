@@ -22,7 +22,7 @@ from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.calls.kafka import KafkaCalls, Lane, Outcome
 from steelyard.nodes.seam import Closed, Effect, Link, Opened, Refused
-from steelyard.types import TopicPartition
+from steelyard.types import TopicPartition, numbers_by_topic
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import RawReply
 from steelyard.wire.kafka.messages.transactions import (
@@ -50,11 +50,11 @@ UNKNOWN, GONE = -1, -2
 _DONE = (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 """A newer epoch means that the partition has had its end."""
 
-WriteMarker = Callable[[str, int, int, int, bool, int, int, list[Effect]], ErrorCode]
-"""(topic, queue id, producer id, epoch, commit, coordinator epoch, now, effects)."""
+WriteMarker = Callable[[str, int, Marking, int, int, list[Effect]], ErrorCode]
+"""(topic, queue id, marking, coordinator epoch, now, effects)."""
 
-EndOffsets = Callable[[int, int, bool, int, int, list[Effect]], ErrorCode]
-"""(producer id, epoch, commit, partition of __consumer_offsets, now, effects)."""
+EndOffsets = Callable[[Marking, int, int, list[Effect]], ErrorCode]
+"""(marking, partition of __consumer_offsets, now, effects)."""
 
 
 class _Open(msgspec.Struct):
@@ -145,24 +145,15 @@ class Markings:
         self, marking: Marking, partition: TopicPartition, now: int, effects: list[Effect]
     ) -> ErrorCode:
         """Write one marker here."""
-        producer_id, epoch, commit = marking.producer_id, marking.producer_epoch, marking.commit
         if partition.topic == OFFSETS_TOPIC:
-            return self._end_offsets(producer_id, epoch, commit, partition.partition, now, effects)
+            return self._end_offsets(marking, partition.partition, now, effects)
         place = self._cluster.place(*partition)
         if isinstance(place, ErrorCode):
             return place
         if not place.here:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return self._write_marker(
-            partition.topic,
-            place.queue_id,
-            producer_id,
-            epoch,
-            commit,
-            COORDINATOR_EPOCH,
-            now,
-            effects,
-        )
+        topic, queue_id = partition.topic, place.queue_id
+        return self._write_marker(topic, queue_id, marking, COORDINATOR_EPOCH, now, effects)
 
     def _settle(
         self, serial: int, done: Iterable[TopicPartition], now: int, effects: list[Effect]
@@ -281,14 +272,11 @@ class Markings:
 
 
 def _request(marking: Marking, partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
     marker = WritableTxnMarker(
         marking.producer_id,
         marking.producer_epoch,
         marking.commit,
-        [WritableTxnMarkerTopic(*each) for each in topics.items()],
+        [WritableTxnMarkerTopic(*each) for each in numbers_by_topic(partitions).items()],
         COORDINATOR_EPOCH,
     )
     return WriteTxnMarkersRequest([marker])

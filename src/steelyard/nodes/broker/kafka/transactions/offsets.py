@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from steelyard.errors import StorageError
 from steelyard.groups.kafka.committing import answered
+from steelyard.groups.kafka.transactions import Marking
 from steelyard.nodes.broker.durability import Durability
 from steelyard.nodes.broker.faults import Faults
 from steelyard.nodes.broker.kafka.groups.offsets import GroupOffsets
@@ -50,23 +51,15 @@ class TxnOffsets:
         return self._durability.acknowledge_call(call, answer, effects)
 
     def end(
-        self,
-        producer_id: int,
-        epoch: int,
-        commit: bool,
-        offsets_partition: int,
-        now: int,
-        effects: list[Effect],
+        self, marking: Marking, offsets_partition: int, now: int, effects: list[Effect]
     ) -> ErrorCode:
         """The producer's transaction is over, as far as the groups of this partition are concerned."""
-        if not self._is_current(producer_id, epoch):
+        if not self._is_current(marking.producer_id, marking.producer_epoch):
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if self._offsets.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         try:
-            self._offsets.end_transaction(
-                producer_id, offsets_partition, now, effects, committed=commit
-            )
+            self._offsets.end_transaction(marking, offsets_partition, now, effects)
         except StorageError as error:
             self._faults.tell(f"offsets of a transaction were not written: {error}", now, effects)
             return ErrorCode.KAFKA_STORAGE_ERROR

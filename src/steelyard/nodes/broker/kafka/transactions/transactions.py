@@ -24,7 +24,7 @@ from steelyard.nodes.broker.kafka.cluster.topic import OFFSETS_TOPIC, TRANSACTIO
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.broker.kafka.transactions.producer_ids import ProducerIds
 from steelyard.nodes.seam import Effect
-from steelyard.types import TopicPartition
+from steelyard.types import TopicPartition, numbers_by_topic
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.transactions import (
     ADD_OFFSETS_TO_TXN,
@@ -115,14 +115,7 @@ class TransactionRequests:
         }
         error = ErrorCode.OPERATION_NOT_ATTEMPTED
         if not unknown:
-            error = self._added(
-                message.transactional_id,
-                message.producer_id,
-                message.producer_epoch,
-                asked,
-                now,
-                effects,
-            )
+            error = self._added(message, asked, now, effects)
         code = _known_code(error, call.version, FENCED_SINCE)
 
         def result(topic: str, index: int) -> AddPartitionsToTxnPartitionResult:
@@ -142,35 +135,26 @@ class TransactionRequests:
         message = call.read(AddOffsetsToTxnRequest)
         count = self._cluster.partitions(OFFSETS_TOPIC) or self._offsets_partitions
         partition = TopicPartition(OFFSETS_TOPIC, coordinator_partition(message.group_id, count))
+        error = ErrorCode.INVALID_GROUP_ID
         if message.group_id:
-            error = self._added(
-                message.transactional_id,
-                message.producer_id,
-                message.producer_epoch,
-                [partition],
-                now,
-                effects,
-            )
-        else:
-            error = ErrorCode.INVALID_GROUP_ID
+            error = self._added(message, [partition], now, effects)
         answer = AddOffsetsToTxnResponse(0, _known_code(error, call.version, FENCED_SINCE))
         return self._durability.acknowledge_call(call, answer, effects)
 
     def _added(
         self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
+        message: AddPartitionsToTxnRequest | AddOffsetsToTxnRequest,
         partitions: list[TopicPartition],
         now: int,
         effects: list[Effect],
     ) -> ErrorCode:
+        transactional_id = message.transactional_id
         fault = self._fault(transactional_id)
         if fault is not ErrorCode.NONE:
             return fault
         try:
             return self._transactions.add_partitions(
-                transactional_id, producer_id, epoch, partitions, now
+                transactional_id, message.producer_id, message.producer_epoch, partitions, now
             )
         except StorageError as error:
             return self._refused(error, now, effects)
@@ -209,9 +193,6 @@ class TransactionRequests:
         found = self._transactions.get(transactional_id)
         if found is None:
             return Described(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, transactional_id)
-        topics: dict[str, list[int]] = {}
-        for topic, partition in sorted(found.partitions):
-            topics.setdefault(topic, []).append(partition)
         return Described(
             ErrorCode.NONE,
             transactional_id,
@@ -220,7 +201,7 @@ class TransactionRequests:
             found.started_at,
             found.producer_id,
             found.producer_epoch,
-            [TopicData(*each) for each in topics.items()],
+            [TopicData(*each) for each in numbers_by_topic(sorted(found.partitions)).items()],
         )
 
     @serves(LIST_TRANSACTIONS)
