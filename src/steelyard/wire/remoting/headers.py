@@ -57,8 +57,8 @@ def write(header: Header) -> dict[str, str]:
 # -- sending -------------------------------------------------------------------------------------
 
 
-class SendMessageRequestHeader(Header, frozen=True, kw_only=True):
-    """10 SEND_MESSAGE. Header/SendMessageRequestHeader.java."""
+class _SentHeader(Header, frozen=True, kw_only=True):
+    """Fields that the headers of messages share."""
 
     producer_group: str
     topic: str
@@ -71,6 +71,11 @@ class SendMessageRequestHeader(Header, frozen=True, kw_only=True):
     properties: str = ""
     reconsume_times: Int = 0
     unit_mode: bool = False
+
+
+class SendMessageRequestHeader(_SentHeader, frozen=True, kw_only=True):
+    """10 SEND_MESSAGE. Header/SendMessageRequestHeader.java."""
+
     batch: bool = False
     max_reconsume_times: Int | None = None
 
@@ -141,23 +146,12 @@ class CheckTransactionStateRequestHeader(Header, frozen=True, kw_only=True):
     bname: str | None = None
 
 
-class ReplyMessageRequestHeader(Header, frozen=True, kw_only=True):
+class ReplyMessageRequestHeader(_SentHeader, frozen=True, kw_only=True):
     """326 PUSH_REPLY_MESSAGE_TO_CLIENT, broker to producer; the body is the reply's.
 
     Hosts are `ip:port`.
     """
 
-    producer_group: str
-    topic: str
-    default_topic: str
-    default_topic_queue_nums: Int
-    queue_id: Int
-    sys_flag: Int
-    born_timestamp: Long
-    flag: Int
-    properties: str = ""
-    reconsume_times: Int = 0
-    unit_mode: bool = False
     born_host: str
     store_host: str
     store_timestamp: Long
