@@ -13,7 +13,7 @@ from steelyard.wire.kafka.messages import (
     topics,
     transactions,
 )
-from steelyard.wire.kafka.schema import Api
+from steelyard.wire.kafka.schema import Api, ApiMessage
 
 API_VERSIONS_KEY = cluster.API_VERSIONS.key
 
@@ -31,3 +31,6 @@ _MODULES = (
 _FOUND = [api for module in _MODULES for api in vars(module).values() if isinstance(api, Api)]
 
 APIS: dict[int, Api] = {api.key: api for api in sorted(_FOUND, key=lambda api: api.key)}
+
+KEYS: dict[type[ApiMessage], int] = {api.request: api.key for api in _FOUND}
+"""Keys of APIs by the kind of their requests."""

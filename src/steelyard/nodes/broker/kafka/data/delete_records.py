@@ -17,7 +17,6 @@ from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.logs import (
-    DELETE_RECORDS,
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -38,7 +37,7 @@ class DeleteRecords:
         self._durability = durability
         self._faults = faults
 
-    @serves(DELETE_RECORDS)
+    @serves(DeleteRecordsRequest)
     def delete(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(DeleteRecordsRequest)
         topics = [

@@ -14,7 +14,6 @@ from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.logs import (
-    DESCRIBE_PRODUCERS,
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
@@ -32,7 +31,7 @@ class DescribeProducers:
         self._producers = producers
         self._faults = faults
 
-    @serves(DESCRIBE_PRODUCERS)
+    @serves(DescribeProducersRequest)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(DescribeProducersRequest)
         topics = [

@@ -55,7 +55,6 @@ from steelyard.nodes.seam import Effect, Hang, Link
 from steelyard.types import TopicPartition
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import (
-    FETCH,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -125,7 +124,7 @@ class Fetches:
 
     # -- requests --------------------------------------------------------------------------------
 
-    @serves(FETCH)
+    @serves(FetchRequest)
     def fetch(self, call: OpenRequest, now: int, effects: list[Effect]) -> None:
         self._run(call, self._found(call, now), self._end, now, effects)
 

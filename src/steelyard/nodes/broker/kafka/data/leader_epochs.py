@@ -11,7 +11,6 @@ from steelyard.nodes.broker.kafka.data.partitions import LEADER_EPOCH, Partition
 from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.messages.logs import (
-    OFFSET_FOR_LEADER_EPOCH,
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -28,7 +27,7 @@ class LeaderEpochs:
         self._partitions = partitions
         self._durability = durability
 
-    @serves(OFFSET_FOR_LEADER_EPOCH)
+    @serves(OffsetForLeaderEpochRequest)
     def end_offsets(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(OffsetForLeaderEpochRequest)
         topics = [

@@ -35,7 +35,6 @@ from steelyard.wire.kafka.messages.logs import (
     EARLIEST_PENDING_UPLOAD,
     LATEST,
     LATEST_TIERED,
-    LIST_OFFSETS,
     MAX_TIMESTAMP,
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -81,7 +80,7 @@ class ListOffsets:
         self._durability = durability
         self._faults = faults
 
-    @serves(LIST_OFFSETS)
+    @serves(ListOffsetsRequest)
     def list_offsets(self, call: OpenRequest, now: int, effects: list[Effect]) -> Steps[ApiMessage]:
         request = call.read(ListOffsetsRequest)
         named = Counter(

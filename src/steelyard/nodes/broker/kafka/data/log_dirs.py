@@ -11,11 +11,10 @@ from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.store.store import Store
 from steelyard.wire.kafka.messages.cluster import (
-    LIST_PARTITION_REASSIGNMENTS,
+    ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
 from steelyard.wire.kafka.messages.logs import (
-    DESCRIBE_LOG_DIRS,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -35,7 +34,7 @@ class LogDirs:
         self._store = store
         self._cluster = cluster
 
-    @serves(DESCRIBE_LOG_DIRS)
+    @serves(DescribeLogDirsRequest)
     def describe_log_dirs(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         message = call.read(DescribeLogDirsRequest)
         wanted: dict[str, set[int]] | None = None
@@ -58,7 +57,7 @@ class LogDirs:
         log = self._store.log(topic, queue_id)
         return 0 if log is None else log.size()
 
-    @serves(LIST_PARTITION_REASSIGNMENTS)
+    @serves(ListPartitionReassignmentsRequest)
     def list_partition_reassignments(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage:

@@ -32,7 +32,6 @@ from steelyard.types import joined
 from steelyard.wire.kafka.compression import Compression
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.data import (
-    PRODUCE,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -64,7 +63,7 @@ class Produce:
         self._durability = parts.durability
         self._faults = faults
 
-    @serves(PRODUCE)
+    @serves(ProduceRequest)
     def produce(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(ProduceRequest)
         leaders: list[int] = []

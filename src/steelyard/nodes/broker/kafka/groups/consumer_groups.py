@@ -21,8 +21,6 @@ from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.consumer_groups import (
-    CONSUMER_GROUP_DESCRIBE,
-    CONSUMER_GROUP_HEARTBEAT,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupHeartbeatRequest,
@@ -58,7 +56,7 @@ class ConsumerGroupCalls:
         self._report = report
         self._faults = faults
 
-    @serves(CONSUMER_GROUP_HEARTBEAT)
+    @serves(ConsumerGroupHeartbeatRequest)
     def heartbeat(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(ConsumerGroupHeartbeatRequest)
         refused = self._refuse(request.group_id)
@@ -75,7 +73,7 @@ class ConsumerGroupCalls:
         self._report(happened, now, effects)
         return self._durability.acknowledge_call(call, response, effects)
 
-    @serves(CONSUMER_GROUP_DESCRIBE)
+    @serves(ConsumerGroupDescribeRequest)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         request = call.read(ConsumerGroupDescribeRequest)
         groups = [self._describe(group_id) for group_id in request.group_ids]

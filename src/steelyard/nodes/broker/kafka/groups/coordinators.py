@@ -51,7 +51,7 @@ class Coordinators:
         """By topic, from when on people are told again that it is not laid out."""
         forwarding.serve(FIND_COORDINATOR.key, self.find)
 
-    @serves(FIND_COORDINATOR)
+    @serves(FindCoordinatorRequest)
     def find(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.read(FindCoordinatorRequest)
         topic = _TOPICS.get(message.key_type)

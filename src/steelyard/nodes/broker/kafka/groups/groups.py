@@ -21,13 +21,6 @@ from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.groups import (
-    DELETE_GROUPS,
-    DESCRIBE_GROUPS,
-    HEARTBEAT,
-    JOIN_GROUP,
-    LEAVE_GROUP,
-    LIST_GROUPS,
-    SYNC_GROUP,
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -83,7 +76,7 @@ class GroupRequests:
 
     # -- members ---------------------------------------------------------------------------------
 
-    @serves(JOIN_GROUP)
+    @serves(JoinGroupRequest)
     def join(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(JoinGroupRequest)
         error = self.refusal(request.group_id)
@@ -94,7 +87,7 @@ class GroupRequests:
         self.settle(happened, now, effects)
         return None
 
-    @serves(SYNC_GROUP)
+    @serves(SyncGroupRequest)
     def sync(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(SyncGroupRequest)
         error = self.refusal(request.group_id)
@@ -105,13 +98,13 @@ class GroupRequests:
         self.settle(happened, now, effects)
         return None
 
-    @serves(HEARTBEAT)
+    @serves(HeartbeatRequest)
     def heartbeat(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(HeartbeatRequest)
         error = self.refusal(request.group_id) or self._coordinator.heartbeat(request, now)
         return HeartbeatResponse(error_code=error)
 
-    @serves(LEAVE_GROUP)
+    @serves(LeaveGroupRequest)
     def leave(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(LeaveGroupRequest)
         error = self.refusal(request.group_id)
@@ -124,7 +117,7 @@ class GroupRequests:
 
     # -- groups ----------------------------------------------------------------------------------
 
-    @serves(DESCRIBE_GROUPS)
+    @serves(DescribeGroupsRequest)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(DescribeGroupsRequest)
         described = [self._describe(group_id, call.version) for group_id in request.groups]
@@ -136,12 +129,12 @@ class GroupRequests:
             return DescribedGroup(error, group_id=group_id)
         return self._coordinator.listing.describe(group_id, version)
 
-    @serves(LIST_GROUPS)
+    @serves(ListGroupsRequest)
     def list_groups(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(ListGroupsRequest)
         return ListGroupsResponse(groups=self._coordinator.listing.all(request))
 
-    @serves(DELETE_GROUPS)
+    @serves(DeleteGroupsRequest)
     def delete(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(DeleteGroupsRequest)
         results = []

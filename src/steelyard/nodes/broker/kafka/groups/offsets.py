@@ -23,9 +23,6 @@ from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.offsets import (
-    OFFSET_COMMIT,
-    OFFSET_DELETE,
-    OFFSET_FETCH,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetDeleteRequest,
@@ -52,7 +49,7 @@ class GroupOffsets:
         self._durability = durability
         self._requests = requests
 
-    @serves(OFFSET_COMMIT)
+    @serves(OffsetCommitRequest)
     def commit(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(OffsetCommitRequest)
         error = self._requests.refusal(request.group_id)
@@ -72,14 +69,14 @@ class GroupOffsets:
             return answer  # nothing was stored
         return self._durability.acknowledge_call(call, answer, effects)
 
-    @serves(OFFSET_FETCH)
+    @serves(OffsetFetchRequest)
     def fetch(self, call: OpenRequest, now: int, effects: list[Effect]) -> Steps[ApiMessage]:
         request = call.read(OffsetFetchRequest)
         named = {request.group_id} if call.version < 8 else {g.group_id for g in request.groups}
         refused = {group_id: self._requests.refusal(group_id) for group_id in sorted(named)}
         return self._coordinator.fetches.fetch(request, call.version, refused)
 
-    @serves(OFFSET_DELETE)
+    @serves(OffsetDeleteRequest)
     def delete(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         request = call.read(OffsetDeleteRequest)
         error = self._requests.refusal(request.group_id)

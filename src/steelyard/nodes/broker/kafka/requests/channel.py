@@ -35,10 +35,10 @@ from steelyard.nodes.broker.requests import Peer, marked
 from steelyard.nodes.broker.turns import Steps, Turn, Turns, finish
 from steelyard.nodes.seam import Effect, Hang, Link, Send
 from steelyard.types import LogLine
-from steelyard.wire.kafka.apis import API_VERSIONS_KEY
+from steelyard.wire.kafka.apis import API_VERSIONS_KEY, KEYS
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.frame import AT_ONCE_BYTES, Reply, Request
-from steelyard.wire.kafka.schema import Api, ApiMessage, Unread, has_field, read_in_steps, written
+from steelyard.wire.kafka.schema import ApiMessage, Unread, has_field, read_in_steps, written
 
 UNANSWERED_MAX = 10_000
 """Most requests of one link that wait for their answers; a link with more is closed."""
@@ -129,9 +129,9 @@ HandlerMethod = TypeVar(
 )
 
 
-def serves(api: Api) -> Callable[[HandlerMethod], HandlerMethod]:
-    """Decorates the method that is the `Handler` of an API's requests."""
-    return partial(marked, codes=(api.key,))
+def serves(kind: type[ApiMessage]) -> Callable[[HandlerMethod], HandlerMethod]:
+    """Decorates the method that is the `Handler` of requests of this kind."""
+    return partial(marked, codes=(KEYS[kind],))
 
 
 class _PartCall(OpenRequest):

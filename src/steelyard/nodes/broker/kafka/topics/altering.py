@@ -24,8 +24,6 @@ from steelyard.nodes.broker.kafka.topics.configs import BROKER, TOPIC
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.configs import (
-    ALTER_CONFIGS,
-    INCREMENTAL_ALTER_CONFIGS,
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
@@ -47,7 +45,7 @@ class Altering:
         self._cluster = cluster
         self._changes = changes
 
-    @serves(ALTER_CONFIGS)
+    @serves(AlterConfigsRequest)
     def alter_configs(self, call: OpenRequest, now: int, effects: list[Effect]) -> None:
         message = call.read(AlterConfigsRequest)
         asked = [
@@ -60,7 +58,7 @@ class Altering:
         ]
         self._alter(call, AlterConfigsResponse, asked, now, effects, keeps=False)
 
-    @serves(INCREMENTAL_ALTER_CONFIGS)
+    @serves(IncrementalAlterConfigsRequest)
     def incremental_alter_configs(self, call: OpenRequest, now: int, effects: list[Effect]) -> None:
         message = call.read(IncrementalAlterConfigsRequest)
         answer = IncrementalAlterConfigsResponse

@@ -27,7 +27,6 @@ from steelyard.nodes.broker.turns import Steps
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.configs import (
-    DESCRIBE_CONFIGS,
     STATIC_BROKER_CONFIG,
     TOPIC_CONFIG,
     DescribeConfigsRequest,
@@ -56,7 +55,7 @@ class Configs:
         self._cluster = cluster
         self._broker = _broker_settings(config, config.kafka)
 
-    @serves(DESCRIBE_CONFIGS)
+    @serves(DescribeConfigsRequest)
     def describe_configs(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> Steps[ApiMessage]:

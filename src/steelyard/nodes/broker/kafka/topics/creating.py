@@ -31,8 +31,6 @@ from steelyard.routes import layout as layouts
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.configs import TOPIC_CONFIG
 from steelyard.wire.kafka.messages.topics import (
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
@@ -61,7 +59,7 @@ class Creating:
 
     # -- topics ----------------------------------------------------------------------------------
 
-    @serves(CREATE_TOPICS)
+    @serves(CreateTopicsRequest)
     def create_topics(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | None:
@@ -172,7 +170,7 @@ class Creating:
 
     # -- partitions ------------------------------------------------------------------------------
 
-    @serves(CREATE_PARTITIONS)
+    @serves(CreatePartitionsRequest)
     def create_partitions(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | None:

@@ -17,7 +17,6 @@ from steelyard.nodes.broker.kafka.requests.refusals import RequestRefused
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.topics import (
-    DELETE_TOPICS,
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -34,7 +33,7 @@ class Deleting:
         self._cluster = cluster
         self._changes = changes
 
-    @serves(DELETE_TOPICS)
+    @serves(DeleteTopicsRequest)
     def delete_topics(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | None:

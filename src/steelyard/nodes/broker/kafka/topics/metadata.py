@@ -24,7 +24,6 @@ from steelyard.nodes.broker.turns import Steps, finish
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.cluster import (
-    DESCRIBE_CLUSTER,
     METADATA,
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -70,7 +69,7 @@ class MetadataHandlers:
         self._forwarding = forwarding
         forwarding.serve(METADATA.key, self.metadata)
 
-    @serves(METADATA)
+    @serves(MetadataRequest)
     def metadata_in_steps(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | Steps[ApiMessage] | None:
@@ -208,7 +207,7 @@ class MetadataHandlers:
             told.append(part)
         return told
 
-    @serves(DESCRIBE_CLUSTER)
+    @serves(DescribeClusterRequest)
     def describe_cluster(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
         message = call.read(DescribeClusterRequest)
         if message.endpoint_type != BROKERS:

@@ -234,7 +234,7 @@ class Markings:
 
     # -- what the coordinators of other brokers have decided -------------------------------------------
 
-    @serves(WRITE_TXN_MARKERS)
+    @serves(WriteTxnMarkersRequest)
     def write(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         """27 WriteTxnMarkers."""
         message = call.read(WriteTxnMarkersRequest)

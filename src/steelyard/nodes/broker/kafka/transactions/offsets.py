@@ -17,7 +17,6 @@ from steelyard.nodes.broker.kafka.requests.channel import OpenRequest, serves
 from steelyard.nodes.seam import Effect
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.offsets import (
-    TXN_OFFSET_COMMIT,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
@@ -36,7 +35,7 @@ class TxnOffsets:
         self._faults = faults
         self._epochs: dict[int, int] = {}
 
-    @serves(TXN_OFFSET_COMMIT)
+    @serves(TxnOffsetCommitRequest)
     def commit(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.read(TxnOffsetCommitRequest)
         if not self._is_current(message.producer_id, message.producer_epoch):

@@ -27,12 +27,6 @@ from steelyard.nodes.seam import Effect
 from steelyard.types import TopicPartition, numbers_by_topic
 from steelyard.wire.kafka.errors import ErrorCode
 from steelyard.wire.kafka.messages.transactions import (
-    ADD_OFFSETS_TO_TXN,
-    ADD_PARTITIONS_TO_TXN,
-    DESCRIBE_TRANSACTIONS,
-    END_TXN,
-    INIT_PRODUCER_ID,
-    LIST_TRANSACTIONS,
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
     AddPartitionsToTxnPartitionResult,
@@ -77,7 +71,7 @@ class TransactionRequests:
         self._durability = durability
         self._faults = faults
 
-    @serves(INIT_PRODUCER_ID)
+    @serves(InitProducerIdRequest)
     def init_producer_id(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | None:
@@ -104,7 +98,7 @@ class TransactionRequests:
         answer = InitProducerIdResponse(0, code, producer.producer_id, producer.epoch)
         return self._durability.acknowledge_call(call, answer, effects)
 
-    @serves(ADD_PARTITIONS_TO_TXN)
+    @serves(AddPartitionsToTxnRequest)
     def add_partitions(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | None:
@@ -130,7 +124,7 @@ class TransactionRequests:
         answer = AddPartitionsToTxnResponse(0, results)
         return self._durability.acknowledge_call(call, answer, effects)
 
-    @serves(ADD_OFFSETS_TO_TXN)
+    @serves(AddOffsetsToTxnRequest)
     def add_offsets(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.read(AddOffsetsToTxnRequest)
         count = self._cluster.partitions(OFFSETS_TOPIC) or self._offsets_partitions
@@ -159,7 +153,7 @@ class TransactionRequests:
         except StorageError as error:
             return self._refused(error, now, effects)
 
-    @serves(END_TXN)
+    @serves(EndTxnRequest)
     def end(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.read(EndTxnRequest)
         error = self._fault(message.transactional_id)
@@ -179,7 +173,7 @@ class TransactionRequests:
 
     # -- operators ---------------------------------------------------------------------------------
 
-    @serves(DESCRIBE_TRANSACTIONS)
+    @serves(DescribeTransactionsRequest)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.read(DescribeTransactionsRequest)
         return DescribeTransactionsResponse(
@@ -204,7 +198,7 @@ class TransactionRequests:
             [TopicData(*each) for each in numbers_by_topic(sorted(found.partitions)).items()],
         )
 
-    @serves(LIST_TRANSACTIONS)
+    @serves(ListTransactionsRequest)
     def list_all(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
         message = call.read(ListTransactionsRequest)
         text = message.transactional_id_pattern
