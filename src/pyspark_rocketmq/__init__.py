@@ -1,4 +1,4 @@
-"""Where Spark looks for `format("rocketmq")`: it imports packages named `pyspark_*` and takes `DefaultSource`.
+"""Entry point for `format("rocketmq")`: Spark imports `pyspark_*` and takes `DefaultSource`.
 
 Nothing else belongs here: one such package that fails to import hides the formats of all others.
 """

@@ -6,12 +6,13 @@ and what is expected.
 
 | annotation | takes |
 |---|---|
-| `int` | whole numbers from 0 to 2^63 - 1, no bool; other bounds are written as `Annotated[int, Meta(ge=..., le=...)]` |
+| `int` | whole numbers from 0 to 2^63 - 1, no bool; `Meta(ge=..., le=...)` sets other bounds |
 | `float` | numbers; bounds in the same way |
 | `str` | text that UTF-8 can encode; `Meta(min_length=1)`: not empty |
 | `bytes` | bytes, bytearray, memoryview |
 | `Literal`, enums | these values |
-| unions, `tuple[T, ...]`, `Sequence[T]`, `Iterable[T]`, `Mapping[K, V]` | what their parts take; a str is not a sequence |
+| unions | what one of their parts takes |
+| `tuple[T, ...]`, `Sequence[T]`, `Iterable[T]`, `Mapping[K, V]` | such collections, but no str |
 | `Callable[...]` | anything that can be called |
 | a NamedTuple, `msgspec.Struct` or dataclass of the project | instances whose fields are right |
 | other classes | instances |

@@ -34,7 +34,8 @@ class Machine(Generic[S, M]):
     def move(self, state: S | None, event: M, to: S | None = None) -> S:
         """Return the state to which `event` leads: `to`, or the only one.
 
-        Any other move is a bug."""
+        Any other move is a bug.
+        """
         states = self._table.get(state, {}).get(event, ())
         if to is None and len(states) == 1:
             return states[0]

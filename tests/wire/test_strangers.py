@@ -105,7 +105,7 @@ def test_a_server_is_asked_in_the_other_protocol() -> None:
             Stranger.REMOTING,
             bytes.fromhex("0000000a73746c790000"),
             "a Kafka broker answers at this address, not a RocketMQ nameserver or broker:"
-            " give a nameserver's address (port 9876 unless it was changed)",
+            " give a nameserver's address (port 9876 unless changed)",
         ),
         (Stranger.REMOTING, bytes.fromhex("0000000a000000010000"), ""),
         (Stranger.REMOTING, b"", ""),
@@ -113,13 +113,13 @@ def test_a_server_is_asked_in_the_other_protocol() -> None:
             Stranger.KAFKA,
             remoting.encode(Command(code=0, opaque=1, flag=1)),
             "a RocketMQ nameserver answers at this address, not a Kafka broker:"
-            " give a Kafka broker's address (port 9092 unless it was changed)",
+            " give a Kafka broker's address (port 9092 unless changed)",
         ),
         (
             Stranger.KAFKA,
             remoting.encode(Command(code=3, opaque=1, flag=1, remark="not supported")),
             "a RocketMQ broker answers at this address, not a Kafka broker:"
-            " give a Kafka broker's address (port 9092 unless it was changed)",
+            " give a Kafka broker's address (port 9092 unless changed)",
         ),
         (Stranger.KAFKA, b"HTTP/1.1 400 Bad Request", ""),
         (Stranger.KAFKA, b"", ""),

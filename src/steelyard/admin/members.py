@@ -1,6 +1,7 @@
 """mqadmin's commands about clients: consumerStatus, producerConnection, getConsumerStatus; doctor.
 
-Source: tools/command/{consumer,connection,offset}/*.java, ConsumerRunningInfo.formatString of 4.9.8.
+Source: tools/command/{consumer,connection,offset}/*.java, ConsumerRunningInfo.formatString
+(4.9.8).
 """
 
 from __future__ import annotations

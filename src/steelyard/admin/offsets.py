@@ -1,6 +1,7 @@
 """mqadmin's resetOffsetByTime, and resetOffset for one queue.
 
-Source: tools/command/offset/ResetOffsetByTimeCommand.java, ResetOffsetByTimeOldCommand.java of 4.9.8.
+Source: tools/command/offset/ResetOffsetByTimeCommand.java,
+ResetOffsetByTimeOldCommand.java of 4.9.8.
 """
 
 from __future__ import annotations

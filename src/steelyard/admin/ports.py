@@ -12,9 +12,9 @@ TIMEOUT_MS = 2_000
 """Time-out of each of the two requests; a listening server is nearby."""
 
 _WANTED = {
-    ServerKind.NAMESERVER: "give a nameserver's address with -n (port 9876 unless it was changed)",
-    ServerKind.BROKER: "give a broker's address with -b (port 10911 unless it was changed)",
-    ServerKind.KAFKA: "give a Kafka broker's address with --kafka (port 9092 unless it was changed)",
+    ServerKind.NAMESERVER: "give a nameserver's address with -n (port 9876 unless changed)",
+    ServerKind.BROKER: "give a broker's address with -b (port 10911 unless changed)",
+    ServerKind.KAFKA: "give a Kafka broker's address with --kafka (port 9092 unless changed)",
 }
 
 

@@ -122,7 +122,8 @@ def pretty(value: object, depth: int = 0) -> str:
         if not value:
             return "{}"
         parts = [
-            f"{inner if isinstance(key, str) else ''}{json.dumps(key, ensure_ascii=False)}:{pretty(item, depth + 1)}"
+            f"{inner if isinstance(key, str) else ''}"
+            f"{json.dumps(key, ensure_ascii=False)}:{pretty(item, depth + 1)}"
             for key, item in value.items()
         ]
         return "{" + ",".join(parts) + outer + "}"

@@ -240,7 +240,7 @@ def _table(path: str | None, name: str) -> Mapping[str, object]:
 
 
 def layout(options: argparse.Namespace) -> Deployment:
-    """What `up` starts. What is wrong with its servers' settings is said here, once, and not by each of them."""
+    """Return what `up` starts. Raises for its servers' settings here, once, not in each server."""
     from steelyard.servers.supervisor import Deployment
 
     given = {each.name: getattr(options, each.name) for each in fields(Deployment)}

@@ -16,9 +16,9 @@ move, and a join at most one more. Let h be what a member holds and t its new qu
 m, r = n mod m and q', r' after the change, the moved queues are those above their holder's t, and
 those of the member that left.
 
-- A leave. The leaver's queues move in any plan. No other member loses one: either q' > q, so that t >=
-  q + 1 >= h; or q' = q, then r' = r + q >= r, and a rank can only decrease, so that a member that
-  had one more still has.
+- A leave. The leaver's queues move in any plan. No other member loses one: either q' > q, so that
+  t >= q + 1 >= h; or q' = q, then r' = r + q >= r, and a rank can only decrease, so that a member
+  that had one more still has.
 - A join. An even plan gives the newcomer at least q' queues, which all have to move. If q' < q no
   member is below its new quota (h >= q >= q' + 1 >= t), so that exactly the newcomer's queues move:
   q' or q' + 1. If q' = q then r' = r - q. Ranks after the newcomer increase by one, so that of the

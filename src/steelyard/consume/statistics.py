@@ -46,7 +46,10 @@ class _Step(msgspec.Struct, gc=False):
 
 
 class ConsumeStatistics:
-    """See the module's text. Fed with what happened; `now` is ms since the epoch and never goes back."""
+    """See the module's text.
+
+    Fed with what happened; `now` is ms since the epoch and never goes back.
+    """
 
     def __init__(self) -> None:
         self._began = 0

@@ -16,7 +16,7 @@ import msgspec
 
 
 class ColumnKind(Enum):
-    """What the values of a column are, in words for the documentation."""
+    """The unit or type of a column, as the documentation names it."""
 
     TEXT = "text"
     TEXTS = "list of texts"

@@ -13,9 +13,9 @@ Definitions
 - **Pause** of a queue: from the last delivery to the old owner to the first delivery to the new
   one, while messages waited. Nothing waited before the first message of the new owner was `stored`,
   so pause = max(0, first at the new owner - max(last at the old, stored)).
-- **Redelivered**: deliveries of an offset that had been delivered to any member of the group before;
-  so redelivered = deliveries - distinct offsets. Ranges of offsets are compared; if a tag filter
-  left gaps in a range, its number of messages is the upper bound.
+- **Redelivered**: deliveries of an offset that had been delivered to any member of the group
+  before; so redelivered = deliveries - distinct offsets. Ranges of offsets are compared; if a tag
+  filter left gaps in a range, its number of messages is the upper bound.
 - **Reprocessed**: offsets that an application was handed again. A member fetches ahead, and drops
   what it has not handed over when it gives up a queue: that is redelivered, but not reprocessed.
   What an application was handed is known exactly if its member reports it as it gives up the queue
@@ -115,7 +115,8 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
     from_client: Annotated[str, Column(ColumnKind.CLIENT, "The old owner.", "from")]
     to_client: Annotated[str, Column(ColumnKind.CLIENT, "The new owner.", "to")]
     last_delivery_ms: Annotated[
-        int, Column(ColumnKind.MOMENT_MS, "Last delivery before the first one to the new owner.")
+        int,
+        Column(ColumnKind.MOMENT_MS, "Last delivery before the first delivery to the new owner."),
     ]
     first_delivery_ms: Annotated[
         int, Column(ColumnKind.MOMENT_MS, "First delivery to the new owner.", "first delivery")
@@ -124,7 +125,8 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Column(
             ColumnKind.DURATION_MS,
-            "From the last delivery to the old owner to the first one to the new, while messages waited.",
+            "Time from the last delivery to the old owner to the first delivery to the new one,"
+            " while messages waited.",
             "pause",
         ),
     ]
@@ -132,28 +134,29 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Column(
             ColumnKind.COUNT,
-            "Deliveries of offsets of the queue that the group had been delivered before, from the first delivery to the new"
-            " owner on, as long as the rebalance lasts.",
+            "Deliveries of offsets of the queue that had been delivered to the group before, from"
+            " the first delivery to the new owner until the rebalance ends.",
         ),
     ]
     reprocessed_min: Annotated[
         int,
         Column(
-            ColumnKind.COUNT, "Of these at least so many had been handed to an application before."
+            ColumnKind.COUNT,
+            "Minimum number of these that had already been passed to an application.",
         ),
     ]
     reprocessed_max: Annotated[
         int,
         Column(
             ColumnKind.COUNT,
-            "And at most so many; the same number where the members report what they handed over.",
+            "Maximum number of these; equal to the minimum if members report what they passed on.",
             "reprocessed at most",
         ),
     ]
     rebalance: Annotated[
         str,
         Column(
-            ColumnKind.TEXT, "The rebalance that it belongs to, as in `rebalances`.", "rebalance"
+            ColumnKind.TEXT, "The rebalance to which it belongs, as in `rebalances`.", "rebalance"
         ),
     ]
 
@@ -167,15 +170,15 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     group: Annotated[str, Column(ColumnKind.TEXT, "The consumer group.")]
     rebalance: Annotated[str, Column(ColumnKind.TEXT, "`group/ms since the epoch`, unique.")]
     started_at: Annotated[
-        int,
-        Column(ColumnKind.MOMENT, "When the first event that belongs to it happened.", "started"),
+        int, Column(ColumnKind.MOMENT, "When the first event of the rebalance happened.", "started")
     ]
     trigger: Annotated[
         str,
         Column(
             ColumnKind.TEXT,
-            "The first event, but a member's event goes before `routes`: `joined`, `left (unregistered)`, `left (closed)`,"
-            " `left (expired)`, `subscription`, `broker_started`, `broker_stopped` or `routes`; of Kafka's groups also"
+            "The first event, though a member's event takes precedence over `routes`: `joined`,"
+            " `left (unregistered)`, `left (closed)`, `left (expired)`, `subscription`,"
+            " `broker_started`, `broker_stopped` or `routes`; in Kafka groups also"
             " `left (replaced)`, `leader`, `topics`, `assignor`, `size` and `storage`.",
             "trigger",
         ),
@@ -189,7 +192,9 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
     queues_moved: Annotated[
         int,
         Column(
-            ColumnKind.NUMBER, "How many queues changed hands: its rows in `handoffs`.", "moved"
+            ColumnKind.NUMBER,
+            "Number of queues that changed hands: its rows in `handoffs`.",
+            "moved",
         ),
     ]
     pause_p50_ms: Annotated[
@@ -204,14 +209,15 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Column(
             ColumnKind.COUNT,
-            "Deliveries of offsets that the group had been delivered before, until the next rebalance.",
+            "Deliveries of offsets that had been delivered to the group before, until the next"
+            " rebalance.",
         ),
     ]
     reprocessed_min: Annotated[
         int,
         Column(
             ColumnKind.COUNT,
-            "Of these at least so many had been handed to an application before.",
+            "Minimum number of these that had already been passed to an application.",
             "reprocessed at least",
         ),
     ]
@@ -219,7 +225,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Column(
             ColumnKind.COUNT,
-            "And at most so many; the same number where the members report what they handed over.",
+            "Maximum number of these; equal to the minimum if members report what they passed on.",
             "at most",
         ),
     ]
@@ -227,7 +233,8 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         float | None,
         Column(
             ColumnKind.FACTOR,
-            "Peak backlog of the group afterwards over its median backlog before; null where one of them is not known.",
+            "Peak backlog of the group afterwards divided by its median backlog before; null if"
+            " either is unknown.",
             "spike",
         ),
     ]
@@ -235,8 +242,8 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         int | None,
         Column(
             ColumnKind.DURATION_MS,
-            "From the start until the backlog is back at that median after its peak: 0 where it never rose above it, null"
-            " where it is not back before the next rebalance.",
+            "Time from the start until the backlog, after its peak, has returned to that median: 0"
+            " if it never rose above it, null if it did not return before the next rebalance.",
             "drain",
         ),
     ]
@@ -375,7 +382,7 @@ def _queue_of(one: Delivered) -> _Queue:
 
 
 def _repeated(seen: OffsetRanges, first: int, following: int, count: int) -> int:
-    """How many of these offsets, `count` messages at most, were in `seen`, which has them afterwards."""
+    """Count those of these offsets, at most `count`, that were in `seen`, and add all to it."""
     return min(seen.add(first, following), count) if following > first else 0
 
 

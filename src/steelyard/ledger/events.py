@@ -33,7 +33,11 @@ QUEUE = Column(ColumnKind.NUMBER, "The queue on its broker.")
 class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
     at: Annotated[int, Column(ColumnKind.MOMENT_MS, "When it happened, by the broker's clock.")]
     broker: Annotated[
-        str, Column(ColumnKind.TEXT, "The broker that writes; of a commit, the one with the queue.")
+        str,
+        Column(
+            ColumnKind.TEXT,
+            "The broker that wrote the record; for a commit, the one with the queue.",
+        ),
     ]
 
 
@@ -54,7 +58,8 @@ class MemberJoined(_Record, frozen=True, tag="joined"):
         str,
         Column(
             ColumnKind.TEXT,
-            "`heartbeat` or `subscription` (its topics changed); of Kafka's groups `joined`, `subscription` or `static`.",
+            "`heartbeat` or `subscription` (its topics changed); in Kafka groups `joined`,"
+            " `subscription` or `static`.",
         ),
     ]
     members: Annotated[tuple[str, ...], MEMBERS]
@@ -70,7 +75,8 @@ class MemberLeft(_Record, frozen=True, tag="left"):
         str,
         Column(
             ColumnKind.TEXT,
-            "`unregistered`, `closed` (its connection) or `expired` (no heartbeat came); of Kafka's static members `replaced`.",
+            "`unregistered`, `closed` (its connection) or `expired` (no heartbeat arrived); for"
+            " Kafka's static members also `replaced`.",
         ),
     ]
     members: Annotated[tuple[str, ...], MEMBERS]
@@ -84,8 +90,7 @@ class Delivered(_Record, frozen=True, tag="delivered"):
 
     group: Annotated[str, GROUP]
     client: Annotated[
-        str,
-        Column(ColumnKind.CLIENT, "Who was delivered them; an address where no member is known."),
+        str, Column(ColumnKind.CLIENT, "The recipient; its address if no member is known.")
     ]
     topic: Annotated[str, TOPIC]
     queue: Annotated[int, QUEUE]
@@ -98,14 +103,12 @@ class Delivered(_Record, frozen=True, tag="delivered"):
         int,
         Column(
             ColumnKind.COUNT,
-            "Messages delivered; less than `next - first` where a tag filter skipped some.",
+            "Messages delivered; fewer than `next - first` if a tag filter skipped some.",
         ),
     ]
     stored: Annotated[
         int,
-        Column(
-            ColumnKind.MOMENT_MS, "When the message at `first` was stored: since then it waited."
-        ),
+        Column(ColumnKind.MOMENT_MS, "When the message at `first` was stored and began to wait."),
     ]
 
 
@@ -126,20 +129,21 @@ class Committed(_Record, frozen=True, tag="committed"):
     topic: Annotated[str, TOPIC]
     queue: Annotated[int, QUEUE]
     offset: Annotated[int, Column(ColumnKind.OFFSET, "The committed offset.")]
-    client: Annotated[str, Column(ColumnKind.CLIENT, "Who committed, where the broker knows.")] = ""
+    client: Annotated[str, Column(ColumnKind.CLIENT, "Who committed, if the broker knows.")] = ""
     handed: Annotated[
         int,
         Column(
             ColumnKind.OFFSET,
-            "One past the last message that the member's application was handed, where the member gives the queue up and says so;"
-            " else -1.",
+            "One past the last message passed to the member's application, if the member gives up"
+            " the queue and reports it; otherwise -1.",
         ),
     ] = -1
     writer: Annotated[
         str,
         Column(
             ColumnKind.TEXT,
-            "The broker that writes, where the queue is another's: a Kafka group's coordinator notes all of its commits.",
+            "The broker that wrote the record, if the queue is on another one: a Kafka group's"
+            " coordinator records all of the group's commits.",
         ),
     ] = ""
 
@@ -153,7 +157,8 @@ class Backlog(_Record, frozen=True, tag="backlog"):
         tuple[int, ...],
         Column(
             ColumnKind.COUNTS,
-            "Messages of each queue, from queue 0 on, that were not delivered to the group; 0 for a queue that it never had.",
+            "Messages of each queue, starting with queue 0, that were not delivered to the group; 0"
+            " for a queue that it never had.",
         ),
     ]
     peak: Annotated[
@@ -169,17 +174,19 @@ class RebalanceBegan(_Record, frozen=True, tag="rebalance_began"):
     """A Kafka group's generation ended. (In RocketMQ groups no broker knows of a rebalance.)"""
 
     group: Annotated[str, GROUP]
-    generation: Annotated[int, Column(ColumnKind.NUMBER, "The one that ends, 0 for none.")]
+    generation: Annotated[
+        int, Column(ColumnKind.NUMBER, "The generation that ended; 0 if there was none.")
+    ]
     trigger: Annotated[
         str,
         Column(
             ColumnKind.TEXT,
-            "`joined`, `left`, `expired`, `subscription`, `revoked`, `leader`, `static`, `size` or `storage`; of KIP-848 also"
-            " `topics` and `assignor`.",
+            "`joined`, `left`, `expired`, `subscription`, `revoked`, `leader`, `static`, `size` or"
+            " `storage`; in KIP-848 groups also `topics` and `assignor`.",
         ),
     ]
     cause: Annotated[
-        str, Column(ColumnKind.TEXT, "In words, with the client's own where it gave any.")
+        str, Column(ColumnKind.TEXT, "A description, with the client's own reason if it gave one.")
     ]
     members: Annotated[tuple[str, ...], MEMBERS]
 
@@ -188,11 +195,11 @@ class RebalanceEnded(_Record, frozen=True, tag="rebalance_ended"):
     """A Kafka group has a new generation with an assignment, or no members any more."""
 
     group: Annotated[str, GROUP]
-    generation: Annotated[int, Column(ColumnKind.NUMBER, "The new one.")]
+    generation: Annotated[int, Column(ColumnKind.NUMBER, "The new generation.")]
     protocol: Annotated[
-        str, Column(ColumnKind.TEXT, "The assignor's name, empty where nobody is left.")
+        str, Column(ColumnKind.TEXT, "The assignor's name; empty if no member is left.")
     ]
-    duration_ms: Annotated[int, Column(ColumnKind.DURATION_MS, "Since the rebalance began.")]
+    duration_ms: Annotated[int, Column(ColumnKind.DURATION_MS, "Time since the rebalance began.")]
     members: Annotated[tuple[str, ...], MEMBERS]
 
 

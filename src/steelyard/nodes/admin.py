@@ -1,7 +1,7 @@
-"""An administrator: sends single requests to any address and hands the replies to the caller.
+"""An administrator: sends single requests to any address and returns the replies to the caller.
 
-The node keeps links open between calls. It answers nothing itself; requests that peers send to it are
-dropped, as an administrator belongs to no group.
+The node keeps links open between calls. It responds to nothing: requests from peers are dropped,
+because an administrator belongs to no group.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from steelyard.wire.remoting.command import Command, is_response
 
 
 class Invoke(Call[Command], frozen=True):
-    """Send `command` to `address`. Answered with the reply, whatever its code, or a RemotingError."""
+    """Send `command` to `address`.
+
+    The answer is the response, whatever its code, or a RemotingError.
+    """
 
     address: Address
     command: Command
@@ -35,7 +38,10 @@ class Invoke(Call[Command], frozen=True):
 
 
 class AdminNode:
-    """See the module's text. The purpose of a call is the number of the `Asked` it answers."""
+    """Implements the module's protocol.
+
+    The purpose of a call is the number of the `Asked` it answers.
+    """
 
     def __init__(self, config: ClientConfig | None = None) -> None:
         self._calls: Calls[int] = Calls(signer=signer_of(config or ClientConfig()))

@@ -1,14 +1,17 @@
-"""What every client does beside its own work: follows the routes, and tells brokers that it is there.
+"""The duties of every client besides its own work: following routes, and heartbeats to brokers.
 
-- Routes are asked for every `route_poll_ms`, and soon after a broker may have stopped (`RoutePace`).
-- Heartbeats (34) go to all brokers in the routes every `heartbeat_interval_ms`, and at once to one that does not know the
-  client. A broker forgets a client when its link closes, so the first thing said on a new link is a heartbeat.
-- `leave` unregisters (35) from every broker that knows the client, but nowhere while a heartbeat is under way: Apache's brokers take
-  each from a queue of its own, and a heartbeat that is taken last leaves a client that nobody is any more in its group, with a share
-  of the queues, for two minutes (BrokerController.registerProcessor).
+- Routes are requested every `route_poll_ms`, and soon after a broker may have stopped
+  (`RoutePace`).
+- Heartbeats (34) go to all brokers in the routes every `heartbeat_interval_ms`, and at once to one
+  that does not know the client. A broker forgets a client when its link closes, so the first
+  request on a new link is a heartbeat.
+- `leave` unregisters (35) from every broker that knows the client, but not while a heartbeat is in
+  flight: Apache's brokers process the two request types in separate queues, and a heartbeat
+  processed last would leave a stopped client in its group, with a share of the queues, for two
+  minutes (BrokerController.registerProcessor).
 
-Source: client/impl/factory/MQClientInstance.java `updateTopicRouteInfoFromNameServer`, `sendHeartbeatToAllBroker`,
-`unregisterClient`.
+Source: client/impl/factory/MQClientInstance.java `updateTopicRouteInfoFromNameServer`,
+`sendHeartbeatToAllBroker`, `unregisterClient`.
 """
 
 from __future__ import annotations
@@ -58,8 +61,11 @@ class Caller(Protocol):
 
 
 class ClientInstance:
-    """See the module's text. `start` before anything else. `replicas`: the client talks to those, too, where a master is
-    missing. `unregister`: what it says at the end."""
+    """Routes and heartbeats of one client. Call `start` before anything else.
+
+    `replicas`: the client also talks to replicas where a master is missing. `unregister`: the
+    request sent at the end.
+    """
 
     def __init__(
         self,
@@ -85,7 +91,7 @@ class ClientInstance:
         self._closing = False
 
     def start(self, heartbeat: HeartbeatData, now: int, effects: list[Effect]) -> None:
-        """Both timers run from now on."""
+        """Start both timers."""
         self._heartbeat = Command(code=RequestCode.HEART_BEAT, body=fastjson.write(heartbeat))
         effects += [
             SetTimer(ROUTE_TIMER, self._pace.next(now)),
@@ -93,7 +99,7 @@ class ClientInstance:
         ]
 
     def due(self, key: object, now: int, effects: list[Effect]) -> None:
-        """One of the two timers."""
+        """Handle one of the two timers."""
         if key == ROUTE_TIMER:
             effects.append(SetTimer(ROUTE_TIMER, self._pace.next(now)))
             self.ask_routes(self._routes.refresh(), now, effects)
@@ -105,7 +111,7 @@ class ClientInstance:
     # -- routes ------------------------------------------------------------------------------------
 
     def brokers(self) -> list[Address]:
-        """The brokers of all routes, sorted."""
+        """Return the brokers of all routes, sorted."""
         return self._routes.readers() if self._replicas else self._routes.masters()
 
     def ask_routes(self, asked: Iterable[RouteAsked], now: int, effects: list[Effect]) -> None:
@@ -116,26 +122,26 @@ class ClientInstance:
     def route_answered(
         self, asked: RouteAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> RouteNews:
-        """Take an answer in. Whoever waits for the route of `news.done` goes on after this."""
+        """Take a response. After this, whatever waits for the route of `news.done` continues."""
         news = self._routes.answered(asked, reply, now, effects)
         self.ask_routes(news.again, now, effects)
         return news
 
     def poll_soon(self, now: int, effects: list[Effect]) -> None:
-        """The routes will change."""
+        """Request the routes soon, because they will change."""
         soon = self._pace.hurry(now)
         if soon is not None:
             effects.append(SetTimer(ROUTE_TIMER, soon))
 
     def doubt(self, address: Address | None, now: int, effects: list[Effect]) -> None:
-        """A broker may have stopped: learn soon whether it is still in the routes."""
+        """Find out soon whether a broker that may have stopped is still in the routes."""
         if not self._closing and address in self.brokers():
             self.poll_soon(now, effects)
 
     # -- links -------------------------------------------------------------------------------------
 
     def opened(self, event: Opened, now: int, effects: list[Effect]) -> None:
-        """A dialed link is there. The heartbeat goes first, so that the broker knows who asks."""
+        """Take a dialed link. The heartbeat goes first, so that the broker knows the client."""
         waiting: list[Effect] = []
         self._calls.opened(event, waiting)
         if event.address in self.brokers():
@@ -143,14 +149,17 @@ class ClientInstance:
         effects += waiting
 
     def lost(self, link: Link) -> Address | None:
-        """The link closes: the broker has forgotten this client, or will. Returns where that is, None for foreign links."""
+        """Take a closing link: the broker has forgotten this client, or will.
+
+        Returns its address, None for foreign links.
+        """
         address = self._calls.address_of(link)
         if address is not None:
             self._known.pop(address, None)
         return address
 
     def refuse(self, link: Link, request: Command, effects: list[Effect]) -> None:
-        """A broker asks for something that this client does not know."""
+        """Refuse a broker's request that this client does not support."""
         if not is_oneway(request):
             remark = f" request type {request.code} not supported"
             code = ResponseCode.REQUEST_CODE_NOT_SUPPORTED
@@ -159,7 +168,7 @@ class ClientInstance:
     # -- heartbeats --------------------------------------------------------------------------------
 
     def register(self, addresses: Iterable[Address], now: int, effects: list[Effect]) -> None:
-        """Heartbeats to the brokers that none is on the way to."""
+        """Send heartbeats to the brokers that have none in flight."""
         assert self._heartbeat is not None
         timeout_ms = self._config.call_timeout_ms
         for address in addresses:
@@ -171,14 +180,14 @@ class ClientInstance:
     def register_at_strangers(
         self, addresses: Iterable[Address], now: int, effects: list[Effect]
     ) -> None:
-        """Heartbeats to those that do not know this client, and have not just been told."""
+        """Send heartbeats to brokers that do not know this client, unless one was just sent."""
         if not self._closing:
             self.register([a for a in addresses if a not in self._known], now, effects)
 
     def registered(
         self, address: Address, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> bool:
-        """The outcome of a heartbeat. True: the broker did not know this client before."""
+        """Take the outcome of a heartbeat. True: the broker did not know this client before."""
         del self._pending[address]
         if address in self._leaving:
             if isinstance(reply, RemotingError):
@@ -195,21 +204,21 @@ class ClientInstance:
 
     @property
     def pending(self) -> bool:
-        """Some heartbeat is not answered yet."""
+        """Return whether a heartbeat is in flight."""
         return bool(self._pending)
 
     def is_known(self) -> bool:
-        """One of the brokers in the routes knows this client."""
+        """Return whether one of the brokers in the routes knows this client."""
         return any(address in self._known for address in self.brokers())
 
     # -- the end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """The client is about to stop: no other broker hears of it any more."""
+        """Stop registering at brokers, because the client is about to stop."""
         self._closing = True
 
     def leave(self, now: int, effects: list[Effect]) -> None:
-        """Unregister from every broker; done once nothing is `leaving`."""
+        """Unregister from every broker; done once `leaving` is false."""
         self._leaving = self._known | self._pending
         self._known = {}
         for address in self._leaving:
@@ -221,10 +230,10 @@ class ClientInstance:
         self._calls.call(address, self._unregister, purpose, now, timeout_ms, effects)
 
     def left(self, address: Address) -> None:
-        """The broker has forgotten this client, or will never say so."""
+        """Note that the broker has forgotten this client, or will never respond."""
         self._leaving.pop(address, None)
 
     @property
     def leaving(self) -> bool:
-        """Some broker has not answered yet that the client unregistered."""
+        """Return whether a broker has yet to respond to the unregistration."""
         return bool(self._leaving)

@@ -1,21 +1,22 @@
-"""The nameserver: keeps the routes that brokers register and tells them to whoever asks.
+"""The nameserver: stores the routes that brokers register and serves them.
 
 | code | request | answer |
 |---|---|---|
-| 100, 101, 102, 219 | put, get, delete, list settings | 101 and 219: 22 where there is none |
-| 103, 104 | a broker registers, unregisters | 103: where the master is, and the order settings |
-| 105 | the route of a topic | 17 where there is none |
+| 100, 101, 102, 219 | put, get, delete, list settings | 101 and 219: 22 if there is none |
+| 103, 104 | a broker registers, unregisters | 103: the master's address, and the order settings |
+| 105 | the route of a topic | 17 if there is none |
 | 106 | all brokers and clusters | |
-| 205, 327 | take or give the write permission of a broker's topics | how many topics |
+| 205, 327 | remove or add the write permission of a broker's topics | the number of topics |
 | 206, 224 | all topics, those of a cluster | |
-| 216 | forget a topic | |
+| 216 | delete a topic | |
 | 304 | topics named after clusters and brokers | and a broker that knows of more (305) |
-| 322 | did the broker's topics change since it registered? | also counts as a sign of life |
+| 322 | have the broker's topics changed since it registered? | also counts as a heartbeat |
 
-- A broker's routes vanish the moment its connection closes, or when it was silent for too long.
-- Map keys that are numbers are quoted for peers from 4.9.4 on and those that ask for it (`acceptStandardJsonOnly`);
-  older ones get fastjson's `{0:"address"}`. The answer to 106 is never quoted.
-- Ignored: zones, replicas acting as master, static topics, settings' persistence.
+- A broker's routes are removed when its connection closes, or when it has been silent for too long.
+- Map keys that are numbers are quoted for peers of 4.9.4 and later and those that request it
+  (`acceptStandardJsonOnly`); older ones get fastjson's `{0:"address"}`. The answer to 106 is never
+  quoted.
+- Not implemented: zones, replicas acting as master, static topics, persistence of settings.
 Source: namesrv/processor/DefaultRequestProcessor.java, ClientRequestProcessor.java.
 """
 
@@ -53,7 +54,7 @@ from steelyard.wire.remoting.names import FAQ
 SCAN_TIMER = "scan"
 
 STANDARD_JSON_VERSION = 401
-"""V4_9_4: from here on peers are given standard JSON."""
+"""V4_9_4: peers of this version and later are sent standard JSON."""
 
 Handler = Callable[[Command, Link, int], Command]
 

@@ -1,4 +1,4 @@
-"""Tells people of requests that were refused because their header or body could not be read, but not of each."""
+"""Logs requests refused because header or body could not be read, at a limited rate."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from steelyard.nodes.seam import Effect
 from steelyard.types import LogLine
 
 REFUSAL_INTERVAL_MS = 10_000
-"""Of one peer's refused requests, one is told in so long."""
+"""Interval in which at most one refused request of a peer is reported."""
 
 PEERS_MAX = 1_000
-"""Most peers that are remembered; beyond, all are forgotten and may be told of again."""
+"""Most peers remembered; beyond it all are forgotten and may be reported again."""
 
 
 class Refusals:
-    """By the peer's host: its ports change with every connection."""
+    """Refusals by the peer's host, because its port changes with every connection."""
 
     def __init__(self) -> None:
         self._told: dict[str, int] = {}
         self._untold: dict[str, int] = {}
 
     def tell(self, address: str, code: int, reason: str, now: int, effects: list[Effect]) -> None:
-        """A request with this code from this address was answered with an error, for this reason."""
+        """Log a request with this code from this address that was refused for this reason."""
         host = address.rpartition(":")[0]
         told = self._told.get(host)
         if told is not None and now - told < REFUSAL_INTERVAL_MS:

@@ -1,13 +1,14 @@
-"""What a client knows of the routes: asks a nameserver, keeps the answers, tells what changed.
+"""The routes known to a client: requests them from a nameserver, keeps them, reports changes.
 
-- One nameserver is asked for everything until it fails; then the next one, each once per question.
-- The answer 17 (TOPIC_NOT_EXIST) makes a producer ask for its default topic instead, from whose
+- One nameserver is asked for everything until it fails; then the next one, each once per request.
+- On the response 17 (TOPIC_NOT_EXIST) a producer requests its default topic instead, from whose
   brokers the new topic borrows queues until it exists.
-- People are told when a nameserver begins to fail, every COMPLAINT_MS while it does, and when it answers again; not
-  with every question, for a client may ask thousands of times a second.
-- A route once known stays when a later question fails: a client with an old route still works.
-Source: client/impl/factory/MQClientInstance.java `updateTopicRouteInfoFromNameServer`,
-`topicRouteData2TopicPublishInfo`, `topicRouteData2TopicSubscribeInfo`, `findBrokerAddressInSubscribe`.
+- A warning is logged when a nameserver begins to fail, every COMPLAINT_MS while it does, and when
+  it responds again; not for every request, because a client may send thousands per second.
+- A known route is kept when a later request fails: a client with an old route still works.
+  Source: client/impl/factory/MQClientInstance.java `updateTopicRouteInfoFromNameServer`,
+  `topicRouteData2TopicPublishInfo`, `topicRouteData2TopicSubscribeInfo`,
+  `findBrokerAddressInSubscribe`.
 """
 
 from __future__ import annotations
@@ -29,20 +30,24 @@ from steelyard.wire.remoting.names import MASTER_ID, PERM_INHERIT, PERM_READ, PE
 from steelyard.wire.strangers import not_a_nameserver
 
 QUEUES_MAX = 65_536
-"""Most queues of one topic that a client believes in."""
+"""Most queues of a topic that a client accepts."""
 
 POLL_SOON_MS = 500
-"""How soon the routes are looked at in a hurry. The nameserver needs a moment to notice a change, too."""
+"""Delay before an urgent refresh of the routes.
+
+The nameserver also needs a moment to notice a change.
+"""
 
 POLL_EAGER_MS = 2_000
 POLL_EAGER_FOR_MS = 60_000
 
 
 class RoutePace:
-    """When to ask for the routes: every `poll_ms`, sooner once a broker failed or a topic is being made.
+    """When to request routes: every `poll_ms`, sooner after a broker failed or for a new topic.
 
-    After a `hurry` the wait begins at POLL_SOON_MS and doubles up to POLL_EAGER_MS for POLL_EAGER_FOR_MS, then up to
-    `poll_ms`: a broker that is restarted comes back within a minute, and its queues should not wait long.
+    After `hurry` the delay begins at POLL_SOON_MS and doubles up to POLL_EAGER_MS for
+    POLL_EAGER_FOR_MS, then up to `poll_ms`: a restarted broker returns within a minute, and its
+    queues should not wait long.
     """
 
     def __init__(self, poll_ms: int) -> None:
@@ -52,14 +57,17 @@ class RoutePace:
         self._eager_until = 0
 
     def next(self, now: int) -> int:
-        """The routes are asked for now. Returns when to ask next."""
+        """Note that the routes are requested now. Returns when to request them next."""
         self._due = now + self._wait_ms
         longest = POLL_EAGER_MS if now < self._eager_until else self._poll_ms
         self._wait_ms = min(2 * self._wait_ms, longest, self._poll_ms)
         return self._due
 
     def hurry(self, now: int) -> int | None:
-        """The routes will change soon. Returns when to ask, None where that is planned already."""
+        """Note that the routes will change soon.
+
+        Returns when to request them, None if that is planned already.
+        """
         soon = now + POLL_SOON_MS
         if soon >= self._due:
             return None
@@ -70,20 +78,24 @@ class RoutePace:
 
 
 class Route(msgspec.Struct, frozen=True):
-    """Where a topic lives. Queues in the order of broker names and numbers."""
+    """The location of a topic. Queues are ordered by broker name and number."""
 
     publish: tuple[MessageQueue, ...]
     subscribe: tuple[MessageQueue, ...]
     masters: MappingProxyType[str, Address]
-    """By broker name; a broker without a master is not in it."""
+    """By broker name, without brokers that have no master."""
     readers: MappingProxyType[str, Address]
-    """Whom to read from, by broker name: the master, or the replica of the smallest id."""
+    """The address to read from, by broker name: the master, or the replica with the smallest id."""
     inheritable: bool = False
-    """Brokers make topics after this one: where it is the default topic, they make those that are sent to."""
+    """Whether brokers create topics like this one, the default topic, when they are sent messages.
+    """
 
 
 class RouteAsked(msgspec.Struct, frozen=True):
-    """Purpose of a GET_ROUTEINFO_BY_TOPIC. `tried`: nameservers that failed this question already."""
+    """Purpose of a GET_ROUTEINFO_BY_TOPIC.
+
+    `tried`: nameservers that have already failed this request.
+    """
 
     topic: str
     asked_topic: str
@@ -92,10 +104,10 @@ class RouteAsked(msgspec.Struct, frozen=True):
 
 
 class RouteNews(msgspec.Struct, frozen=True):
-    """What an answer came to: more to ask, or the end of a question.
+    """The result of a response: further requests, or the end of one.
 
-    `done`: the topic whose question has ended, "" while it goes on. `changed`: its route is new.
-    `error`: why there is none, if there is none.
+    `done`: the topic whose request has ended, "" until then. `changed`: its route is new. `error`:
+    why there is none, if there is none.
     """
 
     done: str = ""
@@ -103,19 +115,19 @@ class RouteNews(msgspec.Struct, frozen=True):
     again: tuple[RouteAsked, ...] = ()
     error: SteelyardError | None = None
     found: Route | None = None
-    """What the answer says, also of a topic that was only probed."""
+    """The route in the response, also for a topic that was only probed."""
     trouble: SteelyardError | None = None
-    """No nameserver could tell; None where one did, if only that it does not know the topic."""
+    """The error if no nameserver responded; None if one did, even if it does not know the topic."""
 
 
 def question(asked: RouteAsked) -> Command:
-    """The request of a purpose."""
+    """Return the request of a purpose."""
     header = headers.GetRouteInfoRequestHeader(topic=asked.asked_topic)
     return Command(code=RequestCode.GET_ROUTEINFO_BY_TOPIC, ext=headers.write(header))
 
 
 class RouteCache:
-    """Routes of the topics that a client wants. `default_topic`: "" for consumers."""
+    """Routes of a client's topics. `default_topic`: "" for consumers."""
 
     def __init__(
         self,
@@ -134,33 +146,39 @@ class RouteCache:
         self._troubles = Troubles("nameserver")
 
     def want(self, topic: str) -> list[RouteAsked]:
-        """Know this topic from now on. Questions, if there is no route and none is asked for."""
+        """Follow this topic from now on.
+
+        Returns requests if there is no route and none is pending.
+        """
         self._routes.setdefault(topic, None)
         return [] if self._routes[topic] is not None else self._ask([topic])
 
     def renew(self, topic: str) -> list[RouteAsked]:
-        """Know this topic from now on, and ask for it even if its route is known."""
+        """Follow this topic from now on, and request its route even if it is known."""
         self._routes.setdefault(topic, None)
         return self._ask([topic])
 
     def probe(self, topic: str) -> list[RouteAsked]:
-        """Ask for a topic once, without wanting to know it: `RouteNews.error` and `trouble` tell what came of it."""
+        """Request a topic's route once, without following it.
+
+        See `RouteNews.error` and `trouble`.
+        """
         return self._ask([topic])
 
     def forget(self, topic: str) -> None:
-        """Do not ask for this topic any more."""
+        """Stop following this topic."""
         self._routes.pop(topic, None)
 
     def refresh(self) -> list[RouteAsked]:
-        """Questions for all topics that are wanted and not being asked for."""
+        """Return requests for all topics followed that have none pending."""
         return self._ask(list(self._routes))
 
     def missing(self) -> list[RouteAsked]:
-        """Questions for the topics without a route."""
+        """Return requests for the topics without a route."""
         return self._ask([topic for topic, route in self._routes.items() if route is None])
 
     def turn(self) -> None:
-        """Ask the next nameserver from now on: this one has failed, or may know less than another."""
+        """Switch to the next nameserver: this one has failed, or may know less than another."""
         self._current = (self._current + 1) % len(self._nameservers)
 
     def _ask(self, topics: Sequence[str]) -> list[RouteAsked]:
@@ -174,7 +192,7 @@ class RouteCache:
     def answered(
         self, asked: RouteAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> RouteNews:
-        """Take the outcome of a question in. People are told of a nameserver that fails, or answers again."""
+        """Take the outcome of a request. Logs when a nameserver fails or responds again."""
         if isinstance(reply, RemotingError):
             return self._failed(asked, reply, str(reply), now, effects)
         if reply.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -191,7 +209,8 @@ class RouteCache:
             return self._failed(asked, RouteError(text), text, now, effects)
         try:
             data = fastjson.read(TopicRouteData, reply.body)
-            if not data.broker_datas:  # it is not there (RouteInfoManager.pickupTopicRouteData)
+            # the topic does not exist (RouteInfoManager.pickupTopicRouteData)
+            if not data.broker_datas:
                 raise ProtocolError(f"route of {asked.topic} without brokers")
             borrowed = None if asked.asked_topic == asked.topic else self._default_topic_queues
             route = read_route(asked.topic, data, borrowed)
@@ -236,15 +255,15 @@ class RouteCache:
 
     @property
     def asking(self) -> bool:
-        """Some question is under way."""
+        """Return whether a request is pending."""
         return bool(self._asking)
 
     def masters(self) -> list[Address]:
-        """Addresses of all masters in the routes, sorted."""
+        """Return the addresses of all masters in the routes, sorted."""
         return sorted({a for r in self._routes.values() if r for a in r.masters.values()})
 
     def broker_name(self, address: Address) -> str:
-        """The broker whose master listens at the address, "" where no route has it."""
+        """Return the broker whose master listens at the address, "" if no route has it."""
         for route in self._routes.values():
             for name, master in route.masters.items() if route else ():
                 if master == address:
@@ -252,7 +271,7 @@ class RouteCache:
         return ""
 
     def readers(self) -> list[Address]:
-        """Addresses to read from in the routes, sorted."""
+        """Return the addresses to read from in the routes, sorted."""
         return sorted({a for r in self._routes.values() if r for a in r.readers.values()})
 
     def check(self) -> None:
@@ -261,9 +280,10 @@ class RouteCache:
 
 
 def read_route(topic: str, data: TopicRouteData, borrowed: int | None = None) -> Route:
-    """The route in a nameserver's answer. `borrowed`: most queues a topic still to be made takes of this route.
+    """Return the route in a nameserver's response.
 
-    Raises ProtocolError where a number of queues is out of range.
+    `borrowed`: most queues of this route that a topic yet to be created takes. Raises ProtocolError
+    if a number of queues is out of range.
     """
     masters: dict[str, Address] = {}
     readers: dict[str, Address] = {}
@@ -279,7 +299,7 @@ def read_route(topic: str, data: TopicRouteData, borrowed: int | None = None) ->
         name = queues.broker_name
         if queues.perm & PERM_WRITE and name in masters:
             count = queues.write_queue_nums
-            if borrowed is not None:  # of the default topic Java looks at the readable queues
+            if borrowed is not None:  # of the default topic Java uses the readable queues
                 count = min(borrowed, queues.read_queue_nums)
             publish += [MessageQueue(topic, name, number) for number in range(count)]
         if queues.perm & PERM_READ and name in readers:
@@ -304,7 +324,7 @@ def _check_numbers(topic: str, parts: Sequence[QueueData]) -> None:
 
 
 def _ordered_queues(topic: str, text: str) -> list[MessageQueue]:
-    """The queues of `broker:count;broker:count`: a strictly ordered topic keeps them while a broker is away."""
+    """Return the queues of `broker:count;broker:count`; those of a dead broker remain."""
     queues: list[MessageQueue] = []
     for part in text.split(";"):
         name, _, count = part.partition(":")

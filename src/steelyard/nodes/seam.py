@@ -1,21 +1,22 @@
-"""The seam between nodes, which decide, and drivers, which do.
+"""The interface between nodes, which decide, and drivers, which act.
 
 A driver calls `node.handle(event, now)` and applies the returned effects, in order. Events are
-facts in the past tense, effects are orders. `now` is milliseconds since the epoch and never goes
-back within one run of a node. Nothing here knows asyncio or virtual time: `driver/` and `sim/` do.
+facts in the past tense, effects are orders. `now` is in milliseconds since the epoch and never
+decreases within one run of a node. Nothing here depends on asyncio or virtual time: `driver/` and
+`sim/` do.
 
-Rules the drivers keep:
-- `Opened` comes once per link, before anything `Received` on it; after `Closed` the link is dead and
-  is never reused. A node that says `Hang` still gets `Closed`.
+Rules that drivers obey:
+- `Opened` comes once per link, before any `Received` on it; after `Closed` the link is dead and its
+  number is never reused. A node that returns `Hang` still receives `Closed`.
 - `Dial` is answered by `Opened(dialed=True)` with the same address, or by `Refused`. A node has at
-  most one `Dial` pending per address.
-- `SetTimer` replaces a timer of the same key; `Due` comes once, at or after the time.
-- `Send` to a dead link is dropped silently: the `Closed` for it is on its way or was handled.
+  most one pending `Dial` per address.
+- `SetTimer` replaces a timer with the same key; `Due` comes once, at or after the time.
+- `Send` to a dead link is silently dropped: its `Closed` is queued or was already handled.
 - `Flush(ticket)` is answered by `Flushed(ticket)` after everything written before it is on disk.
-- `Deliver` gives messages to the application, or something else that it must act on; `Handled` tells the
-  verdict, once, in any order.
-- `Persist` has no answer. What was kept last is given to the node when it is made anew.
-- `Asked` brings a call of the application or an operator in; `Answer` gives the result, once.
+- `Deliver` passes messages, or something else that requires action, to the application; `Handled`
+  returns the result, once, in any order.
+- `Persist` has no answer. The data persisted last is passed to the node when it is created again.
+- `Asked` delivers a call of the application or an operator; `Answer` returns the result, once.
 """
 
 from __future__ import annotations
@@ -41,20 +42,22 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Call(msgspec.Struct, Generic[T_co], frozen=True):
-    """Root of what an application or an operator may ask of a node: the contracts name each node's.
+    """Base of the calls of an application or operator to a node; contracts define each node's.
 
-    The parameter is the type of the answer. Any call may be answered with an exception instead, which is raised at
-    the caller.
+    The parameter is the type of the answer. Any call may be answered with an exception instead,
+    which is raised at the caller.
     """
 
 
 Verdict = ConsumeStatus | ConsumeOrderlyStatus | TransactionState | str | None
-"""What the application says of what it was handed; None where there is nothing to decide, a text where it was
-asked for one or where it must say how it failed."""
+"""The application's result for a delivery.
+
+None if there is nothing to decide, a text if one was requested or to say how it failed.
+"""
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):
-    """Root of the events, so that they are plain, comparable data."""
+    """Base of the events, which are plain, comparable data."""
 
 
 class Opened(Fact, frozen=True):
@@ -65,7 +68,7 @@ class Opened(Fact, frozen=True):
 
 
 class Refused(Fact, frozen=True):
-    """A `Dial` came to nothing."""
+    """A `Dial` failed."""
 
     address: Address
     reason: str
@@ -92,7 +95,7 @@ class Flushed(Fact, frozen=True):
 
 
 class Handled(Fact, frozen=True):
-    """The application is done with what `Deliver` gave it under this ticket."""
+    """The application has finished with what `Deliver` passed to it under this ticket."""
 
     ticket: int
     status: Verdict
@@ -109,7 +112,7 @@ Event = Opened | Refused | Received | Closed | Due | Flushed | Handled | Asked
 
 
 class Order(msgspec.Struct, frozen=True, gc=False):
-    """Root of the effects."""
+    """Base of the effects."""
 
 
 class Dial(Order, frozen=True):
@@ -123,7 +126,7 @@ class Send(Order, frozen=True):
 
 
 class Hang(Order, frozen=True):
-    """Close the link after what was sent on it."""
+    """Close the link after sending what was queued on it."""
 
     link: Link
     reason: str
@@ -143,7 +146,7 @@ class Flush(Order, frozen=True):
 
 
 class Deliver(Order, frozen=True):
-    """Give `batch` to the application: messages for its listener, or what else the node's contract names."""
+    """Pass `batch` to the application: messages, or what the node's contract defines."""
 
     ticket: int
     batch: object
@@ -157,7 +160,7 @@ class Answer(Order, frozen=True):
 
 
 class Persist(Order, frozen=True):
-    """Write `data` down on the client's own disk, in place of what was kept before (LocalFileOffsetStore)."""
+    """Write `data` to the client's disk, replacing the previous data (LocalFileOffsetStore)."""
 
     data: bytes
 
@@ -166,10 +169,11 @@ Effect = Dial | Send | Hang | SetTimer | DropTimer | Flush | Deliver | Answer | 
 
 
 class HandlerError(Exception):
-    """A bug ended the handling of an event half-way; raised `from` the exception that it met.
+    """A bug ended the handling of an event prematurely; raised `from` the original exception.
 
-    `effects` must become true all the same: what was ordered before the exception, for the node's state counts on it
-    (timers, flushes, others' replies), and the error that the asker of a request gets, where its protocol has one.
+    `effects` must be applied nevertheless: those ordered before the exception, because the node's
+    state relies on them (timers, flushes, responses to others), and the error response to the
+    requester, if its protocol has one.
     """
 
     def __init__(self, effects: list[Effect]) -> None:
@@ -181,15 +185,20 @@ class Node(Protocol):
     """Anything with an address: nameserver, broker, producer, consumer, admin."""
 
     def start(self, now: int) -> list[Effect]:
-        """Called once, before any event."""
+        """Return the first effects; called once, before any event."""
 
     def handle(self, event: Event, now: int) -> list[Effect]:
-        """Take one event in, give the effects out. Raises only for bugs: HandlerError where the node knows what must
-        happen all the same, else anything; then what it had ordered for this event is lost.
+        """Handle one event and return the effects.
 
-        After a bug a live driver runs `check`, and goes on unless that raises; see `driver/driver.py` for who pays.
-        The simulator takes every bug for a failed run.
+        Raises only for bugs: HandlerError if the node knows which effects must be applied
+        nevertheless; with any other exception the effects of this event are lost.
+
+        After a bug a live driver runs `check`, and continues unless that raises; see
+        `driver/driver.py` for the consequences. The simulator treats every bug as a failed run.
         """
 
     def check(self) -> None:
-        """Assert every invariant of the node's state. Run after each event in tests and simulation."""
+        """Assert every invariant of the node's state.
+
+        Run after each event in tests and simulation.
+        """

@@ -1,11 +1,11 @@
-"""A client's first contact with its servers: who waits for it, what is in the way, and when people hear of it.
+"""A client's first contact with its servers: who waits for it, and when failures are logged.
 
-- `Begin` is answered once the servers have answered and take what the configuration wants, with the error where they
-  reject it, and with ConnectError when its time is over. Without a time it is answered with None at the first failure,
-  or after SILENCE_MS: the client goes on trying by itself.
-- Servers that are silent are told of after SILENCE_MS, and every COMPLAINT_MS while they are. What fails otherwise is told by
-  whoever asked (`Troubles`).
-- Until the servers were reached, or the client stops, `due` says when to ask them again.
+- `Begin` is answered once the servers have responded and accept the configuration, with the error
+  if they reject it, and with ConnectError when its time is over. Without a time limit it is
+  answered with None at the first failure, or after SILENCE_MS: the client keeps trying by itself.
+- Servers that do not respond are logged after SILENCE_MS, and every COMPLAINT_MS while they are
+  silent. Other failures are logged by the part that made the request (`Troubles`).
+- Until the servers have been reached, or the client stops, `due` tells when to try them again.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from steelyard.types import LogLine
 START_TIMER = "start"
 
 SILENCE_MS = 900
-"""People hear within a second of servers that do not answer."""
+"""Delay after which servers that do not respond are logged: less than a second."""
 
 AGAIN_MS = 200
-"""When servers that may be about to know better are asked again."""
+"""Delay before trying servers again whose answer may be about to change."""
 
 COMPLAINT_MS = 30_000
-"""How often people hear of a server that goes on failing."""
+"""Interval between log lines about a server that keeps failing."""
 
 
 class Begin(Call[None], frozen=True):
-    """Call: wait for the first contact. Answer: None, or an exception; see the module's text."""
+    """Call: wait for the first contact. Answer: None, or an exception; see the module."""
 
     timeout_ms: int | None = None
 
 
 class Starting:
-    """See the module's text. `servers`: whom to reach, in words."""
+    """The first contact. `servers`: a description of the servers to reach."""
 
     def __init__(self, servers: str) -> None:
         self.open = False
-        """It was asked for, and the servers have not been reached."""
+        """Whether contact was requested and the servers have not been reached."""
         self._servers = servers
         self._call: int | None = None
         self._timed = False
         self._until = 0
-        """When the call is answered at the latest."""
+        """The deadline for answering the call."""
         self._trouble: SteelyardError | None = None
         self._tell_at = 0
 
@@ -63,13 +63,13 @@ class Starting:
         return SetTimer(START_TIMER, max(at, now + 1))
 
     def failed(self, error: SteelyardError, effects: list[Effect]) -> None:
-        """Something is in the way; it was told already."""
+        """Note a failure that was already logged."""
         self._trouble = error
         if not self._timed:
             self._answer(None, effects)
 
     def doubted(self, error: SteelyardError, now: int, effects: list[Effect]) -> None:
-        """The servers do not take what the client wants, but may be about to: they are asked again soon."""
+        """Note a rejection of the configuration that may end soon: the servers are tried again."""
         self._trouble = error
         effects.append(self._timer(now, AGAIN_MS))
 
@@ -78,12 +78,15 @@ class Starting:
         self._answer(None, effects)
 
     def rejected(self, error: SteelyardError, effects: list[Effect]) -> bool:
-        """The servers do not take what the client wants. False: the call was answered before, so nobody was told."""
+        """Note that the servers reject the configuration.
+
+        False: the call was answered before, so nobody knows.
+        """
         self.open = False
         return self._answer(error, effects)
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """The timer: ask the servers again where this is still `open`."""
+        """Handle the timer: try the servers again while this is `open`."""
         if not self.open:
             return
         if self._trouble is None and now >= self._tell_at:
@@ -107,14 +110,14 @@ class Starting:
 
 
 class _Trouble(msgspec.Struct):
-    """Of a server that fails: when people are told again, and how often it failed since they were."""
+    """State of a failing server: when to log again, and the failures since the last time."""
 
     tell_at: int
     failures: int = 0
 
 
 class Troubles:
-    """Servers that fail: people are told when one begins to, every COMPLAINT_MS while it does, and when it answers again."""
+    """Failing servers: logs first failures, one more every COMPLAINT_MS, and recoveries."""
 
     def __init__(self, noun: str) -> None:
         self._noun = noun

@@ -87,7 +87,10 @@ class _Fault(msgspec.Struct):
 
 
 class FaultStrategy:
-    """The brokers that were sent to, by name. `detecting`: somebody asks those without reply, and tells `returned`."""
+    """The brokers that were sent to, by name.
+
+    `detecting`: somebody asks those without reply, and tells `returned`.
+    """
 
     def __init__(self, table: FaultTable, rng: Random, *, detecting: bool = False) -> None:
         self.table = table

@@ -93,7 +93,10 @@ class RouteTable:
     # -- brokers ---------------------------------------------------------------------------------
 
     def register(self, broker: BrokerRegistration, link: int, now: int) -> Master | Full:
-        """Take a broker's word in. A stale claim to an address is ignored (and answered as accepted, as in RocketMQ)."""
+        """Take a broker's word in.
+
+        A stale claim to an address is ignored (and answered as accepted, as in RocketMQ).
+        """
         key = (broker.cluster, broker.address)
         if key not in self._live and len(self._live) >= BROKERS_MAX:
             return Full(f"more than {BROKERS_MAX} brokers")

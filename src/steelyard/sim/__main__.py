@@ -1,4 +1,4 @@
-"""`python -m steelyard.sim`: run seeds or a scenario, say what came of it.
+"""`python -m steelyard.sim`: run seeds or a scenario, and report the results.
 
     python -m steelyard.sim --seed 17 --trace
     python -m steelyard.sim --seeds 1..200
@@ -27,7 +27,7 @@ SEEDS_MAX = 1_000_000
 TAIL_LINES = 60
 
 FRESH_FIRST = 10_000_000
-"""Seeds that a commit draws are higher than those that people choose."""
+"""Seeds drawn from a commit are higher than those chosen by people."""
 
 FRESH_BLOCKS = 1_000_000
 
@@ -87,7 +87,7 @@ def _range(text: str) -> range:
 
 
 def fresh(commit: str, count: int) -> range:
-    """So many seeds, for one commit always the same. Raises ConfigError."""
+    """Return a number of seeds, always the same for one commit. Raises ConfigError."""
     if not commit:
         raise ConfigError("--fresh needs --commit: seeds are drawn from it")
     if not 0 < count <= SEEDS_MAX:
@@ -116,7 +116,7 @@ def _single(scenario: Scenario, replay: str, *, trace: bool, smaller: bool) -> i
 
 
 def _kind(text: str | None) -> str | None:
-    """A failure without its numbers and names, which change while a scenario shrinks."""
+    """Return a failure without its numbers and names, which change while a scenario shrinks."""
     return None if text is None else re.sub(r"[\d]+|broker-\w|'[^']*'", "#", text.splitlines()[-1])
 
 
@@ -133,7 +133,8 @@ def _swarm(seeds: range, processes: int | None, commit: str, *, quiet: bool) -> 
             print(failure(outcome, f"--seed {outcome.scenario.seed}") + at, flush=True)
     took = time.perf_counter() - began
     print(
-        f"{len(seeds)} seeds from {seeds[0]}{f' at commit {commit}' if commit else ''}, {failed} failed, {len(seeds) / took:.1f} seeds/s,"
+        f"{len(seeds)} seeds from {seeds[0]}{f' at commit {commit}' if commit else ''}, {failed}"
+        f" failed, {len(seeds) / took:.1f} seeds/s,"
         f" {virtual_ms / 3_600_000:.1f} virtual hours in {took:.1f} s"
     )
     return 1 if failed else 0

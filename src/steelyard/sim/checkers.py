@@ -1,17 +1,18 @@
-"""What the application knows to be true, and the rules that the system must keep.
+"""The application's knowledge, and the rules that the system must obey.
 
 Safety, at every moment:
-- a position (queue, offset) holds one message for ever, be it seen in an acknowledgement or a delivery;
-- what is delivered was sent, to that topic, with a subscribed tag;
-- what was sent as a transaction is in no log and delivered to nobody unless it was committed, and a half message
-  is published once (but for what a power cut takes: docs/LIMITS.md);
-- a message whose entry was damaged on the disk is delivered as it was, by whoever has it, or not at all (`damage`);
+- a position (queue, offset) always holds the same message, in acknowledgements and deliveries;
+- every delivered message was sent, to that topic, with a subscribed tag;
+- a transactional message is in no log and never delivered unless it was committed, and a half
+  message is published once (except after a power cut: docs/LIMITS.md);
+- a message whose entry was damaged on disk is delivered unchanged, if it was prefetched, or not at
+  all (`damage`);
 - a group's committed offset never passes the lowest offset that the application has not finished
   (watched where a member sends it, so that a commit which is lost later counts as well).
 
 Liveness, after the faults heal (`sim.run` asks): everything in the logs was finished by the group,
-every acknowledged message is in its log and was finished, every committed one was finished, and every
-readable queue has one owner.
+every acknowledged message is in its log and was finished, every committed one was finished, and
+every readable queue has one owner.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ Position = tuple[MessageQueue, int]
 
 
 DIGITS = 8
-"""A body begins with the message's number, in so many digits."""
+"""Digits of the message number with which a body begins."""
 
 
 def number_of(body: bytes) -> int:
-    """The number that a body begins with."""
+    """Return the number with which a body begins."""
     return int(body[:DIGITS])
 
 
 class Floor:
-    """The lowest offset of one queue that a group has not finished."""
+    """The lowest offset of a queue that a group has not finished."""
 
     __slots__ = ("_above", "offset")
 
@@ -51,48 +52,49 @@ class Floor:
             self.advance()
 
     def advance(self, skipped: Callable[[int], bool] = lambda offset: False) -> None:
-        """Move over what is finished, and over offsets that the group never gets."""
+        """Advance past finished offsets, and past those that the group never gets."""
         while self.offset in self._above or skipped(self.offset):
             self._above.discard(self.offset)
             self.offset += 1
 
 
 class Witness:
-    """Sees every send, acknowledgement, delivery and commit. Raises Violation."""
+    """Observes every send, acknowledgement, delivery and commit. Raises Violation."""
 
     def __init__(self, tags: Iterable[str]) -> None:
         self._tags = frozenset(tags)
-        """Subscribed; empty means all."""
+        """The subscribed tags; empty means all."""
         self.messages: dict[int, Message] = {}
-        """What was sent under each number."""
+        """The message sent under each number."""
         self.acknowledged: dict[int, Position] = {}
         self.failed: dict[int, str] = {}
         self.finished: set[int] = set()
         self.withheld: set[int] = set()
-        """Numbers whose transaction was not committed: nobody may see them."""
+        """Numbers whose transaction was not committed, which must not be delivered."""
         self.damage = Damage()
         self.promised: set[int] = set()
         """Numbers whose transaction was committed."""
         self.deliveries = 0
         self.duplicates = 0
-        """Deliveries of a position after its first."""
+        """Deliveries of a position after its first one."""
         self.first_duplicate: Position | None = None
         self.slowest_ms = 0
         """Longest time from an acknowledgement to the first delivery of its position."""
         self.commits = 0
         self.floors: dict[MessageQueue, Floor] = {}
         self.number_at: Callable[[MessageQueue, int], int | None] = lambda queue, offset: None
-        """Reads a message's number in the log of a live broker; for filtered subscriptions."""
+        """Reads a message's number in the log of a live broker, for filtered subscriptions."""
         self.can_read: Callable[[MessageQueue], bool] = lambda queue: True
-        """Whether the queue's broker lives, so that `number_at` can tell."""
+        """Whether the queue's broker is alive, so that `number_at` works."""
         self._unproved: dict[MessageQueue, tuple[int, str]] = {}
-        """The highest commit of each queue that could not be judged, as its broker was down."""
+        """The highest commit of each queue that could not be checked because its broker was down.
+        """
         self._numbers: dict[Position, int] = {}
         self._delivered: set[Position] = set()
         self._suspended: set[Position] = set()
-        """Delivered, and asked for again."""
+        """Positions delivered whose redelivery was requested."""
         self._published: dict[tuple[str, int], Position] = {}
-        """By the broker and address of a half message."""
+        """By broker and address of a half message."""
         self._waits_since: dict[Position, int] = {}
 
     # -- what producers do -------------------------------------------------------------------------
@@ -109,18 +111,18 @@ class Witness:
         self.failed[number] = reason
 
     def began(self, number: int) -> None:
-        """The number is sent as a transaction, whose outcome is open."""
+        """Note that the number is sent as a transaction with an open outcome."""
         self.withheld.add(number)
 
     def promise(self, number: int) -> None:
-        """Its transaction is committed, and its half message is stored."""
+        """Note that its transaction is committed, and its half message stored."""
         self.withheld.remove(number)
         self.promised.add(number)
 
     # -- what members do ---------------------------------------------------------------------------
 
     def delivered(self, queue: MessageQueue, messages: Sequence[MessageView], now: int) -> None:
-        """Messages of one queue were handed to the application."""
+        """Check messages of one queue delivered to the application."""
         previous = -1
         for message in messages:
             offset = message.queue_offset
@@ -156,17 +158,17 @@ class Witness:
             raise Violation(f"{where}: {got} is not what was sent: {sent}")
 
     def suspended(self, queue: MessageQueue, offset: int) -> None:
-        """The application of an orderly consumer wants this again, in its queue."""
+        """Note that an orderly consumer's application requests redelivery in its queue."""
         self._suspended.add((queue, offset))
 
     def done(self, queue: MessageQueue, offset: int, number: int, *, final: bool) -> None:
-        """The application gave its verdict; `final` is CONSUME_SUCCESS."""
+        """Note the application's result; `final` is CONSUME_SUCCESS."""
         self.floor(queue).finish(offset)
         if final:
             self.finished.add(number)
 
     def committed(self, queue: MessageQueue, offset: int, who: str) -> None:
-        """`who` tells a broker that the group is done with everything below `offset`."""
+        """Check a commit by `who` of everything below `offset`."""
         self.commits += 1
         floor = self.floor(queue)
         if offset <= floor.offset:
@@ -188,37 +190,40 @@ class Witness:
         return floor
 
     def unfinished(self, queue: MessageQueue, end: int) -> int | None:
-        """The lowest offset below `end` that the group must still finish, None if there is none."""
+        """Return the lowest offset below `end` that the group must still finish, or None."""
         floor = self.floor(queue)
         if floor.offset < end:
             floor.advance(lambda at: at < end and self._skipped(queue, at))
         return floor.offset if floor.offset < end else None
 
     def wanted(self, number: int) -> bool:
-        """Whether the group subscribes to the message's tag."""
+        """Return whether the group subscribes to the message's tag."""
         return not self._tags or self.messages[number].tags in self._tags
 
     def missing(self) -> list[int]:
-        """Acknowledged and committed numbers that the group wants and has not finished, but for what is damaged."""
+        """Return undamaged acknowledged and committed numbers that the group has not finished."""
         owed = [*self.acknowledged, *sorted(self.promised)]
         had = self.finished | self.damage.lost | self.damage.retries_lost
         return [n for n in owed if n not in had and self.wanted(n)]
 
     def never_delivered(self) -> int:
-        """How many of the damaged messages no member was given."""
+        """Return how many of the damaged messages were never delivered."""
         return sum(not self.was_delivered(position) for position in self.damage.entries)
 
     def was_delivered(self, position: Position) -> bool:
         return position in self._delivered
 
     def queues_of(self, broker: str) -> list[MessageQueue]:
-        """The broker's queues of which something was seen, sorted."""
+        """Return the broker's queues seen so far, sorted."""
         seen = {queue for queue, _ in self._numbers} | set(self.floors)
         return sorted(queue for queue in seen if queue.broker_name == broker)
 
     def log_ends(self, queue: MessageQueue, end: int, *, cut_allowed: bool) -> None:
-        """The queue's log was recovered and ends at `end`. After a power loss (`cut_allowed`) it may
-        be without what was neither acknowledged nor delivered."""
+        """Check the end of a recovered log.
+
+        After a power loss (`cut_allowed`) it may lack messages that were neither acknowledged nor
+        delivered.
+        """
         for position in [p for p in self._numbers if p[0] == queue and p[1] >= end]:
             number = self._numbers.pop(position)
             if (
@@ -232,15 +237,16 @@ class Witness:
             self.committed(queue, min(unproved[0], end), unproved[1])
 
     def read_in_log(self, queue: MessageQueue, offset: int, number: int) -> None:
-        """The log holds `number` at this position."""
+        """Check that the log holds `number` at this position."""
         self._place(queue, offset, number)
 
     def published(self, queue: MessageQueue, offset: int, half_address: int) -> None:
-        """What the log holds at this position was published from the half message at that address."""
+        """Check that the message at this position comes from the half message at that address."""
         known = self._published.setdefault((queue.broker_name, half_address), (queue, offset))
         if known != (queue, offset):
             raise Violation(
-                f"a half message of {queue.broker_name} is published at {known} and {(queue, offset)}"
+                f"a half message of {queue.broker_name} is published at {known} and"
+                f" {(queue, offset)}"
             )
 
     def _skipped(self, queue: MessageQueue, offset: int) -> bool:
@@ -262,7 +268,10 @@ class Witness:
 
 
 def uneven(topics: Collection[str], held: Mapping[str, Sequence[MessageQueue]]) -> str | None:
-    """None if no member holds two queues more than another, of all these topics together; else the counts."""
+    """Return None if members hold equal numbers of queues, give or take one.
+
+    Otherwise the counts.
+    """
     counts = {
         member: sum(queue.topic in topics for queue in held[member]) for member in sorted(held)
     }
@@ -273,7 +282,7 @@ def uneven(topics: Collection[str], held: Mapping[str, Sequence[MessageQueue]]) 
 def one_owner_each(
     queues: Sequence[MessageQueue], held: Mapping[str, Sequence[MessageQueue]]
 ) -> str | None:
-    """None if each queue has exactly one holder and nobody holds another of the same topics; else what is wrong."""
+    """Return None if each queue of the topics has exactly one holder; otherwise what is wrong."""
     owners: dict[MessageQueue, list[str]] = {queue: [] for queue in queues}
     topics = {queue.topic for queue in queues}
     for member in sorted(held):

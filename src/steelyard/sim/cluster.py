@@ -1,4 +1,4 @@
-"""A scenario's machines: builds the production nodes on simulated hosts, kills and restarts them."""
+"""A scenario's machines: runs the production nodes on simulated hosts, kills and restarts them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NAMESERVER_PORT = 9876
 BROKER_PORT = 10911
 KAFKA_PORT = 9092
 RETRY_RECOVERY_MS = 5_000
-"""A broker that could not start (disk full, no file descriptors) is started again after this."""
+"""Delay after which a broker that could not start (disk full, no file descriptors) is restarted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,14 +70,14 @@ class NodeFactories:
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """A machine and what runs there: `process` is the latest run."""
+    """A machine and its process; `process` is the latest run."""
 
     name: str
     host: Host
     process: Process
     store: Store | None = None
     wanted: bool = True
-    """False once it left for good."""
+    """False once it has left permanently."""
     runs: int = 0
     identity: int = 0
     """Part of the client id of the next run."""
@@ -120,9 +120,9 @@ class SimCluster:
         self.power_lost: set[str] = set()
         """Brokers whose machines lost power since their last start."""
         self.power_cuts: set[str] = set()
-        """Brokers whose machines ever lost power."""
+        """Brokers whose machines have ever lost power."""
         self.on_refusal: Callable[[Seat, DamageError], None] = _not_refuse
-        """What the operator does where a broker does not start on its data."""
+        """The operator's reaction if a broker refuses to start on its data."""
         witness.number_at = self.number_at
         witness.can_read = lambda queue: self.broker_log_end(queue) is not None
 
@@ -145,7 +145,7 @@ class SimCluster:
 
     @property
     def seats(self) -> list[Seat]:
-        """Everything that faults may hit."""
+        """All machines that faults may hit."""
         return [
             *self.nameservers,
             *self.brokers,
@@ -155,7 +155,10 @@ class SimCluster:
         ]
 
     def start(self, seat: Seat, *, kill_in_write: int = 0) -> None:
-        """Start what belongs on the seat, unless it runs. A broker may be killed in one of its first writes."""
+        """Start the seat's process unless it runs.
+
+        A broker may be killed in one of its first writes.
+        """
         if seat.process.alive or not seat.host.up:
             return
         if seat in self.nameservers:
@@ -250,7 +253,7 @@ class SimCluster:
         )
 
     def _compare_logs(self, seat: Seat) -> None:
-        """What was seen of the broker's logs before must still be there."""
+        """Check that everything seen in the broker's logs before is still there."""
         power_lost = seat.name in self.power_lost
         self.power_lost.discard(seat.name)
         for queue in self.witness.queues_of(seat.name):
@@ -278,7 +281,7 @@ class SimCluster:
         seat.process.on_hand = self.decisions.hand
 
     def add_member(self) -> None:
-        """A new member of the group joins, on a machine of its own."""
+        """Let a new member join the group, on a machine of its own."""
         number = len(self.members)
         seat = self._seat(f"member-{number}", 151 + number)
         self.members.append(seat)
@@ -311,7 +314,7 @@ class SimCluster:
             process.on_send = partial(self._watch_order, self.order, who)
 
     def add_kafka_member(self) -> None:
-        """A new member of the Kafka group joins, on a machine of its own."""
+        """Let a new member join the Kafka group, on a machine of its own."""
         number = len(self.kafka_members)
         seat = self._seat(f"kafka-{number}", 201 + number)
         self.kafka_members.append(seat)
@@ -324,7 +327,7 @@ class SimCluster:
         )
 
     def start_auditor(self) -> Process:
-        """A consumer that asks for the Kafka group's offsets, and is not a member of it."""
+        """Start a consumer that requests the Kafka group's offsets without being a member."""
         seat = self._seat("auditor", 251)
         self._run_kafka_consumer(seat)
         return seat.process
@@ -336,11 +339,11 @@ class SimCluster:
         self._run(seat, 0, lambda now: self._parts.kafka_consumer(config, rng))
 
     def application(self, seat: Seat) -> KafkaApplication:
-        """Of a Kafka member's latest run."""
+        """Return the application of a Kafka member's latest run."""
         return self._applications[seat.name]
 
     def stop_member(self, seat: Seat, then: Callable[[object], None]) -> None:
-        """Ask a member of either group to leave in order; `then` gets the answer."""
+        """Ask a member of either group to leave properly; `then` gets the result."""
         if seat in self.kafka_members:
             self.application(seat).leave(then)
         else:
@@ -363,7 +366,7 @@ class SimCluster:
                 order.acquired(queue, who)
 
     def _queue_behind(self, link: Link, topic: str, queue_id: int) -> list[MessageQueue]:
-        """The queue that a request on this link means; none if no broker is at its other end."""
+        """Return the queue meant by a request on this link; none if the other end is no broker."""
         remote = self.network.remote(link)
         names = [seat.name for seat in self.brokers if seat.process.address == remote]
         return [MessageQueue(topic, name, queue_id) for name in names]
@@ -380,7 +383,7 @@ class SimCluster:
         self._topics.create()
 
     def grow_topics(self, queues: int) -> bool:
-        """So many more queues of every topic on every broker; False where nobody administers them."""
+        """Add queues to every topic on every broker; return False without an administrator."""
         if self._topics is not None:
             self._topics.grow(queues)
         return self._topics is not None
@@ -391,7 +394,7 @@ class SimCluster:
         return self._publishers[seat.name]
 
     def busy_members(self) -> list[str]:
-        """Members whose listener or application is at work."""
+        """Return the members whose listener or application is busy."""
         members = [seat.name for seat in self.members if seat.process.alive]
         kafka = [seat for seat in self.kafka_members if seat.process.alive]
         return [name for name in members if self._listeners[name].busy] + [
@@ -399,7 +402,7 @@ class SimCluster:
         ]
 
     def broker_log_end(self, queue: MessageQueue) -> int | None:
-        """One past the last offset of the queue's log; None while its broker is down."""
+        """Return one past the last offset of the queue's log; None while its broker is down."""
         seat = next(seat for seat in self.brokers if seat.name == queue.broker_name)
         if not seat.process.alive or seat.store is None:
             return None
@@ -407,7 +410,7 @@ class SimCluster:
         return 0 if log is None else log.max_offset
 
     def number_at(self, queue: MessageQueue, offset: int) -> int | None:
-        """The number of the message in the log, None if there is none or the broker is down."""
+        """Return the number of the message in the log; None if absent or the broker is down."""
         if (queue, offset) in self.witness.damage.numbers:
             return self.witness.damage.numbers[queue, offset]
         end = self.broker_log_end(queue)

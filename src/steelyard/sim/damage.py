@@ -1,9 +1,11 @@
-"""Entries of brokers' logs, and records of their tables, that bits flipped in: what they were, and what an operator gave up.
+"""Damaged entries of brokers' logs and records of their tables, and what an operator gave up.
 
-A damaged entry is given to nobody, or as it was to whoever had it before. It holds up the groups that come to it until
-the operator gives it up; then they pass over it, and over nothing else. What it was to tell is not owed any more.
+A damaged entry is delivered to nobody, or unchanged if it was read before. It blocks the groups
+that reach it until the operator gives it up; then they skip it, and nothing else. Messages that it
+contained are no longer owed.
 
-A broker does not start on a damaged table. A committed offset that a repair loses falls back to an older one, or is gone.
+A broker does not start on a damaged table. A committed offset that a repair loses falls back to an
+older one, or is gone.
 """
 
 from __future__ import annotations
@@ -17,46 +19,49 @@ Position = tuple[MessageQueue, int]
 
 
 class RottenRecord(NamedTuple):
-    """A record of a table in which a bit flipped."""
+    """A record of a table in which a bit was flipped."""
 
     path: str
     position: int
     size: int
-    """With the write behind it that a kill cut off, if there is one."""
+    """Its size, including a following write that a kill interrupted."""
     key: str
     is_named: bool
-    """It can be told whose record it was."""
+    """Whether the record's key can be determined."""
     content: dict[str, bytes]
-    """Of the table, before."""
+    """The former contents of the table."""
     without: dict[str, bytes]
-    """Of the table, were this record not there."""
+    """The contents of the table without this record."""
 
 
 class Damage:
-    """See the module's text."""
+    """All damage; see the module docstring."""
 
     def __init__(self) -> None:
         self.entries: dict[Position, bytes] = {}
-        """As they were."""
+        """The original bytes."""
         self.numbers: dict[Position, int] = {}
-        """Of those that are messages."""
+        """The numbers of those that are messages."""
         self.given_up: set[Position] = set()
         self.lost: set[int] = set()
-        """Numbers whose message is damaged, or was before it got to its queue."""
+        """Numbers of messages that are damaged, or were before they reached their queue."""
         self.retries_lost: set[int] = set()
-        """Numbers whose copy is damaged that was to come to the group again."""
+        """Numbers whose copy for redelivery is damaged."""
         self.records: dict[str, RottenRecord] = {}
         """By broker, which must not start until the record is given up."""
         self.offsets_lost: set[MessageQueue] = set()
-        """Queues whose committed offset a repair lost."""
+        """Queues whose committed offset was lost by a repair."""
         self.kafka_offsets_lost: set[TopicPartition] = set()
 
     def passes(self, topic: str, offset: int) -> bool:
-        """May a reader of the topic, of which queue is not known, pass over the offset?"""
+        """Return whether a reader of the topic, of an unknown queue, may skip the offset."""
         return any(at == offset and queue.topic == topic for queue, at in self.given_up)
 
     def is_as_it_was(self, queue: MessageQueue, message: MessageView) -> bool:
-        """Is what a member got what was written there, but for how often it came, which orderly members count themselves?"""
+        """Return whether a member got the original message, apart from the delivery count.
+
+        Orderly members count deliveries themselves.
+        """
         entry = self.entries.get((queue, message.queue_offset))
         if entry is None:
             return True

@@ -1,6 +1,7 @@
-"""The dialects that simulated links speak: messages to bytes and back, as at either end of a real connection.
+"""The codecs of simulated links, as at either end of a real connection.
 
-A RocketMQ peer may write its headers in either of two encodings; a Kafka server reads requests, a Kafka client replies.
+A RocketMQ peer may write its headers in either of two encodings; a Kafka server reads requests, a
+Kafka client responses.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from steelyard.wire.remoting.command import Command, Serialize
 
 
 class Decoding(Protocol):
-    """Bytes of one connection to messages."""
+    """Decoder of the bytes of one connection."""
 
     def feed(self, data: bytes) -> Sequence[object]: ...
 
 
 class Dialect(NamedTuple):
-    """How a link's messages become bytes, and what reads them at the end that accepted or dialed it."""
+    """The codec of a link's messages, and the decoders for the accepting and the dialing end."""
 
     name: str
     encode: Callable[[object, Serialize], bytes]

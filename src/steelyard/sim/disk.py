@@ -1,12 +1,12 @@
-"""A simulated disk: what the kernel has, what the platter has, and when a writer dies in between.
+"""A simulated disk with the kernel's and the platter's contents, and kills during writes.
 
-- A completed `write` is in the kernel: it outlives the process, not the machine.
+- A completed `write` is in the kernel: it survives the process, not the machine.
 - `File.sync` puts a file's bytes on the platter, `sync_folder` the folder's entries.
 - `cut_write(n)` arms a process kill inside the n-th write from now: a prefix of that write gets
   through, then `Killed` rises through the node as a SIGKILL would: nothing after it happens.
-- `lose_power()` forgets what is not on the platter, except that the kernel may have written back a
+- `lose_power()` drops what is not on the platter, except that the kernel may have written back a
   prefix of a file's unsynced growth, and the first few of the unsynced folder operations.
-- With `exhausted` nothing is opened (EMFILE), files that are open go on.
+- With `exhausted` nothing can be opened (EMFILE); open files still work.
 - `flip` and `flip_bit` damage a file at rest.
 - `room` bytes are left; of a write beyond them a prefix may get through before DiskFullError.
 
@@ -25,7 +25,7 @@ from steelyard.store.memory import DISK_BYTES, Killed, MemoryRange
 
 
 class _Inode:
-    """The bytes of one file: `data` in the kernel, of which the platter has `synced`."""
+    """The bytes of one file: `data` in the kernel, of which `synced` is on the platter."""
 
     __slots__ = ("data", "synced")
 
@@ -35,7 +35,10 @@ class _Inode:
 
 
 class SimDisk:
-    """The disk of one host. Mount it anew for each process: handles of a dead process are dead."""
+    """The disk of one host.
+
+    Mount it again for each process: handles of a dead process are invalid.
+    """
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
@@ -52,23 +55,26 @@ class SimDisk:
     # -- what the operator and the fates do --------------------------------------------------------
 
     def remount(self) -> Mount:
-        """A fresh view for a new process; every earlier one is dead from now on."""
+        """Return a mount for a new process; all earlier ones become invalid."""
         self._generation += 1
         self._writes_until_kill = None
         return Mount(self, self._generation)
 
     def unmount(self) -> None:
-        """The process died: its handles must not be used any more."""
+        """Invalidate the handles of a dead process."""
         self._generation += 1
         self._writes_until_kill = None
 
     def cut_write(self, count: int) -> None:
-        """Kill the process inside its `count`-th write from now (1 = the next)."""
+        """Kill the process during its `count`-th write from now (1 = the next)."""
         assert count >= 1
         self._writes_until_kill = count
 
     def flip_bit(self, suffix: str) -> bool:
-        """Turn one bit over in some file whose name ends so, on the platter as well. False: there is no such file."""
+        """Flip a bit, also on the platter, in some file with this suffix.
+
+        Return False if there is none.
+        """
         names = sorted(name for name in self._names if name.endswith(suffix))
         names = [name for name in names if self._names[name].data]
         if not names:
@@ -79,7 +85,7 @@ class SimDisk:
         return True
 
     def flip(self, name: str, position: int, bit: int) -> None:
-        """Turn a bit over in a byte of a file, on the platter as well."""
+        """Flip a bit in a byte of a file, also on the platter."""
         inode, mask = self._names[name], 1 << bit
         inode.data[position] ^= mask
         if position < len(inode.synced):
@@ -115,8 +121,11 @@ class SimDisk:
 
     @contextmanager
     def looked_at(self) -> Iterator[Mount]:
-        """Somebody else looks into the files of a process meanwhile: that needs no file descriptor of the process, and what
-        is mended as it is read is not a write of the process."""
+        """Look into the files of a running process from outside.
+
+        This needs no file descriptor of the process, and repairs during reads are not writes of the
+        process.
+        """
         exhausted, self.exhausted = self.exhausted, False
         until_kill, self._writes_until_kill = self._writes_until_kill, None
         try:
@@ -165,7 +174,7 @@ def _splice(target: bytearray, position: int, data: bytes) -> None:
 
 
 class SimFile:
-    """One open file of a `Mount`."""
+    """An open file of a `Mount`."""
 
     def __init__(self, disk: SimDisk, generation: int, inode: _Inode) -> None:
         self._disk = disk
@@ -201,7 +210,7 @@ class SimFile:
         self._inode.synced = bytes(self._inode.data)
 
     def close(self) -> None:
-        """Nothing is synced, as with the real thing."""
+        """Close without sync, like the real thing."""
 
 
 class Mount:
@@ -230,7 +239,7 @@ class Mount:
         return self.open(path) if path in self._disk._names else None
 
     def list(self, folder: str) -> list[str]:
-        """Names directly in `folder` (files, and folders that hold something), sorted."""
+        """Return the names directly in `folder` (files and non-empty folders), sorted."""
         self._disk._check(self._generation)
         self._disk._need_descriptor()
         prefix = f"{folder}/" if folder else ""

@@ -1,8 +1,8 @@
 """Makes the faults of a scenario happen, and heals them.
 
 A fault begins at `at_ms` and is undone `for_ms` later; what cannot happen any more (the target is
-down already, the last member would go) does not. After `healed_at` nothing is wrong any more: networks are
-whole, every nameserver, broker and wanted member runs.
+down already, the last member would go) does not. After `healed_at` nothing is wrong any more:
+networks are whole, every nameserver, broker and wanted member runs.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ class Fates:
         return True
 
     def _start_again(self, fault: Fault, seat: Seat) -> None:
-        """Start the broker; with `again` kill it inside a write once more, often in its recovery."""
+        """Start the broker.
+
+        With `again` kill it inside a write once more, often in its recovery.
+        """
         if seat.process.alive:
             return
         self._cluster.start(seat, kill_in_write=fault.again)
@@ -168,7 +171,7 @@ class Fates:
         return True
 
     def _restart_cluster(self, fault: Fault) -> bool:
-        """All servers go in the first third of the time, and come back in the last: in between nobody is there."""
+        """Stop all servers in the first third of the time, and restart them in the last third."""
         cluster, rng = self._cluster, self._rng
         seats = [seat for seat in [*cluster.nameservers, *cluster.brokers] if seat.process.alive]
         rng.shuffle(seats)
@@ -238,7 +241,7 @@ class Fates:
         self.healed_at = max(self.healed_at, upto)
 
     def _operate(self, seat: Seat) -> None:
-        """What an operator does who read that the broker's data is damaged: stop it, repair it, start it."""
+        """Act as an operator on damaged data: stop the broker, repair its data, start it."""
         process = seat.process
         if process.alive:
             self._stop(
@@ -326,7 +329,7 @@ class Fates:
     def _grow_topics(self, fault: Fault) -> bool:
         return self._cluster.grow_topics(fault.count)
 
-    # -- processes and the network -------------------------------------------------------------------
+    # -- processes and the network -----------------------------------------------------------------
 
     def _stall(self, fault: Fault, seat: Seat) -> bool:
         seat.process.pause(fault.for_ms)
@@ -367,7 +370,7 @@ class Fates:
         self._later(fault, stop)
         return True
 
-    # -- healing -------------------------------------------------------------------------------------
+    # -- healing -----------------------------------------------------------------------------------
 
     def heal(self) -> None:
         """Nothing is wrong any more. Called once, at `healed_at` or later."""

@@ -122,7 +122,7 @@ class Judge:
         return uneven(self._topics, held) if self._cluster.scenario.strategy == "EVEN" else None
 
     def _behind(self, states: dict[str, object]) -> str | None:
-        """A member that was silent for long reads on from where it was: what others finished meanwhile comes again."""
+        """Describe a member that is behind: after a long silence it repeats what others did."""
         ends = dict(self._logs())
         for name, state in states.items():
             assert isinstance(state, ConsumerState)
@@ -132,7 +132,7 @@ class Judge:
         return None
 
     def _kafka_group(self) -> str | None:
-        """Whether the Kafka group is stable, and has shared out every readable queue as its assignor does."""
+        """Return what keeps the Kafka group from being stable and fully assigned, or None."""
         seats = [seat for seat in self._cluster.kafka_members if seat.process.alive]
         if not seats:
             return None
@@ -230,13 +230,19 @@ class Judge:
         return offset
 
     def _published(self, view: MessageView, queue: MessageQueue) -> None:
-        """A half message is published once. After a power cut its address may have been another's before."""
+        """A half message is published once.
+
+        After a power cut its address may have been another's before.
+        """
         if queue.broker_name not in self._cluster.power_cuts:
             half_address = view.prepared_transaction_offset
             self._witness.published(queue, view.queue_offset, half_address)
 
     def stop_members(self) -> None:
-        """Stop the groups cleanly; then every queue's committed offset must be where the group was."""
+        """Stop the groups cleanly.
+
+        Then every queue's committed offset must be where the group was.
+        """
         ends = [(queue, end) for queue, end in self._logs() if end]
         cluster = self._cluster
         members = [*cluster.members, *cluster.kafka_members]
@@ -271,7 +277,7 @@ class Judge:
             raise Violation(f"the Kafka group left at {floors}, committed is {committed}")
 
     def restart_brokers(self) -> None:
-        """Stop producers and brokers cleanly and start the brokers again: nothing is lost on the way."""
+        """Stop producers and brokers cleanly and restart the brokers: nothing may be lost."""
         self._stop(
             self._cluster.producers, lambda seat, then: seat.process.ask(StopProducer(), then)
         )
@@ -296,7 +302,10 @@ class Judge:
             seat.process.die("stopped")
 
     def _committed(self, queue: MessageQueue) -> int:
-        """The group's committed offset, as the broker tells it. A link may be half-open: asked again."""
+        """The group's committed offset, as the broker tells it.
+
+        A link may be half-open: asked again.
+        """
         header = headers.QueryConsumerOffsetRequestHeader(
             consumer_group=GROUP, topic=queue.topic, queue_id=queue.queue_id
         )

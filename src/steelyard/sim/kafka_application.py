@@ -1,7 +1,8 @@
-"""The application of one Kafka member: polls, works on what it got, commits, polls again.
+"""The application of one Kafka member: polls, processes records, commits, polls again.
 
-It commits after its work, or leaves that to the consumer (`kafka_auto_commit`), and when partitions are revoked. Frozen,
-it does not poll: its consumer's heartbeats go on, until max.poll.interval.ms is over.
+It commits after processing, or leaves that to the consumer (`kafka_auto_commit`), and when
+partitions are revoked. While frozen it does not poll: its consumer's heartbeats continue until
+max.poll.interval.ms is over.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from steelyard.wire.kafka.messages.offsets import OffsetCommitRequest, OffsetFet
 KAFKA_GROUP = "kafka-group"
 POLL_MS = 1_000
 AGAIN_MS = 1_000
-"""After a poll that failed."""
+"""Delay after a failed poll."""
 
 
 def member_config(
     scenario: Scenario, name: str, bootstrap: tuple[Address, ...]
 ) -> KafkaConsumerConfig:
-    """The consumer of the member `name`."""
+    """Return the configuration of the member `name`."""
     return KafkaConsumerConfig(
         bootstrap_servers=bootstrap,
         client_id=name,
@@ -55,7 +56,7 @@ def member_config(
 
 
 class KafkaApplication:
-    """See the module's text. `run`: counts the runs of a member."""
+    """The application. `run` counts the runs of a member."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class KafkaApplication:
         topics: tuple[str, ...],
     ) -> None:
         self.busy = False
-        """At work on what a poll returned."""
+        """Whether it is processing the records of a poll."""
         self._world = process.world
         self._scenario = scenario
         self._witness = witness
@@ -84,11 +85,14 @@ class KafkaApplication:
     # -- what faults do ----------------------------------------------------------------------------
 
     def freeze(self, for_ms: int) -> None:
-        """No polls for a while."""
+        """Stop polling for a while."""
         self._frozen_until = max(self._frozen_until, self._world.now + for_ms)
 
     def leave(self, then: Callable[[object], None]) -> None:
-        """Stop in order, as soon as the poll or the work under way has ended; `then` gets the answer."""
+        """Stop properly as soon as the current poll or processing has ended.
+
+        `then` gets the result.
+        """
         self._stopping = then
         self._frozen_until = 0
 

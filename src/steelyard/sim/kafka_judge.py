@@ -1,4 +1,4 @@
-"""Asks the members of the Kafka group whether they are one group, and each has the share that its assignor gives it."""
+"""Checks that the members of the Kafka group agree, and have the assignor's assignment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Shares = Mapping[str, Sequence[TopicPartition]]
 
 
 def not_one_group(states: Mapping[str, object]) -> str | None:
-    """None if all members are stable, in one generation; else what is wrong. `states`: what each said of itself."""
+    """Return None if all members are stable in one generation; otherwise what is wrong.
+
+    `states`: the members' own reports.
+    """
     generations = set()
     for name, state in states.items():
         if not isinstance(state, MemberState):
@@ -28,7 +31,10 @@ def not_one_group(states: Mapping[str, object]) -> str | None:
 
 
 def not_shared_out(partitions: Mapping[str, int], held: Shares) -> str | None:
-    """None if every partition has one owner; else what is wrong. `partitions`: how many each topic has."""
+    """Return None if every partition has one owner; otherwise what is wrong.
+
+    `partitions`: number per topic.
+    """
     owners: dict[TopicPartition, list[str]] = {
         TopicPartition(topic, number): []
         for topic in sorted(partitions)
@@ -46,9 +52,10 @@ def not_shared_out(partitions: Mapping[str, int], held: Shares) -> str | None:
 
 
 def not_as_assigned(name: str, partitions: Mapping[str, int], held: Shares) -> str | None:
-    """None if the shares are what the assignor `name` gives these members; else what is wrong.
+    """Return None if the assignment is that of the assignor `name`; otherwise what is wrong.
 
-    The sticky ones keep what was: of theirs only the sizes are known. `held`: by member id, of members of all topics.
+    For sticky ones, which depend on the past, only the sizes are known. `held`: by member id, of
+    members of all topics.
     """
     if name == "range":
         subscribers = [Subscriber(member, tuple(partitions)) for member in sorted(held)]

@@ -1,19 +1,24 @@
 """What a Kafka group's applications see, and the rules that the group must keep.
 
 Safety, at every moment, `who` being one run of a member:
-- a position (partition, offset) holds one message for ever, one that was sent to that topic, and it comes as it was sent;
-- records come only of partitions that the application was told are its own, and nothing is told while it is at work;
-- what a partition's owner gets begins at or below what the group has finished, and then comes offset by offset;
-- no partition is told to a member while another of the same generation has it; where nothing fails (`planned`), of no
-  matter which generation. A member has what it was told until it is told otherwise or dies. One that the group
-  has gone on without may believe in more for a while: it has not synchronized in the generation of its successor;
+- a position (partition, offset) holds one message for ever, one that was sent to that topic, and it
+  comes as it was sent;
+- records come only of partitions that the application was told are its own, and nothing is told
+  while it is at work;
+- what a partition's owner gets begins at or below what the group has finished, and then comes
+  offset by offset;
+- no partition is told to a member while another of the same generation has it; where nothing fails
+  (`planned`), of no matter which generation. A member has what it was told until it is told
+  otherwise or dies. One that the group has gone on without may believe in more for a while: it has
+  not synchronized in the generation of its successor;
 - an offset that is committed is not above what applications have finished;
-- offsets are passed over only where an operator gave up a damaged entry (of whichever queue of the topic: which one a
-  partition is turns out at the end);
-- what the coordinator has acknowledged of a partition is not forgotten: whoever asks it after that where to begin, begins
-  at an offset that was committed. (Not at the latest one in any case: a commit that was under way on a link that is gone
-  may come last.) Or at the first one, where a bit flipped in the coordinator's table and a repair lost the partition's
-  offset. A member that asked before, and was cut off until the group had gone on without it, may begin at the first one.
+- offsets are passed over only where an operator gave up a damaged entry (of whichever queue of the
+  topic: which one a partition is turns out at the end);
+- what the coordinator has acknowledged of a partition is not forgotten: whoever asks it after that
+  where to begin, begins at an offset that was committed. (Not at the latest one in any case: a
+  commit that was under way on a link that is gone may come last.) Or at the first one, where a bit
+  flipped in the coordinator's table and a repair lost the partition's offset. A member that asked
+  before, and was cut off until the group had gone on without it, may begin at the first one.
 
 Liveness: `unfinished`, asked after the faults; a partition is one RocketMQ queue: `compare`.
 """
@@ -29,7 +34,7 @@ from steelyard.types import MessageQueue, TopicPartition
 
 
 class Seen(NamedTuple):
-    """A record as it came, as far as the rules are concerned."""
+    """A record as delivered, reduced to what the rules need."""
 
     partition: TopicPartition
     offset: int
@@ -42,15 +47,15 @@ class _Run:
     def __init__(self, is_alive: Callable[[], bool]) -> None:
         self.is_alive = is_alive
         self.generation = -1
-        """In which it synchronized last."""
+        """The generation in which it last synchronized."""
         self.next: dict[TopicPartition, int | None] = {}
-        """What it was told is its own: the offset that comes next, None before the first record."""
+        """Its partitions, with the next expected offset; None before the first record."""
         self.anew: set[TopicPartition] = set()
-        """Of these nothing was acknowledged yet when it asked where to begin."""
+        """Those without an acknowledged offset when it requested the start."""
 
 
 class KafkaWitness:
-    """Sees what members are told and given, and what they commit. Raises Violation."""
+    """Observes members' assignments, deliveries and commits. Raises Violation."""
 
     def __init__(self, witness: Witness, *, planned: bool) -> None:
         self._witness = witness
@@ -59,31 +64,31 @@ class KafkaWitness:
         self._numbers: dict[tuple[TopicPartition, int], int] = {}
         self.floors: dict[TopicPartition, Floor] = {}
         self._ends: dict[TopicPartition, int] = {}
-        """One past the highest offset that came."""
+        """One past the highest delivered offset."""
         self._finished: set[int] = set()
         self._offered: dict[TopicPartition, set[int]] = {}
         """All offsets that members sent to the coordinator."""
         self._unanswered: dict[str, dict[TopicPartition, int]] = {}
         self._kept: dict[TopicPartition, int] = {}
-        """Of each partition the offset that the coordinator acknowledged last."""
+        """The last offset that the coordinator acknowledged, per partition."""
         self.deliveries = 0
         self.duplicates = 0
-        """Deliveries of a position after its first."""
+        """Deliveries of a position after its first one."""
         self.first_duplicate: tuple[TopicPartition, int] | None = None
         self.commits = 0
 
     # -- what members do ---------------------------------------------------------------------------
 
     def joined(self, who: str, is_alive: Callable[[], bool]) -> None:
-        """A member starts."""
+        """Note that a member starts."""
         self._runs[who] = _Run(is_alive)
 
     def synchronized(self, who: str, generation: int) -> None:
-        """It takes part in a generation: it asks for its share."""
+        """Note that it takes part in a generation: it requests its assignment."""
         self._runs[who].generation = generation
 
     def assigned(self, who: str, partitions: Iterable[TopicPartition]) -> None:
-        """Its application is told that these are its own."""
+        """Check partitions newly assigned to its application."""
         mine = self._runs[who]
         for partition in partitions:
             if partition in mine.next:
@@ -101,7 +106,7 @@ class KafkaWitness:
             mine.anew.discard(partition)
 
     def asked(self, who: str, partitions: Iterable[TopicPartition]) -> None:
-        """It asks the coordinator what the group has committed of these, to begin there."""
+        """Note that it requests the committed offsets of these partitions, to start there."""
         anew = self._runs[who].anew
         for partition in partitions:
             if partition in self._kept:
@@ -110,7 +115,7 @@ class KafkaWitness:
                 anew.add(partition)
 
     def taken(self, who: str, partitions: Iterable[TopicPartition]) -> None:
-        """Its application is told that these are revoked, or lost."""
+        """Check partitions revoked from its application, or lost."""
         held = self._runs[who].next
         for partition in partitions:
             if partition not in held:
@@ -118,7 +123,7 @@ class KafkaWitness:
             del held[partition]
 
     def delivered(self, who: str, records: Iterable[Seen]) -> None:
-        """A poll returned these."""
+        """Check the records returned by a poll."""
         for record in records:
             self._follows(who, record)
             self._as_sent(record)
@@ -170,13 +175,13 @@ class KafkaWitness:
             raise Violation(f"{where}: {record.value!r} is not what was sent: {sent}")
 
     def done(self, records: Iterable[Seen]) -> None:
-        """An application has worked on these."""
+        """Note that an application has processed these."""
         for record in records:
             self.floor(record.partition).finish(record.offset)
             self._finished.add(number_of(record.value))
 
     def committed(self, partition: TopicPartition, offset: int, who: str) -> None:
-        """`who` tells the coordinator that the group is done with everything below `offset`."""
+        """Check a commit by `who` of everything below `offset`."""
         self.commits += 1
         floor = self.past_damage(partition, self.reached(partition))
         if offset > floor:
@@ -185,7 +190,10 @@ class KafkaWitness:
         self._unanswered.setdefault(who, {})[partition] = offset
 
     def answered(self, who: str, *, well: bool) -> None:
-        """The call in which `who` committed has ended; `well`: the coordinator has what was sent."""
+        """Note the end of a call in which `who` committed.
+
+        `well`: the coordinator has the offsets.
+        """
         offsets = self._unanswered.pop(who, {})
         if well:
             self._kept.update(offsets)
@@ -193,31 +201,34 @@ class KafkaWitness:
     # -- what the judge asks -----------------------------------------------------------------------
 
     def floor(self, partition: TopicPartition) -> Floor:
-        """How far the group is."""
+        """Return the group's progress."""
         floor = self.floors.get(partition)
         if floor is None:
             floor = self.floors[partition] = Floor()
         return floor
 
     def reached(self, partition: TopicPartition) -> int:
-        """The lowest offset that the group has not finished, past what it may pass over where more came behind that."""
+        """Return the lowest unfinished offset, past skippable ones if later ones were delivered."""
         floor, end = self.floor(partition), self._ends.get(partition, 0)
         floor.advance(lambda at: at < end and self.past_damage(partition, at) > at)
         return floor.offset
 
     def past_damage(self, partition: TopicPartition, offset: int) -> int:
-        """The first offset from this one on that nobody gave up."""
+        """Return the first offset from this one on that was not given up."""
         while self._witness.damage.passes(partition.topic, offset):
             offset += 1
         return offset
 
     def unfinished(self) -> str | None:
-        """What the group must still work on, None if there is nothing."""
+        """Return what the group must still process, None if there is nothing."""
         owed = [*self._witness.acknowledged, *sorted(self._witness.promised)]
         had = self._finished | self._witness.damage.lost
         missing = [number for number in owed if number not in had]
         if missing:
-            return f"{len(missing)} acknowledged messages did not reach the Kafka group, e.g. {missing[0]}"
+            return (
+                f"{len(missing)} acknowledged messages did not reach the Kafka group, e.g."
+                f" {missing[0]}"
+            )
         for partition, end in self._ends.items():
             reached = self.reached(partition)
             if reached < end:
@@ -225,7 +236,7 @@ class KafkaWitness:
         return None
 
     def compare(self, logs: Mapping[tuple[MessageQueue, int], int]) -> None:
-        """Every partition that was read is one queue, which no other is: what came is in its log, at its offset.
+        """Check that every partition read is one queue, with the same messages at the same offsets.
 
         `logs`: the number of each message in the brokers' logs.
         """

@@ -1,16 +1,17 @@
-"""TCP as nodes meet it: connections between processes, with delay, stalls, breaks and half-open ends.
+"""Simulated TCP connections between processes, with delays, stalls, breaks and half-open ends.
 
-- Bytes of one connection arrive in order; different connections overtake each other freely. Frames are
-  encoded and decoded for real, in the dialect of the address that was dialed, and arrive cut into pieces now
-  and then.
-- Across a partition nothing passes: bytes stall, dials time out. An end that has stalled bytes gives up
-  after a while and is told `Closed`; the other end knows nothing (half-open) until it sends and is reset.
-- A broken connection loses what was under way, a suffix in each direction; the ends learn it at
-  different times. That is how RocketMQ's one-way requests vanish. `drop_oneway` makes them vanish
-  without a break as well, as a full send buffer of a real client does.
+- Bytes of one connection arrive in order; different connections overtake each other freely. Frames
+  are encoded and decoded for real, in the dialect of the address that was dialed, and arrive cut
+  into pieces now and then.
+- Across a partition nothing passes: bytes stall, dials time out. An end that has stalled bytes
+  gives up after a while and is told `Closed`; the other end knows nothing (half-open) until it
+  sends and is reset.
+- A broken connection loses what was in flight, a suffix in each direction; the ends notice it at
+  different times. That is how RocketMQ's one-way requests get lost. `drop_oneway` also loses them
+  without a break, as a full send buffer of a real client does.
 - A host without file descriptors neither dials nor accepts.
-- A killed process's kernel ends its connections; a machine without power is silent until it is back
-  and then resets whatever still talks to it.
+- A killed process's kernel closes its connections; a machine without power is silent until it is
+  back and then resets connections that are still used.
 """
 
 from __future__ import annotations
@@ -31,14 +32,17 @@ CONNECT_TIMEOUT_MS = 3_000
 """NettyClientConfig: connectTimeoutMillis."""
 
 GIVE_UP_MS = (4_000, 40_000)
-"""After how long an end with unacknowledged bytes gives its connection up; TCP_USER_TIMEOUT varies as widely."""
+"""Time after which an end with unacknowledged bytes gives up; TCP_USER_TIMEOUT varies as widely."""
 
 IDLE_MS = 120_000
-"""Both sides of RocketMQ close a connection that was idle for so long (serverChannelMaxIdleTimeSeconds)."""
+"""Idle time after which RocketMQ closes a connection (serverChannelMaxIdleTimeSeconds)."""
 
 
 class NetworkPartition(msgspec.Struct, frozen=True):
-    """`inside` hosts and the others do not hear each other; with `deaf` only the inside hears nothing."""
+    """`inside` hosts and the others do not hear each other.
+
+    With `deaf` only the inside hears nothing.
+    """
 
     inside: frozenset[str]
     deaf: bool = False
@@ -49,45 +53,45 @@ class NetworkPartition(msgspec.Struct, frozen=True):
 
 
 class Weather(msgspec.Struct, frozen=True, kw_only=True):
-    """How the network behaves when nothing is wrong with it."""
+    """The network's behaviour without faults."""
 
     delay_ms_min: int = 0
     delay_ms_max: int = 5
     spike_every: int = 200
-    """One message in so many is slow, 0 never."""
+    """One message in this many is slow, 0 never."""
     spike_ms_max: int = 400
     cut_every: int = 12
-    """One segment in so many arrives in pieces, 0 never."""
+    """One segment in this many arrives in pieces, 0 never."""
 
 
 @dataclass(slots=True, eq=False)
 class _End:
-    """One end of a connection, and the bytes on their way from it to the other."""
+    """One end of a connection, with the bytes in flight to the other."""
 
     link: Link
     process: Process
     remote: Address
-    """The other end's address as this end sees it."""
+    """The other end's address as seen from here."""
     serialize: Serialize
     dialect: Dialect
     decoder: Decoding
     peer: _End | None = None
-    """None once the connection is broken: what is under way is lost."""
+    """None once the connection is broken: bytes in flight are lost."""
     is_open: bool = True
     was_told: bool = True
-    """The process had its `Opened`."""
+    """Whether the process has had its `Opened`."""
     arrives_at: int = 0
     """Nothing sent from here may arrive before this time."""
     queue: deque[bytes | None] = field(default_factory=deque)
-    """Sent and not arrived, in order; None is the end of the stream."""
+    """Bytes in flight, in order; None is the end of the stream."""
     stalled: int = 0
-    """How many of them should have arrived but for a partition."""
+    """How many of them are delayed by a partition."""
     gives_up_at: int | None = None
     active_at: int = 0
 
 
 class TcpNetwork:
-    """All connections of one world. Implements `sim.world.Network`."""
+    """All connections of a world. Implements `sim.world.Network`."""
 
     def __init__(self, world: World, weather: Weather) -> None:
         self._world = world
@@ -101,7 +105,7 @@ class TcpNetwork:
         self.serialize: dict[str, Serialize] = {}
         """The header encoding of a process by name; JSON for others."""
         self.slow_ms = 0
-        """Added to every delay, at random up to so much."""
+        """Maximum random addition to every delay."""
         self.oneway_dropped_of_100 = 0
         self.frames = 0
         self.dropped = 0
@@ -121,13 +125,13 @@ class TcpNetwork:
         self.retry()
 
     def retry(self) -> None:
-        """The way may be free again, for some: every stalled connection tries anew."""
+        """Retry every stalled connection, because the path may be free again."""
         for end in list(self._ends.values()):
             if end.stalled:
                 self._unstall(end)
 
     def break_links(self, count: int) -> int:
-        """Break up to `count` random connections; returns how many there were."""
+        """Break up to `count` random connections; return how many there were."""
         alive = [end for end in self._ends.values() if end.is_open and end.was_told and end.peer]
         broken = 0
         for end in self._rng.sample(alive, min(count, len(alive))):
@@ -142,20 +146,20 @@ class TcpNetwork:
         return broken
 
     def passes(self, sender: Host, receiver: Host) -> bool:
-        """Whether bytes get from one host to the other."""
+        """Return whether bytes get from one host to the other."""
         if not (sender.up and receiver.up):
             return False
         if not self._partitions:
             return True
         return all(partition.passes(sender.name, receiver.name) for partition in self._partitions)
 
-    # -- what processes ask --------------------------------------------------------------------------
+    # -- what processes ask ------------------------------------------------------------------------
 
     def attach(self, host: Host) -> None:
         self._hosts[host.ip] = host
 
     def listen(self, process: Process, address: Address = "", dialect: str = REMOTING) -> None:
-        """The process takes connections in: at its own address, or at another one of its machine."""
+        """Let the process accept connections at its own or at another address of its machine."""
         self._listeners[address or process.address] = process, DIALECTS[dialect]
 
     def dial(self, process: Process, address: Address, dialect: str) -> None:
@@ -184,7 +188,7 @@ class TcpNetwork:
         return drops
 
     def remote(self, link: Link) -> Address:
-        """The address at the other end of a link."""
+        """Return the address at the other end of a link."""
         return self._ends[link].remote
 
     def hang(self, process: Process, link: Link, reason: str) -> None:
@@ -195,7 +199,7 @@ class TcpNetwork:
         self._shut(end, f"hung up: {reason}")
 
     def died(self, process: Process, *, silently: bool) -> None:
-        """The kernel closes what the process had open, or the machine does nothing any more."""
+        """Close the connections of a dead process, unless its machine is down."""
         mine = [address for address, (owner, _) in self._listeners.items() if owner is process]
         for address in mine:
             del self._listeners[address]
@@ -205,7 +209,7 @@ class TcpNetwork:
                 if not silently:
                     self._ship(end, None)
 
-    # -- connecting ----------------------------------------------------------------------------------
+    # -- connecting --------------------------------------------------------------------------------
 
     def _knock(self, process: Process, address: Address, dialect: Dialect) -> None:
         if not process.alive:
@@ -268,7 +272,7 @@ class TcpNetwork:
 
         self._world.at(end.active_at + IDLE_MS, look)
 
-    # -- bytes under way -----------------------------------------------------------------------------
+    # -- bytes under way ---------------------------------------------------------------------------
 
     def _delay(self) -> int:
         weather, rng = self._weather, self._rng
@@ -281,7 +285,7 @@ class TcpNetwork:
         return delay_ms
 
     def _ship(self, end: _End, data: bytes | None) -> None:
-        """Put bytes, or the end of the stream, on the way to the peer."""
+        """Send bytes, or the end of the stream, to the peer."""
         peer = end.peer
         if peer is None:
             return  # broken: the ends will learn it
@@ -301,7 +305,7 @@ class TcpNetwork:
         self._world.at(end.arrives_at, partial(self._arrive, end))
 
     def _arrive(self, end: _End) -> None:
-        """The oldest bytes under way from `end` reach the other side's machine, or stall."""
+        """Deliver the oldest bytes in flight from `end`, or stall them."""
         peer = end.peer
         if peer is None or not end.queue:
             return
@@ -341,7 +345,7 @@ class TcpNetwork:
             self._world.at(gives_up_at, give_up)
 
     def _unstall(self, end: _End) -> None:
-        """What was stalled is sent anew, in order. The kernel of an owner that is gone may have given up."""
+        """Resend stalled bytes in order; the kernel of a dead owner may have given up."""
         stalled, end.stalled = end.stalled, 0
         end.gives_up_at = None
         if not end.is_open and self._rng.random() < 0.5:
@@ -350,20 +354,23 @@ class TcpNetwork:
         for _ in range(stalled):
             self._schedule(end)
 
-    # -- endings -------------------------------------------------------------------------------------
+    # -- endings -----------------------------------------------------------------------------------
 
     def _learn(self, end: _End, reason: str, delay_ms: int) -> None:
         self._world.after(delay_ms, lambda: self._shut(end, reason))
 
     def _shut(self, end: _End, reason: str) -> None:
-        """This end is closed and its process is told, once."""
+        """Close this end and notify its process, once."""
         if end.is_open:
             end.is_open = False
             self._world.after(0, lambda: end.process.deliver(Closed(end.link, reason)))
 
 
 def _below(rng: Random, limit: int) -> int:
-    """What `rng.randrange(limit)` draws, in a third of its time: it is drawn three times for each segment."""
+    """Equivalent to `rng.randrange(limit)` in a third of its time.
+
+    Called three times per segment.
+    """
     bits = limit.bit_length()
     drawn = rng.getrandbits(bits)
     while drawn >= limit:

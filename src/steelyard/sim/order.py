@@ -1,25 +1,27 @@
 """Ordered consumption: what the brokers' locks promise, and whether members and brokers keep it.
 
-An **ownership** of a queue begins when a member asks where to start in it (14). The lock belongs to whom the
-queue's broker granted it last (41), until it is let go (42, 35), is not renewed for `LIFE_MS`, or the broker dies,
-which forgets its locks. A member believes in a lock for `TRUST_MS` after it asked for the grant.
+An **ownership** of a queue begins when a member asks where to start in it (14). The lock belongs to
+whom the queue's broker granted it last (41), until it is let go (42, 35), is not renewed for
+`LIFE_MS`, or the broker dies, which forgets its locks. A member believes in a lock for `TRUST_MS`
+after it asked for the grant.
 
 Promised at every moment, whatever fails:
 - a broker grants a queue to nobody else while a lock lives that it knows of;
 - a batch is handed only under a lock that its broker granted to this member within `TRUST_MS`;
 - a member has one batch of a queue at its listener, also across ownerships;
-- within one ownership offsets only grow: past what SUCCEEDED, nothing at or below it is handed; after
-  SUSPEND_CURRENT_QUEUE_A_MOMENT the next batch is the same one;
+- within one ownership offsets only grow: past what SUCCEEDED, nothing at or below it is handed;
+  after SUSPEND_CURRENT_QUEUE_A_MOMENT the next batch is the same one;
 - the lock is let go under a listener that is at work only after it had `DRAIN_MS` to finish.
 
 Promised besides where nothing fails and listeners take less than `DRAIN_MS` (`planned`):
 - two members' listeners are never at work on one queue at a time;
 - offsets grow over the whole group: what SUCCEEDED is not handed to anybody again.
 
-Not promised, for locks of RocketMQ cannot: a listener that was given its batch in time may still be at work when its
-lock lapsed (its member was stalled or cut off from the broker), was forgotten (the broker died) or was let go after
-`DRAIN_MS`; then the next owner begins with the same messages beside it. And a member believes in a lock for up to
-`TRUST_MS` that a broker forgot and granted to another.
+Not promised, for locks of RocketMQ cannot: a listener that was given its batch in time may still be
+at work when its lock lapsed (its member was stalled or cut off from the broker), was forgotten (the
+broker died) or was let go after `DRAIN_MS`; then the next owner begins with the same messages
+beside it. And a member believes in a lock for up to `TRUST_MS` that a broker forgot and granted to
+another.
 """
 
 from __future__ import annotations
@@ -38,24 +40,26 @@ from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command, is_response
 
 LIFE_MS = 60_000
-"""rocketmq.broker.rebalance.lockMaxLiveTime."""
+"""Life of a lock without renewal (rocketmq.broker.rebalance.lockMaxLiveTime)."""
 
 TRUST_MS = 30_000
-"""rocketmq.client.rebalance.lockMaxLiveTime, `ConsumerConfig.lock_life_ms`."""
+"""Trust in a lock (rocketmq.client.rebalance.lockMaxLiveTime, `ConsumerConfig.lock_life_ms`)."""
 
 DRAIN_MS = 5_000
 """`ConsumerConfig.drain_timeout_ms` and `stop_timeout_ms`."""
 
 
 def _slack(duration_ms: int) -> int:
-    """How wrong a clock may measure a time, and the ms that rounding takes."""
+    """Return the error of a clock in measuring a duration, including rounding."""
     return duration_ms * DRIFT_PPM_MAX // 1_000_000 + 2
 
 
 class _Grant(msgspec.Struct):
     at: int
     run: int
-    """Of the broker: an earlier one's grants are forgotten there, and believed in by their owners."""
+    """The broker's run: earlier runs' grants are forgotten there, but still trusted by their
+    owners.
+    """
 
 
 class _Member(msgspec.Struct):
@@ -65,12 +69,12 @@ class _Member(msgspec.Struct):
 
 class _Ownership(msgspec.Struct, eq=False):
     succeeded: int = -1
-    """The highest offset that did."""
+    """The highest offset that succeeded."""
     suspended: tuple[int, ...] = ()
 
 
 class _Batch(msgspec.Struct):
-    """What a listener is at work on."""
+    """The messages that a listener is processing."""
 
     offsets: tuple[int, ...]
     handed_at: int
@@ -78,7 +82,10 @@ class _Batch(msgspec.Struct):
 
 
 class OrderChecker:
-    """See the module's text. Times are true ones; `who` names one run of a member. Raises Violation."""
+    """See the module's text.
+
+    Times are true ones; `who` names one run of a member. Raises Violation.
+    """
 
     def __init__(self, *, planned: bool) -> None:
         self._planned = planned
@@ -92,7 +99,7 @@ class OrderChecker:
     # -- what brokers do ---------------------------------------------------------------------------
 
     def broker_started(self, broker: str) -> None:
-        """It knows no locks."""
+        """Note that it knows no locks."""
         self._runs[broker] = self._runs.get(broker, 0) + 1
 
     def granted(self, queue: MessageQueue, client_id: str, now: int) -> None:
@@ -115,11 +122,12 @@ class OrderChecker:
             mine = self._members[who].client_id == client_id
             if mine and age_ms < DRAIN_MS - _slack(DRAIN_MS):
                 raise Violation(
-                    f"{who} lets the lock of {queue} go, its listener has {batch.offsets} since {age_ms} ms"
+                    f"{who} lets the lock of {queue} go, its listener has {batch.offsets} since"
+                    f" {age_ms} ms"
                 )
 
     def left(self, broker: str, client_id: str, now: int) -> None:
-        """A member unregistered: all its locks there are free."""
+        """Note that a member unregistered: all its locks there are free."""
         for queue in self._grants:
             if queue.broker_name == broker:
                 self.let_go(queue, client_id, now)
@@ -127,11 +135,11 @@ class OrderChecker:
     # -- what members do ---------------------------------------------------------------------------
 
     def joined(self, who: str, client_id: str, is_alive: Callable[[], bool]) -> None:
-        """A member starts."""
+        """Note that a member starts."""
         self._members[who] = _Member(client_id, is_alive)
 
     def acquired(self, queue: MessageQueue, who: str) -> None:
-        """The member asks where to start in the queue."""
+        """Note that the member requests the start offset of the queue."""
         self._ownerships[queue, who] = _Ownership()
 
     def handed(self, queue: MessageQueue, who: str, offsets: tuple[int, ...], now: int) -> None:
@@ -158,7 +166,8 @@ class OrderChecker:
                 )
             if offsets[0] <= self._succeeded.get(queue, -1):
                 raise Violation(
-                    f"{who} hands {offsets[0]} of {queue}, {self._succeeded[queue]} succeeded elsewhere"
+                    f"{who} hands {offsets[0]} of {queue}, {self._succeeded[queue]} succeeded"
+                    " elsewhere"
                 )
         self._at_work.setdefault(queue, {})[who] = _Batch(offsets, now, ownership)
 
@@ -174,7 +183,7 @@ class OrderChecker:
             )
 
     def done(self, queue: MessageQueue, who: str, *, succeeded: bool) -> None:
-        """The listener gave its verdict on what it had of the queue."""
+        """Note the listener's result for its batch of the queue."""
         batch = self._at_work[queue].pop(who)
         if not succeeded:
             batch.ownership.suspended = batch.offsets
@@ -183,7 +192,7 @@ class OrderChecker:
         self._succeeded[queue] = max(batch.offsets[-1], self._succeeded.get(queue, -1))
 
     def _listeners(self, queue: MessageQueue) -> dict[str, _Batch]:
-        """Who is at work on the queue. The listeners of the dead are not."""
+        """Return who is processing messages of the queue, except dead members."""
         at_work = self._at_work.get(queue, {})
         for who in [who for who in at_work if not self._members[who].is_alive()]:
             del at_work[who]
@@ -191,7 +200,7 @@ class OrderChecker:
 
 
 class Notary:
-    """Around a broker: writes down what it does with locks, when it does it."""
+    """Wraps a broker and records what it does with locks."""
 
     def __init__(
         self, broker: Node, name: str, order: OrderChecker, true_time: Callable[[], int]
@@ -233,7 +242,7 @@ class Notary:
 
 
 def _granted(request: Command, effects: list[Effect]) -> tuple[MessageQueue, ...]:
-    """The queues that the broker's reply says are locked."""
+    """Return the queues that the broker's reply reports as locked."""
     for effect in effects:
         match effect:
             case Send(message=Command() as reply) if (

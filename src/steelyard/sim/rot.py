@@ -1,7 +1,7 @@
-"""Flips bits in the logs on a broker's disk, and does what the operator does then: `steelyard check --repair`.
+"""Bit flips on a broker's disk, and an operator's repair with `steelyard check --repair`.
 
-Only entries are damaged that an index row on the disk describes. What was written just before a kill has none yet, and is
-guarded by its own checksum alone (docs/LIMITS.md).
+Only entries with an index row on disk are damaged. Entries written just before a kill have none
+yet, and are protected by their own checksums only (docs/LIMITS.md).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from steelyard.wire.remoting.names import RETRY_PREFIX
 
 
 class _Entry(NamedTuple):
-    """`size` bytes from `position` on in a log file, with a row in the index file beside it."""
+    """`size` bytes from `position` on in a log file, with their row in the index file."""
 
     queue: MessageQueue
     offset: int
@@ -38,9 +38,9 @@ class _Entry(NamedTuple):
 def flip_in_logs(
     disk: SimDisk, broker: str, topics: tuple[str, ...], witness: Witness, rng: Random, count: int
 ) -> int:
-    """Flip a bit in each of up to `count` entries of these topics, which are sound so far; in how many.
+    """Flip a bit in each of up to `count` intact entries of these topics; return how many.
 
-    Half of the times they are such as no member got, where there are any.
+    Half of the time entries are chosen that no member has received, if there are any.
     """
     damage = witness.damage
     with disk.looked_at() as mount:
@@ -86,10 +86,10 @@ def _entries(mount: Mount, broker: str, topics: tuple[str, ...]) -> Iterator[_En
 
 
 def repair(disk: SimDisk, broker: str, damage: Damage, now: int) -> bool:
-    """Check the disk of a broker that is stopped, and repair it. False: the disk is full, and the repair perhaps done in
-    part. Raises Violation.
+    """Check and repair the disk of a stopped broker. Raises Violation.
 
-    All that is damaged must be found, and nothing else may be lost; it is given up.
+    All damage must be found, and nothing else may be lost; it is given up. Returns False if the
+    disk is full and the repair possibly incomplete.
     """
     with disk.looked_at():
         files = Files(disk.remount())

@@ -1,7 +1,8 @@
-"""Flips bits in the tables of committed offsets on the disk of a broker that is down, and says what that may cost.
+"""Flips bits in the tables of committed offsets of a stopped broker, and knows the permitted loss.
 
-What did not end in a kill is not a record, and is not damaged. Other tables do not rot here: what the nodes owe without a
-topic, a partition's number, a half message or a producer's state is not a rule of the simulator's (docs/LIMITS.md).
+An incomplete write after a kill is not a record, and is not damaged. Other tables are not damaged
+here: the simulator has no rule for what nodes owe without a topic, a partition's number, a half
+message or a producer's state (docs/LIMITS.md).
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ KAFKA_OFFSETS = "tables/kafka_offsets.table"
 
 
 def has_offsets(disk: SimDisk) -> bool:
-    """Is there a record that could be damaged?"""
+    """Return whether there is a record that can be damaged."""
     with disk.looked_at() as mount:
         return any(_records(mount, path) for path in (OFFSETS, KAFKA_OFFSETS))
 
 
 def flip_in_table(disk: SimDisk, broker: str, damage: Damage, rng: Random) -> bool:
-    """Flip a bit in one record, unless one of the broker's is damaged already. False: there is none.
+    """Flip a bit in one record, unless one of the broker's is damaged already.
 
-    At least half of the times it is the last record of its key, which counts.
+    At least half of the time it is the last record of its key, which counts. Returns False if there
+    is none.
     """
     with disk.looked_at() as mount:
         found = {path: _records(mount, path) for path in (OFFSETS, KAFKA_OFFSETS)}
@@ -62,7 +64,7 @@ def flip_in_table(disk: SimDisk, broker: str, damage: Damage, rng: Random) -> bo
 
 
 def _records(mount: Mount, path: str) -> list[Entry]:
-    """Those of a table, in order."""
+    """Return the records of a table, in order."""
     if not mount.exists(path):
         return []
     file = mount.open(path)
@@ -70,7 +72,7 @@ def _records(mount: Mount, path: str) -> list[Entry]:
 
 
 def _content(entries: Iterable[Entry]) -> dict[str, bytes]:
-    """What a table with these records holds."""
+    """Return the contents of a table with these records."""
     values: dict[str, bytes] = {}
     for entry in entries:
         if entry.value is None:
@@ -81,7 +83,10 @@ def _content(entries: Iterable[Entry]) -> dict[str, bytes]:
 
 
 def mended(files: Files, broker: str, damage: Damage, deed: salvage.Deed) -> None:
-    """A repair wrote the damaged table anew: it must be without the damaged record, and say so. Raises Violation."""
+    """Check that a repaired table lacks exactly the damaged record, and reports it.
+
+    Raises Violation.
+    """
     record = damage.records.pop(broker)
     content = _content(check.entries_of(files, record.path))
     if content != record.without:

@@ -1,4 +1,4 @@
-"""One run of one scenario: start, publish, fail, heal, settle, look."""
+"""One run of a scenario: start, publish, fail, heal, settle, check."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ START_MS_MAX = 3_000
 """Brokers, producers and members start within this time."""
 
 FOUNDED_MS = 2_000
-"""With Kafka listeners the brokers start before this, topics and groups after it: while brokers meet for the first time two
-may each take themselves for the controller, and number a topic's partitions in ways of their own (docs/LIMITS.md)."""
+"""Brokers with Kafka listeners start before this time, topics and groups after it.
+
+While brokers meet for the first time, two may each take themselves for the controller and number a
+topic's partitions differently (docs/LIMITS.md).
+"""
 
 POLL_MS = 1_000
 CALM_POLLS = 2
-"""All must be well so many times in a row."""
+"""Number of consecutive successful checks required."""
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +83,7 @@ def run(
 
 
 class _Show:
-    """The acts of one run."""
+    """The phases of a run."""
 
     def __init__(
         self, scenario: Scenario, world: World, witness: Witness, parts: NodeFactories
@@ -168,7 +171,7 @@ class _Show:
             raise Violation(f"{kafka.duplicates} Kafka duplicates, first {kafka.first_duplicate}")
 
     def counts(self) -> dict[str, int]:
-        """Figures for people, all exact."""
+        """Return exact figures for people."""
         witness, network = self._witness, self._cluster.network
         kafka = self._cluster.kafka_witness
         return {

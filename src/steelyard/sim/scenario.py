@@ -14,40 +14,52 @@ from steelyard.errors import ConfigError
 from steelyard.sim.network import Weather
 
 FaultKind = Literal[
-    "kill_broker",  # SIGKILL, inside a write where count > 0 (the count-th from then); back after for_ms,
-    # with again > 0 killed once more in the again-th write after that
-    "restart_broker",  # clean stop, back for_ms later
+    # SIGKILL, inside a write if count > 0 (the count-th from then); restarted after for_ms, with
+    # again > 0 killed once more in the again-th write after that
+    "kill_broker",
+    "restart_broker",  # clean stop, restarted for_ms later
     "power_broker",  # the broker's machine loses power for for_ms; only with flush = "sync"
     "kill_nameserver",
-    "kill_member",  # SIGKILL; a new process (new client id, unless count = 1) after for_ms, 0: none. Members are
-    # those of either group here and below
-    "lose_member",  # its machine goes dark without a word; for_ms as above
-    "leave",  # clean stop of a member, never to come back
+    # SIGKILL; a new process (new client id, unless count = 1) after for_ms, 0: none. Here and below
+    # members are those of either group
+    "kill_member",
+    "lose_member",  # its machine vanishes silently; for_ms as above
+    "leave",  # clean stop of a member, which does not return
     "join",  # a new member, of the Kafka group where target = "kafka"
     "grow_topics",  # an administrator gives every topic count more queues on each broker
     "stall",  # the target gets no CPU for for_ms
     "partition",  # count hosts (or the target's) are cut off from the others for for_ms
-    "deafen",  # count hosts (or the target's) hear nothing from the others, but are heard, for for_ms
+    # for for_ms, count hosts (or the target's) receive nothing from the others, but can send
+    "deafen",
     "break_links",  # count connections break
     "drop_oneway",  # count % of the one-way requests vanish for for_ms
     "slow",  # up to count ms more delay for for_ms
     "disk_full",  # the broker's disk takes count bytes more, for for_ms
     "freeze",  # the application of a Kafka member does not poll for for_ms
-    "restart_cluster",  # all nameservers and brokers are down at once, and back in any order by for_ms later: killed, or
-    # with count = 1 stopped cleanly; what nameservers knew is lost
-    "rot_index",  # count bits flip in the index files on the broker's disk, while it runs or is down
-    "rot_log",  # a bit flips in each of count messages in logs on the broker's disk, while it runs or is down; for_ms
-    # later an operator stops the broker, repairs its data and starts it
-    "rot_table",  # the broker is killed, or with count = 1 stopped cleanly, a bit flips in a table of committed offsets, and
-    # for_ms later the broker is started: it must refuse, until an operator has repaired its data
-    "descriptors",  # the broker's process has no file descriptor left for for_ms: no new connection, no file is opened
+    # all nameservers and brokers go down at once, killed or with count = 1 stopped cleanly, and are
+    # restarted in any order by for_ms later; the nameservers' state is lost
+    "restart_cluster",
+    # count bits flip in the index files on the broker's disk, while it runs or is down
+    "rot_index",
+    # a bit flips in each of count messages in logs on the broker's disk, while it runs or is down;
+    # for_ms later an operator stops the broker, repairs its data and starts it
+    "rot_log",
+    # the broker is killed, or with count = 1 stopped cleanly, a bit flips in a table of committed
+    # offsets, and for_ms later the broker is started: it must refuse until an operator has
+    # repaired its data
+    "rot_table",
+    # the broker's process has no file descriptor left for for_ms: no connection or file is opened
+    "descriptors",
 ]
 
 FAULT_KINDS: tuple[FaultKind, ...] = get_args(FaultKind)
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that goes wrong at `at_ms`. `target` is a process name (`broker-a`, `member-0`); "" draws one."""
+    """One thing that goes wrong at `at_ms`.
+
+    `target` is a process name (`broker-a`, `member-0`); "" draws one.
+    """
 
     kind: FaultKind
     at_ms: int
@@ -74,7 +86,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     segment_bytes: int = 16 * 1024
     index_flush_rows: int = 16
     disk_watermark: bool = False
-    """Brokers refuse producers while their disk is nearly full; otherwise only when a write fails."""
+    """Brokers refuse producers while their disk is nearly full; otherwise only when a write fails.
+    """
     skew_ms_max: int = 0
     drift_ppm_max: int = 0
     binary_headers_of_100: int = 0
@@ -94,15 +107,18 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     batch_of_100: int = 0
     oneway_of_100: int = 0
     transactions_of_100: int = 0
-    """Single messages that are sent as transactions: half are committed, the others rolled back or left to the
-    broker's question (`sim.transactions`)."""
+    """Single messages that are sent as transactions: half are committed, the others rolled back or
+    left to the broker's question (`sim.transactions`).
+    """
     body_bytes_max: int = 200
     consume_batch: int = 1
     pull_batch: int = 32
     queue_messages_max: int = 1_000
     """Of one queue in a member."""
     ordered: bool = False
-    """Members are orderly consumers: what comes again does so in its queue, which waits for it (`sim.order`)."""
+    """Members are orderly consumers: what comes again does so in its queue, which waits for it
+    (`sim.order`).
+    """
     clean_handover: bool = True
     """Members let a queue go when its listener is done with it; otherwise as RocketMQ does."""
     thread_ms_max: int = 0
@@ -117,9 +133,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     later_of_100: int = 0
     """Deliveries that the application answers with RECONSUME_LATER (at most twice a message)."""
     duplicates_max: int = -1
-    """Most deliveries of a position after its first; -1: any number. 0 is what planned changes owe."""
+    """Most deliveries of a position after its first; -1: any number. 0 is what planned changes owe.
+    """
     kafka_members: int = 0
-    """Of a Kafka group that reads the same topics through the brokers' Kafka listeners; 0: there are no such listeners."""
+    """Of a Kafka group that reads the same topics through the brokers' Kafka listeners; 0: there
+    are no such listeners.
+    """
     kafka_assignor: str = "range"
     kafka_static: bool = False
     """Members with a `group.instance.id`."""
@@ -131,8 +150,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     # what goes wrong, and how long it may take to be right again
     faults: tuple[Fault, ...] = ()
     settle_ms: int = 240_000
-    """After the last fault and the last message. Brokers and nameservers forget the silent after 120 s, members
-    ask for routes every 30 s, a failed message comes back after 10 s and 30 s. 300 seeds took 111 s at most."""
+    """After the last fault and the last message.
+
+    Brokers and nameservers forget the silent after 120 s, members ask for routes every 30 s, a
+    failed message comes back after 10 s and 30 s. 300 seeds took 111 s at most.
+    """
 
 
 def load(text: str) -> Scenario:

@@ -29,7 +29,9 @@ THEMES: dict[str, tuple[FaultKind, ...]] = {
     "links": ("break_links", "slow", "drop_oneway", "partition", "deafen"),
     "power": ("power_broker", "power_broker", "kill_broker"),
 }
-"""Some seeds have many faults of few kinds: what hides behind one seldom shows behind two of the same."""
+"""Some seeds have many faults of few kinds: what hides behind one seldom shows behind two of the
+same.
+"""
 
 RESTART_SHARE = 0.12
 """Of the seeds have a restart of the whole cluster, or two."""
@@ -41,17 +43,23 @@ ROT_SHARE = 0.12
 """Of the seeds have bits that flip in index files."""
 
 ROT_LOG_SHARE = 0.12
-"""Of the seeds without power cuts and rotten index files have bits that flip in logs, until an operator repairs them."""
+"""Of the seeds without power cuts and rotten index files have bits that flip in logs, until an
+operator repairs them.
+"""
 
 ROT_TABLE_SHARE = 0.05
-"""Of the seeds without power cuts and other rot have bits that flip in tables of committed offsets."""
+"""Of the seeds without power cuts and other rot have bits that flip in tables of committed offsets.
+"""
 
 KAFKA_SHARE = 0.3
 """Of the seeds have a Kafka group."""
 
 CHECK_EVERY = 16
-"""Checking every node after each event takes half of a run. A broken invariant seldom mends itself, and each node is
-checked once more before it ends: what the time finds in other seeds is more."""
+"""Checking every node after each event takes half of a run.
+
+A broken invariant seldom mends itself, and each node is checked once more before it ends: what the
+time finds in other seeds is more.
+"""
 
 _APART: tuple[FaultKind, ...] = (
     "freeze",
@@ -150,7 +158,7 @@ def _late_kinds(seed: int, until_ms: int) -> list[Fault]:
 
 
 def _rotten_logs(seed: int, until_ms: int, kinds: set[FaultKind]) -> list[Fault]:
-    """Damage that costs messages, where nothing else makes it impossible to say which: docs/LIMITS.md, Simulator."""
+    """Draw damage that loses messages, if it stays clear which ones: docs/LIMITS.md, Simulator."""
     rng = Random(f"swarm {seed}, rotten logs")
     if rng.random() >= ROT_LOG_SHARE or kinds & {"power_broker", "rot_index"}:
         return []
@@ -195,7 +203,7 @@ def _with_kafka(scenario: Scenario, until_ms: int) -> Scenario:
     ]
     return replace(
         scenario,
-        create_topics=True,  # a topic that one broker has may be forgotten with a nameserver: docs/LIMITS.md
+        create_topics=True,  # a nameserver may forget a topic that one broker has: docs/LIMITS.md
         kafka_members=members,
         kafka_assignor=rng.choice(("range", "range", "cooperative-sticky", "sticky")),
         kafka_static=rng.random() < 0.2,
@@ -208,7 +216,7 @@ def _with_kafka(scenario: Scenario, until_ms: int) -> Scenario:
 
 
 def _kafka_fault(rng: Random, member: str, at_ms: int) -> Fault:
-    """Of a kind that a Kafka group minds most: mostly to one of the members that were there first."""
+    """Draw a fault that strains a Kafka group, mostly of one of its initial members."""
     kinds: tuple[FaultKind, ...] = ("join", "leave", "kill_member", "freeze", "freeze", "stall")
     kind = rng.choice(kinds)
     if kind == "join":
@@ -292,7 +300,7 @@ def _loaded() -> None:
 
 
 def shrink(scenario: Scenario, fails: Callable[[Scenario], bool], runs_max: int = 80) -> Scenario:
-    """A smaller scenario that `fails` still: without some faults, with fewer messages, members, brokers."""
+    """Return a smaller scenario that still `fails`: fewer faults, messages, members, brokers."""
     runs = 0
     smaller = True
     while smaller and runs < runs_max:

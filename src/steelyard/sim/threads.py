@@ -1,8 +1,8 @@
-"""A broker with a pool of threads for each kind of request, as Apache's have: what is sent one after the other
-on one link may be taken in the other way round.
+"""A broker with a thread pool per kind of request, like Apache's, which may reorder requests.
 
-Our broker takes requests in as they come. Around it this node keeps each request of a consumer back for a time
-of its own, so that consumers are tried against both.
+Requests sent one after the other on a link may then be processed in reverse order. Our broker
+processes them in order. This node delays each request of a consumer around it by a time of its own,
+so that consumers are tested against both.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _ThreadTimer(msgspec.Struct, frozen=True):
 
 
 class Threaded:
-    """See the module's text. `delay_ms_max`: the longest that a request waits for its thread."""
+    """The wrapper. `delay_ms_max`: the longest wait of a request for its thread."""
 
     def __init__(self, broker: Node, delay_ms_max: int, rng: Random) -> None:
         self._broker = broker

@@ -13,13 +13,16 @@ from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.names import DEFAULT_TOPIC
 
 AGAIN_MS = 1_000
-"""A request that failed is repeated after this."""
+"""Delay after which a failed request is repeated."""
 
 TIMEOUT_MS = 2_000
 
 
 class TopicAdministrator:
-    """`queues`: of each topic on each broker, at first. `admin`: the process that asks, while it runs."""
+    """`queues`: of each topic on each broker, at first.
+
+    `admin`: the process that asks, while it runs.
+    """
 
     def __init__(
         self,
@@ -36,13 +39,13 @@ class TopicAdministrator:
         self._queues = queues
 
     def create(self) -> None:
-        """Every topic on every broker; repeated until it is done."""
+        """Create every topic on every broker; repeated until done."""
         for address in self._brokers:
             for topic in self._topics:
                 self._create(address, topic)
 
     def grow(self, queues: int) -> None:
-        """So many more queues of every topic on every broker."""
+        """Add queues to every topic on every broker."""
         self._queues += queues
         self.create()
 

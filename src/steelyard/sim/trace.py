@@ -1,7 +1,7 @@
-"""What happened, as a digest and, when asked for, as text.
+"""The trace of a run, as a digest and, on request, as text.
 
-Every event and effect of every node goes into the digest with its virtual time: frames as bytes, the
-rest as text. Two runs with the same digest did the same.
+Every event and effect of every node goes into the digest with its virtual time: frames as bytes,
+others as text. Two runs with the same digest did the same.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ LINES_MAX = 100_000
 """Lines of a readable trace that are kept: the last ones."""
 
 HASHED_AT_ONCE = 1_000
-"""Entries: a single one costs more to hand over than to hash."""
+"""Entries hashed together: passing a single one costs more than hashing it."""
 
 MESSAGE_CHARACTERS_MAX = 400
-"""Of one Kafka message in a readable trace."""
+"""Maximum characters of one Kafka message in a readable trace."""
 
 _CODES: dict[int, str] = {code.value: code.name for code in RequestCode}
 
 
 class Trace:
-    """Takes everything in; `readable` keeps lines for people as well."""
+    """Records everything; `readable` keeps lines for people as well."""
 
     def __init__(self, *, readable: bool = False) -> None:
         self._hash = hashlib.sha256()
@@ -36,14 +36,14 @@ class Trace:
         self.entries = 0
 
     def note(self, now: int, who: str, what: str) -> None:
-        """Something happened to `who`."""
+        """Note an event or effect of `who`."""
         self.entries += 1
         self._take(f"{now} {who} {what}\n".encode())
         if self._lines is not None:
             self._lines.append(f"{(now - EPOCH) / 1000:10.3f}  {who:<14} {what}")
 
     def frame(self, now: int, who: str, verb: str, link: int, message: object, data: bytes) -> None:
-        """`who` sent or received the frame `data` on `link`."""
+        """Note that `who` sent or received the frame `data` on `link`."""
         self.entries += 1
         self._take(f"{now} {who} {verb} {link}\n".encode() + data)
         if self._lines is not None:
@@ -64,12 +64,12 @@ class Trace:
         return self._hash.hexdigest()
 
     def lines(self) -> list[str]:
-        """The readable trace, oldest first; empty unless asked for."""
+        """Return the readable trace, oldest first; empty unless requested."""
         return list(self._lines or ())
 
 
 def describe(message: object) -> str:
-    """One line for a person."""
+    """Describe a message in one line for people."""
     match message:
         case Command():
             return _describe_command(message)

@@ -1,8 +1,9 @@
-"""A simulated program that publishes with transactions, and is asked what became of them.
+"""A simulated program that publishes with transactions and answers brokers' checks.
 
-What it decides about a number is in its database, which every producer of the group sees, as brokers ask any of
-them. A number is decided once: when its half message is stored, or when sending that failed (then it is rolled
-back, for no local transaction was run). Some decisions are not told but only given when a broker asks.
+What it decides about a number is in its database, which every producer of the group sees, as
+brokers ask any of them. A number is decided once: when its half message is stored, or when sending
+it failed (then it is rolled back, because no local transaction was run). Some decisions are only
+reported when a broker asks.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from steelyard.sim.world import Process, World
 from steelyard.types import Message, TransactionState
 
 LOCAL_MS_MAX = 50
-"""Longest local transaction, and longest look at the database."""
+"""Longest local transaction, and longest database lookup."""
 
 
 class TransactionPlan(Enum):
-    """What the program is going to do with a number: what it decides, and whether it says so by itself."""
+    """The program's plan for a number: its decision, and whether it reports it unasked."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -40,7 +41,7 @@ _PLANS = (
 
 
 class Decisions:
-    """See the module's text."""
+    """The decisions about all numbers."""
 
     def __init__(self, world: World, witness: Witness) -> None:
         self._world = world
@@ -48,11 +49,11 @@ class Decisions:
         self._rng = world.rng("transactions")
         self._decided: dict[int, TransactionState] = {}
         self._put_off: set[int] = set()
-        """Numbers that were asked after and answered with UNKNOWN once."""
+        """Numbers whose first check was answered with UNKNOWN."""
         self.asked = 0
 
     def begin(self, process: Process, number: int, message: Message) -> None:
-        """Send the half message; the rest follows from the answer."""
+        """Send the half message; the rest follows from the response."""
         self._witness.began(number)
         plan = self._rng.choice(_PLANS)
         process.ask(SendHalf(message), partial(self._stored, process, number, plan))
@@ -82,7 +83,7 @@ class Decisions:
         process.ask(EndTransaction(half, told), lambda result: None)
 
     def hand(self, process: Process, ticket: int, question: object) -> None:
-        """A broker asks one of the producers."""
+        """Answer a broker's check at one of the producers."""
         assert isinstance(question, TransactionCheck)
         number = number_of(question.message.body)
         self._world.trace.note(self._world.now, process.name, f"> Hand {ticket} {number}")

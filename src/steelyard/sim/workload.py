@@ -33,7 +33,7 @@ TAGS = ("a", "b", "c")
 BATCH_MAX = 8
 
 LATER_MAX = 2
-"""A message is failed at most so often, so that it comes through in the end."""
+"""Maximum failures of a message, so that it succeeds in the end."""
 
 
 SUCCESS = ConsumeOrderlyStatus.SUCCESS
@@ -45,7 +45,7 @@ def topic_name(number: int) -> str:
 
 
 class Publisher:
-    """The application of one producer: sends at drawn times, remembers what was acknowledged."""
+    """The application of a producer: sends at random times and remembers acknowledgements."""
 
     def __init__(self, scenario: Scenario, witness: Witness, decisions: Decisions) -> None:
         self._scenario = scenario
@@ -53,7 +53,7 @@ class Publisher:
         self._decisions = decisions
 
     def publish(self, process: Process, numbers: tuple[int, ...], rng: Random) -> None:
-        """Send the numbers, to one topic, in one request where there are several."""
+        """Send the numbers to one topic, in one request if there are several."""
         topic = topic_name(rng.randrange(self._scenario.topics))
         messages = []
         for number in numbers:
@@ -81,7 +81,10 @@ class Publisher:
 
 
 class Listener:
-    """The application of a member's run `name`: takes a drawn time for each batch, fails some. With `order` an orderly one."""
+    """The application of a member's run `name`, with random processing times and failures.
+
+    With `order` it is an orderly one.
+    """
 
     def __init__(
         self,
@@ -98,7 +101,7 @@ class Listener:
         self._name = name
         self._rng = world.rng(f"listener {name}")
         self.busy = 0
-        """Batches it has not given its verdict on."""
+        """Batches without a result."""
 
     def hand(self, process: Process, ticket: int, batch: object) -> None:
         assert isinstance(batch, ConsumeBatch)
@@ -133,7 +136,10 @@ class Listener:
     def _judge(
         self, queue: MessageQueue, pairs: Sequence[tuple[int, int]], *, succeeds: bool
     ) -> Verdict:
-        """The verdict. What failed is the group's again (its retry topic has it), or stays in its queue."""
+        """Return the result.
+
+        A failed message goes to the group's retry topic, or stays in its queue.
+        """
         if self._order is None:
             for offset, number in pairs:
                 self._witness.done(queue, offset, number, final=succeeds)
@@ -148,7 +154,7 @@ class Listener:
 
 
 def commit_in(command: Command) -> tuple[str, int, int] | None:
-    """(topic, queue id, offset) that a member's request commits, None for other requests."""
+    """Return (topic, queue id, offset) that a member's request commits, None for other requests."""
     ext = command.ext
     if command.code == RequestCode.UPDATE_CONSUMER_OFFSET and "commitOffset" in ext:
         return ext["topic"], int(ext["queueId"]), int(ext["commitOffset"])
@@ -161,7 +167,7 @@ def commit_in(command: Command) -> tuple[str, int, int] | None:
 
 
 def start_asked_in(command: Command) -> tuple[str, int] | None:
-    """(topic, queue id) of which a member asks where to start, None for other requests."""
+    """Return (topic, queue id) whose start a member requests, None for other requests."""
     if command.code != RequestCode.QUERY_CONSUMER_OFFSET:
         return None
     return command.ext["topic"], int(command.ext["queueId"])

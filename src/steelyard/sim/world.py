@@ -1,8 +1,8 @@
 """Virtual time, and in it hosts with processes, each running one node.
 
-The world keeps one heap of things to come. A process is a node from `start` to its death: its timers,
-its links, the calls of its application. It does what `driver.driver` does: hands events in, makes effects
-true in order; all else (network, disk, application, faults) is given from outside.
+The world keeps one heap of future actions. A process is a node from `start` to its death, with its
+timers, links and application calls. It does what `driver.driver` does: passes events in and applies
+effects in order; everything else (network, disk, application, faults) is supplied from outside.
 """
 
 from __future__ import annotations
@@ -42,31 +42,35 @@ from steelyard.store.memory import Killed
 from steelyard.types import LogLine
 
 EVENTS_MAX = 2_000_000
-"""A run that takes more steps than this runs away."""
+"""Maximum steps of a run; one that takes more is considered endless."""
 
 FLUSH_AGAIN_MS = 100
-"""After so long a flush is tried again that found no file descriptor."""
+"""Delay after which a flush without a free file descriptor is retried."""
 
 FLUSH_MS_MAX = 15
-"""An fsync takes 1..FLUSH_MS_MAX."""
+"""Maximum duration of an fsync; it takes 1..FLUSH_MS_MAX."""
 
 
 class Violation(Exception):  # noqa: N818  # the finding of a checker, not an error of the program
-    """Something that must never be: what, when, and to whom."""
+    """A broken rule: what, when, and to whom."""
 
 
 class World:
-    """See the module's text. `rng(name)` gives each part its own stream, so that one part's draws do not move another's."""
+    """The world.
+
+    `rng(name)` gives each part its own stream, so that their draws are independent.
+    """
 
     def __init__(self, seed: int, trace: Trace | None = None, *, check_every: int = 1) -> None:
         self.seed = seed
         self.now = EPOCH
         self.trace = trace or Trace()
         self.check_every = check_every
-        """Run a node's `check` after every n-th of its events; it runs before its process ends in any case."""
+        """Run a node's `check` after every n-th of its events, and always before its process ends.
+        """
         self.steps = 0
         self.told: dict[str, int] = {}
-        """How many `LogLine`s of each level."""
+        """Number of `LogLine`s of each level."""
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._serial = 0
         self._link = 0
@@ -75,7 +79,7 @@ class World:
         return Random(f"{self.seed}/{name}")
 
     def at(self, time: int, action: Callable[[], None]) -> None:
-        """Do `action` at the true time, after whatever was put there before."""
+        """Schedule `action` at the true time, after actions scheduled there before."""
         self._serial += 1
         heapq.heappush(self._heap, (time if time > self.now else self.now, self._serial, action))
 
@@ -83,12 +87,12 @@ class World:
         self.at(self.now + delay_ms, action)
 
     def next_link(self) -> Link:
-        """Link numbers are unique in the world, so that a node which mixes links up is found out."""
+        """Return a link number, unique in the world, so that mix-ups of links are detected."""
         self._link += 1
         return self._link
 
     def run(self, until: int) -> None:
-        """Let everything happen up to and including the true time `until`. Raises Violation."""
+        """Run up to and including the true time `until`. Raises Violation."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             self.now, _, action = heapq.heappop(heap)
@@ -100,7 +104,7 @@ class World:
 
 
 class Host:
-    """A machine: a name, an address, a clock, a disk. Up, or without power."""
+    """A machine: name, address, clock and disk; up, or without power."""
 
     def __init__(self, name: str, ip: str, clock: Clock, disk: SimDisk) -> None:
         self.name = name
@@ -109,15 +113,16 @@ class Host:
         self.disk = disk
         self.up = True
         self.exhausted = False
-        """Its process has no file descriptor left: it can neither accept nor dial."""
+        """Whether its process has no free file descriptor, so that it can neither accept nor dial.
+        """
 
     def exhaust(self, *, exhausted: bool) -> None:
-        """Take all file descriptors that are left, or give them back. What is open stays open."""
+        """Take all free file descriptors, or give them back. Open ones stay open."""
         self.exhausted = self.disk.exhausted = exhausted
 
 
 class Network(Protocol):
-    """What a process needs of the network: `sim.network`."""
+    """The network as needed by a process: `sim.network`."""
 
     def dial(self, process: Process, address: Address, dialect: str) -> None: ...
     def send(self, process: Process, link: Link, messages: list[object]) -> None: ...
@@ -147,7 +152,7 @@ class Process:
         self.on_hand: Callable[[Process, int, object], None] | None = None
         """The application's listener; it answers later with `deliver(Handled(...))`."""
         self.kept = b""
-        """What the node kept last; whoever starts it anew gives it back."""
+        """What the node persisted last; its next run gets it."""
         self.on_send: Callable[[Process, Link, object], None] | None = None
         self._network = network
         self._take_dirty = take_dirty
@@ -181,13 +186,13 @@ class Process:
         return self._node.start(now)
 
     def die(self, reason: str, *, silently: bool = False) -> None:
-        """SIGKILL, or with `silently` the end of its machine: peers are not told."""
+        """Kill the process, or with `silently` end its machine: peers are not notified."""
         if self.alive:
             self.check()
             self._end(reason, silently=silently)
 
     def check(self) -> None:
-        """Have the node look at its invariants, between two of its events."""
+        """Let the node check its invariants between two of its events."""
         if self._events:
             self.node.check()
 
@@ -200,7 +205,7 @@ class Process:
         self._network.died(self, silently=silently)
 
     def pause(self, for_ms: int) -> None:
-        """The process gets no CPU for a while; what comes in meanwhile waits."""
+        """Take the CPU from the process for a while; input waits."""
         self._paused_until = max(self._paused_until, self.world.now + for_ms)
         self.world.trace.note(self.world.now, self.name, f"stalls for {for_ms} ms")
         self.world.at(self._paused_until, self._resume)
@@ -212,13 +217,13 @@ class Process:
     # -- events in -------------------------------------------------------------------------------
 
     def ask(self, call: object, then: Callable[[object], None]) -> None:
-        """Call the node; `then` gets the answer, unless the process dies before."""
+        """Call the node; `then` gets the result, unless the process dies before."""
         call_id = len(self._calls)
         self._calls.append(then)
         self.world.after(0, lambda: self.deliver(Asked(call_id, call)))
 
     def deliver(self, event: Event) -> None:
-        """Hand `event` to the node, now or when its stall is over."""
+        """Pass `event` to the node, now or when its pause is over."""
         self._enter(partial(self._handle, event))
 
     def _enter(self, step: Callable[[], None]) -> None:
@@ -251,7 +256,7 @@ class Process:
     def _perform(self, effects: list[Effect]) -> None:
         sends: dict[Link, list[object]] = {}
         for effect in effects:
-            # Of most effects; each class that a `match` tries in vain costs as much as a call.
+            # Ordered by frequency; each class that a `match` tries in vain costs as much as a call.
             if type(effect) is SetTimer:
                 self._set_timer(effect.key, effect.at)
             elif type(effect) is Send:
@@ -266,7 +271,7 @@ class Process:
             self._network.send(self, link, messages)
 
     def _perform_one(self, effect: Effect) -> None:
-        """Any but the two that most are."""
+        """Apply an effect of any but the two most frequent kinds."""
         assert not isinstance(effect, Send | SetTimer)
         match effect:
             case DropTimer(key):
@@ -303,12 +308,12 @@ class Process:
         self.world.at(self.host.clock.true_time(at), partial(self._enter, due))
 
     def _due(self, key: Hashable, serial: int) -> None:
-        if self._timers.get(key) == serial:  # neither set anew nor dropped since
+        if self._timers.get(key) == serial:  # neither set again nor dropped since
             del self._timers[key]
             self._handle(Due(key))
 
     def _begin_flush(self) -> None:
-        """One fsync for all tickets so far; those that come meanwhile share the next one."""
+        """Flush once for all tickets so far; later ones share the next flush."""
         assert self._take_dirty is not None, f"{self.name} has no disk to flush"
         tickets, self._tickets = self._tickets, []
         sync = self._take_dirty()
@@ -318,7 +323,7 @@ class Process:
                 sync()
             except Killed as death:
                 self._end(str(death))
-            except DescriptorsError:  # as the live driver: the disk was not asked
+            except DescriptorsError:  # as in the live driver: the disk was not accessed
                 self.world.after(FLUSH_AGAIN_MS, lambda: self._enter(done))
                 return
             for ticket in tickets:

@@ -22,7 +22,7 @@ MARK_EVERY = 12
 
 
 class DeliverySpan(NamedTuple):
-    """A member was delivered the messages of a queue, without a silence and without another one in between."""
+    """A period in which one member received a queue's messages, with no silence or other member."""
 
     queue: str
     """`broker:queue`, with the topic before it if the group reads several."""

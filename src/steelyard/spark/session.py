@@ -53,7 +53,9 @@ CONF: Mapping[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     # Otherwise Hadoop without its native library forks chmod and readlink for every checkpoint
     # file.
-    "spark.sql.streaming.checkpointFileManagerClass": f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
 }
 

@@ -86,7 +86,7 @@ def headed(table: type[msgspec.Struct]) -> dict[str, Column]:
 
 
 def is_numeric(column: Column) -> bool:
-    """Does it belong at the right side of its cells?"""
+    """Return whether its values are right-aligned."""
     return column.kind in (
         ColumnKind.NUMBER,
         ColumnKind.COUNT,

@@ -35,7 +35,9 @@ TABLE, INDEX, LOG, FOLDER, IDENTITY, STOP = "table", "index", "log", "folder", "
 
 
 class CheckFinding(msgspec.Struct, frozen=True):
-    """`position`, `size`: in the file, bytes; -1 where the file as a whole is meant. `part`: what kind of file it is.
+    """`position`, `size`: in the file, bytes; -1 where the file as a whole is meant.
+
+    `part`: what kind of file it is.
 
     `position`, `size`: location in the file, in bytes; -1 for the file as a whole. `part`: the kind
     of file. `topic`, `queue_id`, `offset`, `count`: the messages concerned, if the file belongs to
@@ -113,7 +115,7 @@ def check(files: Files) -> Iterator[Result]:
         found.append(CheckFinding(DAMAGE, IDENTITY, identity.PATH, str(error)))
     ends = clean_stop.read(files)
     if ends is None and files.disk.exists(clean_stop.PATH):
-        problem = "cannot be read; the next start takes the last stop for a kill"
+        problem = "cannot be read; the next start treats the last stop as a kill"
         found.append(CheckFinding(NOTE, STOP, clean_stop.PATH, problem))
     yield from counts.noted(iter(found))
     names = [name for name in files.disk.list("tables") if name.endswith(".table")]
@@ -170,7 +172,7 @@ def _check_table(
 def _gap(path: str, gap: Gap, *, torn: bool) -> CheckFinding:
     whose = f"; it seems to set key {gap.key!r}" if gap.key else ""
     if torn:
-        problem = "a write that did not end; the next start cuts it"
+        problem = "an incomplete write; the next start truncates it"
         return CheckFinding(NOTE, TABLE, path, problem, gap.position, gap.size)
     problem = f"no record whose checksum matches{whose}"
     return CheckFinding(DAMAGE, TABLE, path, problem, gap.position, gap.size)
@@ -205,7 +207,7 @@ def _check_log(
 def _without_deleted(
     results: Iterator[CheckFinding | BytesRead], start: int
 ) -> Iterator[CheckFinding | BytesRead]:
-    """Damage before the first offset that a log still has is only a note: those messages were deleted."""
+    """Reduce damage before a log's first offset to a note: those messages were deleted."""
     for result in results:
         if isinstance(result, CheckFinding) and result.part == LOG and 0 < _end_of(result) <= start:
             problem = f"{result.problem}; these messages were deleted"

@@ -65,7 +65,10 @@ class StoredIdentity(msgspec.Struct, frozen=True):
 
 
 def read(files: Files) -> StoredIdentity:
-    """The file of a data directory. Raises StorageError for one that this version cannot use, DamageError for a damaged one."""
+    """The file of a data directory.
+
+    Raises StorageError for one that this version cannot use, DamageError for a damaged one.
+    """
     disk = files.disk
     if not disk.exists(PATH):
         if disk.exists("logs") or disk.exists("tables"):

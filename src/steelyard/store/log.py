@@ -164,7 +164,7 @@ class Log:
         return reads.find_run(self._segment_at(offset), offset, end, bytes_max).read()
 
     def find_run(self, offset: int, bytes_max: int, end: int, *, refuse: bool = True) -> RunExtent:
-        """Where the run is that `read_run` reads, for whoever decides how to. min_offset <= offset < end <= max_offset.
+        """Return where the run of `read_run` lies. min_offset <= offset < end <= max_offset.
 
         `refuse`: see `reads.find_run`.
         """

@@ -171,7 +171,7 @@ def _is_proved(
 
 
 def _batch_tag(segment: Segment, found: ScannedEntry, begin: int, after: bytes) -> int:
-    """The tag code of the rows of a batch: known from its other rows, else about when it was appended.
+    """Return the tag code of a batch's rows: from its other rows, else about its time of appending.
 
     The latter holds the largest timestamp, limited to the times of the entries before and after.
     """

@@ -64,7 +64,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunExtent(msgspec.Struct, frozen=True, gc=False):
-    """Where a run lies in its segment: `size` bytes from `position` on, to the entry before `next_offset`.
+    """The place of a run in its segment: `size` bytes at `position`, ending before `next_offset`.
 
     `offset`: the requested one. `before`, `link`: the links before the run and of its last entry;
     `before` is -1 if it has yet to be looked up. A run of no bytes was given up: continue at
@@ -248,10 +248,11 @@ def _tagged(segment: Segment, pieces: list[_Piece], next_offset: int) -> Slice:
 def find_run(
     segment: Segment, offset: int, end: int, bytes_max: int, *, refuse: bool = True
 ) -> RunExtent:
-    """The entries of one kind from the one that holds `offset` on, within `bytes_max` but always one.
+    """Return entries of one kind from that with `offset`, up to `bytes_max` but at least one.
 
-    A batch that reaches to `end` or beyond it is left out, and with it what would be the first entry.
-    Raises CorruptError where the first entry is known to be damaged; without `refuse` that is passed over and noted.
+    A batch that reaches to `end` or beyond it is left out, and with it what would be the first
+    entry. Raises CorruptError where the first entry is known to be damaged; without `refuse` that
+    is passed over and noted.
     """
     before = 0
     count = min(_RUN_ROWS, end - offset)

@@ -40,7 +40,10 @@ class Deed(msgspec.Struct, frozen=True):
 
 
 def repair(files: Files, findings: Iterable[CheckFinding], label: str, now: int) -> Iterator[Deed]:
-    """Make good what `check` found; what was done, one by one. Raises StorageError; then it can be run again."""
+    """Make good what `check` found; what was done, one by one.
+
+    Raises StorageError; then it can be run again.
+    """
     aside = f"damaged-{label}"
     found = list(findings)
     for finding in found:
@@ -118,7 +121,7 @@ def _lost(gap: Gap) -> str:
 
 
 def _mend_list(files: Files, found: list[CheckFinding], aside: str) -> Iterator[Deed]:
-    """List the logs that no table lists, unless a log of that queue is listed already: then the folder is set aside."""
+    """List logs that no table lists. If their queue has another log, set their folder aside."""
     unlisted = [item.path for item in found if item.part == check.FOLDER and item.position == -1]
     listed = log_list.read(files) or {}
     queues = {(row.topic, row.queue_id) for row in listed.values()}

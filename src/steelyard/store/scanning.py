@@ -31,7 +31,10 @@ The leader epoch is 0 or -1, a batch's magic 2.
 
 
 class ScannedEntry(msgspec.Struct, frozen=True, gc=False):
-    """A whole entry. `tag_code`: None for a batch. `timestamp`: when it was stored, of a batch its largest."""
+    """A whole entry.
+
+    `tag_code`: None for a batch. `timestamp`: when it was stored, of a batch its largest.
+    """
 
     position: int
     offset: int
@@ -71,7 +74,9 @@ def scan(read: Read, log_base: int, position: int, offset: int, end: int) -> Ite
 def find_next(
     read: Read, log_base: int, position: int, offset: int, end: int
 ) -> ScannedEntry | None:
-    """The first whole entry behind `position`, where one of `offset` ought to be and is damaged; None without one.
+    """The first whole entry behind `position`, where one of `offset` ought to be and is damaged.
+
+    None without one.
 
     Looks first where the damaged entry claims to end: other apparent entries may be part of a
     message.
@@ -111,7 +116,7 @@ def looks_unwritten(data: bytes, position: int) -> bool:
 def _at(
     read: Read, log_base: int, position: int, start: int, offset: int, end: int
 ) -> ScannedEntry | None:
-    """The whole entry at a position, where its offset is beyond `offset`, but no more than there may be from `start` on."""
+    """Return the whole entry at a position if its offset is beyond `offset` and possible there."""
     head = read(position, min(batches.HEAD_BYTES, end - position))
     if len(head) < batches.HEAD_BYTES:
         return None

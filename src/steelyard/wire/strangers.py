@@ -154,8 +154,8 @@ _CLUSTERS = (
 )
 _CODE = re.compile(rb'"code":(\d+)')
 _ADVICE = {
-    Stranger.REMOTING: "give a nameserver's address (port 9876 unless it was changed)",
-    Stranger.KAFKA: "give a Kafka broker's address (port 9092 unless it was changed)",
+    Stranger.REMOTING: "give a nameserver's address (port 9876 unless changed)",
+    Stranger.KAFKA: "give a Kafka broker's address (port 9092 unless changed)",
 }
 
 

@@ -1,8 +1,9 @@
 """Compressed streams that both dialects know: zlib and gzip, LZ4 frames, Zstandard frames.
 
-Decompression is bounded by the size of its output, because 2 KB may decompress to 60 MB. The libraries for LZ4 and
-Zstandard are loaded with the first such stream, because most programs never meet one. Zstandard is in the standard library
-from Python 3.14 on (PEP 784); before that its backport is used.
+Decompression is bounded by the size of its output, because 2 KB may decompress to 60 MB. The
+libraries for LZ4 and Zstandard are loaded with the first such stream, because most programs never
+see one. Zstandard is in the standard library from Python 3.14 on (PEP 784); before that its
+backport is used.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ PIECE_BYTES = 64 * 1024
 _INPUT_BYTES = 16 * 1024
 _GZIP_WINDOW = 31
 _ZSTD_WINDOW_LOG_MAX = 26
-"""A frame may refer back by 64 MiB at most, the most that is ever decompressed; the library allocates that much."""
+"""Limit of a frame's window: 64 MiB, the most that is ever decompressed.
+
+The library allocates a buffer of this size.
+"""
 
 
 class Format(Enum):
@@ -56,7 +60,10 @@ def unpack(data: bytes, form: Format, bytes_max: int, what: str) -> tuple[bytes,
 
 
 def pieces(data: bytes, form: Format, what: str) -> Iterator[bytes]:
-    """Decompress in pieces of at most PIECE_BYTES, up to where `data` ends. Raises as `unpack` does."""
+    """Decompress in pieces of at most PIECE_BYTES, up to where `data` ends.
+
+    Raises as `unpack` does.
+    """
     unpacker, errors = _unpacker(form)
     try:
         for start in range(0, len(data), _INPUT_BYTES):
@@ -69,7 +76,10 @@ def pieces(data: bytes, form: Format, what: str) -> Iterator[bytes]:
 
 
 def _rest(unpacker: Any) -> bytes | None:
-    """Input to go on with, None if more is needed. zlib returns its unconsumed input, the others keep it."""
+    """Return input to continue with, None if more is needed.
+
+    zlib returns its unconsumed input, the others keep it.
+    """
     if hasattr(unpacker, "needs_input"):
         return None if unpacker.needs_input else b""
     return unpacker.unconsumed_tail or None
@@ -80,7 +90,10 @@ def _damaged(what: str, form: Format, error: Exception) -> ProtocolError:
 
 
 def _unpacker(form: Format) -> tuple[Any, tuple[type[Exception], ...]]:
-    """A new decompressor and the errors that it raises. All have `decompress(data, bytes_max)` and `eof`."""
+    """Return a new decompressor and the errors that it raises.
+
+    All have `decompress(data, bytes_max)` and `eof`.
+    """
     match form:
         case Format.ZLIB:
             return zlib.decompressobj(), (zlib.error,)

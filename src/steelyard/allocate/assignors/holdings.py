@@ -51,14 +51,20 @@ class CurrentAssignment(msgspec.Struct, frozen=True):
 
 
 def claim_of_eager(subscriber: Subscriber) -> MemberData:
-    """What sticky's user data says. A member without any may hold something yet: then that counts."""
+    """What sticky's user data says.
+
+    A member without any may hold something yet: then that counts.
+    """
     if subscriber.user_data:
         return read_sticky(subscriber.user_data)
     return MemberData(subscriber.owned, subscriber.generation)
 
 
 def claim_of_cooperative(subscriber: Subscriber) -> MemberData:
-    """What it holds; the generation stands in the user data where the subscription has no field for it."""
+    """What it holds.
+
+    The generation stands in the user data where the subscription has no field for it.
+    """
     if subscriber.generation >= 0:
         return MemberData(subscriber.owned, subscriber.generation)
     return MemberData(subscriber.owned, read_generation(subscriber.user_data))

@@ -55,7 +55,9 @@ Assignment = dict[str, list[TopicPartition]]
 
 
 class AssignFunction(Protocol):
-    """`(subscribers, partitions) -> Assignment`; `partitions` has the number of each topic's partitions.
+    """`(subscribers, partitions) -> Assignment`.
+
+    `partitions` has the number of each topic's partitions.
 
     `partitions` has the number of each topic's partitions.
 

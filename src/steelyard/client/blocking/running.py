@@ -22,8 +22,9 @@ T = TypeVar("T")
 
 
 class Running:
-    """A node on the background loop, usable from any thread of the process that made it, and
-    `workers` threads that hand things to its application.
+    """A node on the background loop, with `workers` threads that call its application.
+
+    Usable from any thread of the process that created it.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Running:
         return result
 
     def poll(self, call: Call[T], give_back: Call[None]) -> T:
-        """As `ask`. When it is interrupted nobody has seen the answer: the node hears `give_back`."""
+        """As `ask`; if interrupted, before the caller has the answer, calls `give_back`."""
         try:
             return self.ask(call)
         except SteelyardError:

@@ -1,4 +1,4 @@
-"""Threads that hand to an application what a node has for it, one thing after the other each."""
+"""Threads that pass an application what its node has for it, one item at a time each."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ a database should not hold up all.
 
 
 class Workers(Threads[tuple[int, object]]):
-    """So many daemon threads. `post`, which is to be set, tells the node the application's
-    verdicts.
+    """Daemon threads that call the application.
+
+    `post`, which must be set, reports the application's results to the node.
     """
 
     post: Callable[[Event], None]
@@ -28,8 +29,9 @@ class Workers(Threads[tuple[int, object]]):
         super().__init__(count, self._take, name)
 
     def hand(self, ticket: int, handed: object) -> None:
-        """Hand this over soon; the node is told the verdict, unless the ticket is 0. From one
-        thread only.
+        """Hand this over soon, and report the result to the node unless the ticket is 0.
+
+        To be called from one thread only.
         """
         self._items.append((ticket, handed))
         if not self._waking:
@@ -50,9 +52,7 @@ class Workers(Threads[tuple[int, object]]):
 
 
 def settled(returned: object) -> object:
-    """What a user's function returned; or what that brings, where it is to be awaited: on the
-    background loop.
-    """
+    """Return what a user's function returned, awaited on the background loop if awaitable."""
     return background().wait(_finish(returned)) if isawaitable(returned) else returned
 
 

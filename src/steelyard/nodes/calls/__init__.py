@@ -1,1 +1,4 @@
-"""Pending calls: requests that a node has sent and that have no answer yet, one module for each dialect."""
+"""Pending calls: requests that a node has sent and that have no response yet.
+
+A module per dialect.
+"""

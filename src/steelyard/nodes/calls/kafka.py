@@ -1,12 +1,14 @@
-"""Requests in flight to Kafka brokers: opens links, agrees on versions, matches replies, times out.
+"""Requests in flight to Kafka brokers: links, versions, matching of responses, time-outs.
 
-A broker answers the requests of a connection in their order, and one that waits (a JoinGroup, a Fetch) holds up those
-behind it. So there may be several connections to one address, each a `Lane`; the group's requests have one of their own, as
-in Apache's client. Every connection begins with ApiVersions: each request goes out in the highest version that both know
-(KIP-511: who does not know ours answers in version 0, with what it knows).
+A broker answers the requests of a connection in order, and a waiting request (a JoinGroup, a Fetch)
+blocks those behind it. There can therefore be several connections to one address, each a `Lane`;
+the group's requests have their own, as in Apache's client. Every connection begins with
+ApiVersions: each request is sent in the highest version that both sides support (KIP-511: a broker
+that does not support ours answers in version 0, with the versions that it supports).
 
-A request whose time is over takes its connection with it, for nothing behind it would be answered either
-(NetworkClient.handleTimedOutRequests). Requests are bounded by their senders, who have few each.
+A request that times out closes its connection, because nothing behind it would be answered either
+(NetworkClient.handleTimedOutRequests). The number of requests is bounded by their senders, which
+have few each.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from steelyard.wire.kafka.schema import Api, ApiMessage
 P = TypeVar("P")
 
 VERSIONS_MAX: Mapping[int, int] = {FETCH.key: 12, OFFSET_COMMIT.key: 9, OFFSET_FETCH.key: 9}
-"""Above these, topics go by ids instead of names."""
+"""Above these versions, requests name topics by id."""
 
 SOFTWARE_NAME = "steelyard"
 
@@ -64,7 +66,7 @@ class Lane(NamedTuple):
 
 
 class Outcome(msgspec.Struct, Generic[P], frozen=True):
-    """How a request ended: `reply` is the response, or an error when none came."""
+    """The outcome of a request: `reply` is the response, or an error if there is none."""
 
     purpose: P
     lane: Lane
@@ -73,7 +75,7 @@ class Outcome(msgspec.Struct, Generic[P], frozen=True):
 
 class _Pending(msgspec.Struct, Generic[P]):
     purpose: P | None
-    """None: the ApiVersions that begins a connection."""
+    """None: the ApiVersions request that begins a connection."""
     api: Api
     message: ApiMessage
     deadline: int
@@ -82,7 +84,7 @@ class _Pending(msgspec.Struct, Generic[P]):
 
 
 class _Line(Generic[P]):
-    """What is known of one lane."""
+    """The state of one lane."""
 
     def __init__(self) -> None:
         self.link: Link | None = None
@@ -92,7 +94,10 @@ class _Line(Generic[P]):
 
 
 class KafkaCalls(Generic[P]):
-    """See the module's text. Requests are filed under a purpose, plain data of the caller, who gets it back."""
+    """Requests in flight, see the module.
+
+    Each has a purpose, plain data of the caller, which is returned.
+    """
 
     def __init__(self, client_id: str, software_version: str, handshake_timeout_ms: int) -> None:
         self._client_id = client_id
@@ -102,11 +107,11 @@ class KafkaCalls(Generic[P]):
         self._lines: dict[Lane, _Line[P]] = {}
         self._lanes: dict[Link, Lane] = {}
         self._dialing: dict[Address, deque[Lane]] = {}
-        """Lanes that wait for their link; the first one is being dialed."""
+        """Lanes waiting for their link; the first one is being dialed."""
 
     @property
     def due(self) -> int | None:
-        """When to call `expire`."""
+        """Return when to call `expire`."""
         if not self._lines:
             return None
         deadlines = [
@@ -128,7 +133,7 @@ class KafkaCalls(Generic[P]):
         timeout_ms: int,
         effects: list[Effect],
     ) -> None:
-        """Send a request; its `Outcome` comes later, from one of the methods below."""
+        """Send a request; one of the methods below returns its `Outcome` later."""
         pending: _Pending[P] = _Pending(purpose, api, message, now + timeout_ms)
         line = self._lines.setdefault(lane, _Line())
         line.waiting.append(pending)
@@ -142,14 +147,20 @@ class KafkaCalls(Generic[P]):
             lanes.append(lane)
 
     def pump(self, effects: list[Effect]) -> list[Outcome[P]]:
-        """Send what waits on links that are ready; what their brokers do not know fails at once."""
+        """Send what waits on links that are ready.
+
+        Fail requests that their brokers do not support.
+        """
         outcomes: list[Outcome[P]] = []
         for lane, line in self._lines.items():
             while line.waiting and line.versions is not None and line.link is not None:
                 pending = line.waiting.popleft()
                 version = _version(pending.api, line.versions)
                 if version is None:
-                    text = f"{lane.address} has no version of {pending.api.name} that this client supports"
+                    text = (
+                        f"{lane.address} has no version of {pending.api.name} that this client"
+                        " supports"
+                    )
                     error = KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
                     assert pending.purpose is not None
                     outcomes.append(Outcome(pending.purpose, lane, error))
@@ -180,7 +191,7 @@ class KafkaCalls(Generic[P]):
     # -- what the driver tells ---------------------------------------------------------------------
 
     def opened(self, event: Opened, now: int, effects: list[Effect]) -> None:
-        """A dialed link is there."""
+        """Take a dialed link."""
         lane = self._dialed(event.address, effects)
         line = self._lines[lane]
         line.link = event.link
@@ -188,7 +199,7 @@ class KafkaCalls(Generic[P]):
         self._shake_hands(line, API_VERSIONS.versions[1], now, effects)
 
     def refused(self, event: Refused, effects: list[Effect]) -> list[Outcome[P]]:
-        """Nobody at the address: all that waited for the link has failed."""
+        """Fail all requests that waited for the link: nothing listens at the address."""
         lane = self._dialed(event.address, effects)
         error = ConnectError(f"cannot connect to {event.address}: {event.reason}")
         return self._drop(lane, error)
@@ -203,7 +214,7 @@ class KafkaCalls(Generic[P]):
         return lane
 
     def closed(self, event: Closed) -> list[Outcome[P]]:
-        """A link died: all that was asked on it has failed."""
+        """Fail all requests in flight on a closed link."""
         lane = self._lanes.get(event.link)
         if lane is None:
             return []
@@ -216,7 +227,7 @@ class KafkaCalls(Generic[P]):
         """Match a response."""
         lane = self._lanes.get(link)
         if lane is None:
-            return []  # it was hung up
+            return []  # the link was closed by us
         line = self._lines[lane]
         pending = line.in_flight.popleft() if line.in_flight else None
         try:
@@ -235,7 +246,7 @@ class KafkaCalls(Generic[P]):
     def _agree(
         self, line: _Line[P], pending: _Pending[P], reply: RawReply, now: int, effects: list[Effect]
     ) -> None:
-        """Take what the broker says that it knows. Raises ProtocolError."""
+        """Take the versions that the broker supports. Raises ProtocolError."""
         unsupported = int.from_bytes(reply.data[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
         message = read_reply(API_VERSIONS, 0 if unsupported else pending.version, reply)
         assert isinstance(message, ApiVersionsResponse)
@@ -248,7 +259,7 @@ class KafkaCalls(Generic[P]):
             line.versions = theirs
 
     def expire(self, now: int, effects: list[Effect]) -> list[Outcome[P]]:
-        """Time is `due`: what is past its time has failed."""
+        """Fail requests past their deadline; to be called at `due`."""
         outcomes: list[Outcome[P]] = []
         for lane, line in list(self._lines.items()):
             if any(pending.deadline <= now for pending in line.in_flight):
@@ -266,16 +277,16 @@ class KafkaCalls(Generic[P]):
     # -- links -------------------------------------------------------------------------------------
 
     def is_dialing(self, address: Address) -> bool:
-        """A `Dial` to it is under way: `Opened` or `Refused` with this address is ours."""
+        """Return whether a `Dial` to it is pending: its `Opened` or `Refused` is then ours."""
         return address in self._dialing
 
     def is_idle(self, lane: Lane) -> bool:
-        """Nothing is asked on that lane."""
+        """Return whether no request is in flight on that lane."""
         line = self._lines.get(lane)
         return line is None or not (line.waiting or line.in_flight)
 
     def hang_up_all(self, effects: list[Effect]) -> None:
-        """Close every link; nothing has an outcome any more."""
+        """Close every link; no outcomes follow."""
         effects += [Hang(link, "the consumer closes") for link in self._lanes]
         self._lanes.clear()
         self._lines.clear()
@@ -289,7 +300,7 @@ class KafkaCalls(Generic[P]):
         return self._drop(lane, error)
 
     def _drop(self, lane: Lane, error: SteelyardError) -> list[Outcome[P]]:
-        """The lane has no link: everything asked on it has failed."""
+        """Fail all requests of a lane that has lost its link."""
         line = self._lines.pop(lane)
         if line.link is not None:
             del self._lanes[line.link]
@@ -300,7 +311,7 @@ class KafkaCalls(Generic[P]):
         ]
 
     def check(self) -> None:
-        """Assert that links are known both ways, and that only lanes without one wait to be dialed."""
+        """Assert that links are known both ways, and only lanes without one wait to be dialed."""
         for link, lane in self._lanes.items():
             assert self._lines[lane].link == link
         for lanes in self._dialing.values():
@@ -312,7 +323,7 @@ class KafkaCalls(Generic[P]):
 
 
 def _version(api: Api, theirs: Mapping[int, tuple[int, int]]) -> int | None:
-    """The highest version that both know, None for none."""
+    """Return the highest version that both sides support, or None."""
     first, last = theirs.get(api.key, (0, -1))
     highest = min(last, api.versions[1], VERSIONS_MAX.get(api.key, api.versions[1]))
     return highest if highest >= max(first, api.versions[0]) else None

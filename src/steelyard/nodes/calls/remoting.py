@@ -1,12 +1,12 @@
-"""Requests in flight to remoting peers: opens links, matches replies, times out.
+"""Requests in flight to remoting peers: opens links, matches responses, times out.
 
-Every node that asks others (broker to nameserver; producer, consumer and admin to both) has one
-`Calls`. It knows no request code: a caller files each request under a `purpose`, plain data of its
-own, and gets it back in the `Outcome`. Replies are matched by `opaque`, which is unique within one
+Every node that sends requests (broker to nameserver; producer, consumer and admin to both) has one
+`Calls`. It knows no request codes: a caller files each request under a `purpose`, plain data of its
+own, which the `Outcome` returns. Responses are matched by `opaque`, which is unique within one
 `Calls` (NettyRemotingAbstract.responseTable).
 
-A request to an address without a link waits for the link; one `Dial` per address is under way at a
-time. Requests waiting or in flight are bounded by `in_flight_max`.
+A request to an address without a link waits for the link; there is at most one pending `Dial` per
+address. The number of requests waiting or in flight is bounded by `in_flight_max`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from steelyard.wire.remoting.command import ONEWAY_FLAG, Command
 P = TypeVar("P")
 
 CALLS_TIMER = "calls"
-"""Key of the one timer that a `Calls` sets: hand `Due(CALLS_TIMER)` to `expire`."""
+"""Key of the only timer that a `Calls` sets: pass `Due(CALLS_TIMER)` to `expire`."""
 
 IN_FLIGHT_MAX = 65535
 """NettySystemConfig: clientAsyncSemaphoreValue."""
 
 
 class Outcome(msgspec.Struct, Generic[P], frozen=True):
-    """How a call ended: `reply` is the response, or an error when none came."""
+    """The outcome of a call: `reply` is the response, or an error if there is none."""
 
     purpose: P
     address: Address
@@ -57,7 +57,7 @@ class _Pending(msgspec.Struct, Generic[P]):
 
 
 class Calls(Generic[P]):
-    """See the module's text. Not for more than one node. `signer`: signs every request that goes out."""
+    """Requests in flight of one node. `signer`: signs every request that is sent."""
 
     def __init__(self, *, in_flight_max: int = IN_FLIGHT_MAX, signer: Signer | None = None) -> None:
         self._in_flight_max = in_flight_max
@@ -80,9 +80,11 @@ class Calls(Generic[P]):
         timeout_ms: int,
         effects: list[Effect],
     ) -> None:
-        """Send `request` (its opaque is replaced); the `Outcome` comes later, from one of the methods below.
+        """Send `request` (its opaque is replaced).
 
-        Raises RemotingError when too many calls are under way: the caller's limit was larger than ours.
+        One of the methods below returns the `Outcome` later.
+
+        Raises RemotingError if too many calls are in flight: the caller's limit exceeded ours.
         """
         if len(self._pending) >= self._in_flight_max:
             raise RemotingError(f"more than {self._in_flight_max} calls in flight")
@@ -96,7 +98,10 @@ class Calls(Generic[P]):
             effects.append(SetTimer(CALLS_TIMER, deadline))
 
     def tell(self, address: Address, request: Command, effects: list[Effect]) -> None:
-        """Send `request` one-way: no outcome, no retry; lost where too much waits for the link already."""
+        """Send `request` one-way: no outcome, no retry.
+
+        Dropped if too much waits for the link already.
+        """
         if len(self._waiting.get(address, ())) >= self._in_flight_max:
             return
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
@@ -121,7 +126,7 @@ class Calls(Generic[P]):
     # -- what the driver tells -------------------------------------------------------------------
 
     def opened(self, event: Opened, effects: list[Effect]) -> None:
-        """A dialed link is there: everything that waited goes out on it."""
+        """Send everything that waited for a dialed link."""
         self._links[event.address] = event.link
         self._addresses[event.link] = event.address
         for request in self._waiting.pop(event.address, ()):
@@ -129,11 +134,11 @@ class Calls(Generic[P]):
             if pending is not None:
                 pending.link = event.link
             elif not request.flag & ONEWAY_FLAG:
-                continue  # timed out while the link was being made
+                continue  # timed out while the link was being opened
             effects.append(Send(event.link, request))
 
     def refused(self, event: Refused) -> list[Outcome[P]]:
-        """Nobody at the address: all that waited for it has failed."""
+        """Fail all requests that waited for the address: nothing listens there."""
         error = ConnectError(f"cannot connect to {event.address}: {event.reason}")
         waiting = self._waiting.pop(event.address, ())
         return [
@@ -143,7 +148,7 @@ class Calls(Generic[P]):
         ]
 
     def closed(self, event: Closed) -> list[Outcome[P]]:
-        """A link died: all that was in flight on it has failed. Foreign links give an empty list."""
+        """Fail all requests in flight on a closed link. Foreign links give an empty list."""
         address = self._addresses.pop(event.link, None)
         if address is None:
             return []
@@ -153,14 +158,17 @@ class Calls(Generic[P]):
         return [Outcome(self._pending.pop(opaque).purpose, address, error) for opaque in dead]
 
     def replied(self, response: Command) -> Outcome[P] | None:
-        """Match a response. None: nobody waits for it any more (it came after its time-out)."""
+        """Match a response. None: nothing waits for it any more (it came after its time-out)."""
         pending = self._pending.pop(response.opaque, None)
         if pending is None:
             return None
         return Outcome(pending.purpose, pending.address, response)
 
     def expire(self, now: int, effects: list[Effect]) -> list[Outcome[P]]:
-        """The timer was due: calls past their deadline have failed; the timer is set anew."""
+        """Fail calls past their deadline and set the timer again.
+
+        To be called when the timer was due.
+        """
         late = [opaque for opaque, pending in self._pending.items() if pending.deadline <= now]
         outcomes = []
         for opaque in late:
@@ -175,11 +183,11 @@ class Calls(Generic[P]):
     # -- links -----------------------------------------------------------------------------------
 
     def address_of(self, link: Link) -> Address | None:
-        """The address behind a link that this `Calls` dialed, None for others."""
+        """Return the address behind a link that this `Calls` dialed, None for others."""
         return self._addresses.get(link)
 
     def linked(self) -> list[Address]:
-        """Addresses with a live link, in the order they were made."""
+        """Return addresses with a live link, in the order they were opened."""
         return list(self._links)
 
     def hang_up(self, address: Address, reason: str, effects: list[Effect]) -> None:
@@ -189,7 +197,7 @@ class Calls(Generic[P]):
             effects.append(Hang(link, reason))
 
     def check(self) -> None:
-        """Assert that links are known both ways and that every pending call has a link or waits for one."""
+        """Assert that links are known both ways and calls have a link or wait for one."""
         assert {a: k for k, a in self._addresses.items()} == self._links
         for opaque, pending in self._pending.items():
             if pending.link is None:

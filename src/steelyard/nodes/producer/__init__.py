@@ -1,8 +1,9 @@
-"""A producer: finds the brokers of a topic, sends to them in turn, tries again elsewhere.
+"""A producer: finds the brokers of a topic, sends to them in turn, retries elsewhere.
 
-`contract` has what a program asks of it, `node` what happens to it. The parts: `sending` is the life of a send,
-`waiting` for those without a route, `requests` for those that want a reply, `transactions` for the second half of
-transactions, `detection` for brokers that failed, `peers` for everybody at the other end.
+`contract` has the requests of a program, `node` handles the events. The parts: `sending` is the
+life of a send, `waiting` has those without a route, `requests` those that want a reply,
+`transactions` the second half of transactions, `detection` the brokers that failed, `peers` the
+communication with servers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a program asks of a producer, and what a producer asks of a program."""
+"""The requests of a program to a producer, and of a producer to a program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steelyard.wire.remoting.message import MessageView
 
 
 class Half(msgspec.Struct, frozen=True):
-    """A half message that a broker has. `transaction_id`: the broker's word for it, if it has one."""
+    """A stored half message. `transaction_id`: the broker's id for it, if it has one."""
 
     result: SendResult
     transaction_id: str | None = None
@@ -19,7 +19,8 @@ class Half(msgspec.Struct, frozen=True):
 class SendMessages(Call[SendResult], frozen=True):
     """Send one message, or several as one batch to one queue.
 
-    Without `queue` the producer chooses one: by the sharding key, or in turn. `timeout_ms` None: the configured one.
+    Without `queue` the producer chooses one: by the sharding key, or in turn. `timeout_ms` None:
+    the configured one.
     """
 
     messages: tuple[Message, ...]
@@ -28,7 +29,7 @@ class SendMessages(Call[SendResult], frozen=True):
 
 
 class SendOneway(Call[None], frozen=True):
-    """Send as `SendMessages`, once, and wait for no broker."""
+    """Send as `SendMessages`, once, without waiting for a broker."""
 
     messages: tuple[Message, ...]
     queue: MessageQueue | None = None
@@ -36,14 +37,17 @@ class SendOneway(Call[None], frozen=True):
 
 
 class SendHalf(Call[Half], frozen=True):
-    """Send the half message of a transaction; nobody sees it before `EndTransaction`."""
+    """Send the half message of a transaction; it is not delivered before `EndTransaction`."""
 
     message: Message
     timeout_ms: int | None = None
 
 
 class EndTransaction(Call[None], frozen=True):
-    """Tell the broker what became of a transaction; `remark` for its log. The word may be lost; then the broker asks."""
+    """Tell the broker the outcome of a transaction; `remark` is for its log.
+
+    The request may be lost; the broker then asks.
+    """
 
     half: Half
     state: TransactionState
@@ -51,7 +55,7 @@ class EndTransaction(Call[None], frozen=True):
 
 
 class TransactionCheck(msgspec.Struct, frozen=True):
-    """Handed to the program: a broker asks what became of the transaction of this half message.
+    """Passed to the program: a broker asks for the outcome of this half message's transaction.
 
     Answered by `Handled(ticket, TransactionState)`. The transaction's id is `message.message_id`.
     """
@@ -60,7 +64,7 @@ class TransactionCheck(msgspec.Struct, frozen=True):
 
 
 class SendRequest(Call[MessageView], frozen=True):
-    """Send a message and wait for the reply of whoever consumes it.
+    """Send a message and wait for its consumer's reply.
 
     `timeout_ms` is for both together.
     """
@@ -71,7 +75,7 @@ class SendRequest(Call[MessageView], frozen=True):
 
 
 class SendReply(Call[SendResult], frozen=True):
-    """Answer a request that was consumed. Answered once the requester has it.
+    """Reply to a request that was consumed. Answered once the requester has received the reply.
 
     `message` goes to `produce.outgoing.reply_topic(request)`.
     """
@@ -82,11 +86,11 @@ class SendReply(Call[SendResult], frozen=True):
 
 
 class FetchQueues(Call[tuple[MessageQueue, ...]], frozen=True):
-    """The queues that the topic can be written to."""
+    """Return the queues of the topic that can be written."""
 
     topic: str
     timeout_ms: int | None = None
 
 
 class Stop(Call[None], frozen=True):
-    """Finish what is under way, and end."""
+    """Finish what is in progress, and stop."""

@@ -1,9 +1,10 @@
-"""Looks for brokers that failed: are they reachable again?
+"""Checks whether brokers that failed are reachable again.
 
-Every `detect_interval_ms` each of them is asked for the largest offset of the queue that failed there. Any reply
-at all makes it reachable (Java takes an error code for silence, though it came from the broker).
-Source: client/latency/LatencyFaultToleranceImpl.java `detectByOneRound`, whose timer is fixed at 3 s;
-DefaultMQProducerImpl.java, its `ServiceDetector`.
+Every `detect_interval_ms` each of them is asked for the largest offset of the queue that failed
+there. Any response makes it reachable (Java treats an error code as no response, although it came
+from the broker).
+Source: client/latency/LatencyFaultToleranceImpl.java `detectByOneRound`, whose timer is fixed at 3
+s; DefaultMQProducerImpl.java, its `ServiceDetector`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Detector:
         effects.append(SetTimer(DETECT_TIMER, now + self._peers.config.detect_interval_ms))
 
     def remember(self, queue: MessageQueue) -> None:
-        """A send to this queue failed: its broker can be asked for it."""
+        """Note that a send to this queue failed: its broker can be asked for it."""
         if self._faults is not None:
             self._queues[queue.broker_name] = queue
 

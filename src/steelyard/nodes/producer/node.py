@@ -1,8 +1,9 @@
-"""A producer: what happens to it, and which of its parts is concerned.
+"""A producer: dispatches events to its parts.
 
-After `Stop` nothing new is taken; what is under way ends as it would have; then the brokers are told (35) and
-`Stop` is answered.
-Source: client/impl/producer/DefaultMQProducerImpl.java, client/impl/factory/MQClientInstance.java (4.9.8, 5.3.3).
+After `Stop` nothing new is accepted; what is in progress finishes normally; then the client
+unregisters from the brokers (35) and `Stop` is answered.
+Source: client/impl/producer/DefaultMQProducerImpl.java, client/impl/factory/MQClientInstance.java
+(4.9.8, 5.3.3).
 """
 
 from __future__ import annotations

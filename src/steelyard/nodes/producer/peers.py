@@ -1,7 +1,7 @@
-"""What the parts of a producer share: its settings, its calls to brokers, and what each call is for.
+"""State shared by a producer's parts: settings, calls to brokers, and their purposes.
 
-Brokers hear who sends to them (`client_instance`), so that they can ask the group's members for the state of a transaction,
-and pass replies on to them.
+Brokers know the group's members (`client_instance`), so that they can ask them for the state of a
+transaction, and forward replies to them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from steelyard.wire.remoting.acl import signer_of
 from steelyard.wire.remoting.bodies import HeartbeatData, ProducerData
 
 CALLS_EXTRA = 10_000
-"""Calls besides those that `in_flight_max` limits: for routes, heartbeats, unregistering, questions to lost brokers."""
+"""Calls not limited by `in_flight_max`: routes, heartbeats, unregistration, probes of brokers."""
 
 
 class SendTried(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class SendTried(msgspec.Struct, frozen=True):
 
 
 class Detected(msgspec.Struct, frozen=True):
-    """A broker that failed was asked something, to see whether it answers."""
+    """A request to a broker that failed, to see whether it responds."""
 
     broker_name: str
 

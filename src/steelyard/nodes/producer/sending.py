@@ -1,11 +1,11 @@
-"""The life of a send: waiting for a route → tried on a queue → again, on another broker if there is one → ended.
+"""The life of a send: waiting for a route → tried on a queue → retried elsewhere → ended.
 
-- All of it happens within one time-out. One error code or no reply leads to another attempt, as often as
-  `retries` says; other codes are final. With `retry_another_broker` so does a message that was stored with a
-  reservation; if nothing better comes of it, that is the result.
-- A send to a queue that was given or follows from a sharding key is tried once.
-- A one-way send has ended as soon as it is on its way.
-- A reply goes to the broker its request came from, for there the requester is known; a retry to any other.
+- One time-out covers all attempts. One error code, or no response, leads to another attempt, up to
+  `retries` times; other codes are final. With `retry_another_broker` a message stored with a
+  reservation is retried as well; unless a retry does better, that is the result.
+- A send to a given queue, or one chosen by a sharding key, is tried once.
+- A one-way send ends when it has been sent.
+- A reply goes to the broker of its request, which knows the requester; a retry to any other.
 
 Source: client/impl/producer/DefaultMQProducerImpl.java `sendDefaultImpl`, `sendSelectImpl`,
 MQClientAPIImpl.java `processSendResponse`.
@@ -53,7 +53,7 @@ SendCall = SendMessages | SendOneway | SendHalf | SendRequest | SendReply
 
 
 class _Sending(msgspec.Struct):
-    """A send that has not ended."""
+    """A send in progress."""
 
     outgoing: Outgoing
     deadline: int
@@ -62,18 +62,18 @@ class _Sending(msgspec.Struct):
     oneway: bool = False
     is_half: bool = False
     correlation_id: str = ""
-    """Of a request: by which its reply is known."""
+    """Of a request: identifies its reply."""
     home: str = ""
     """Of a reply: the broker to try first."""
     attempts_left: int = 1
     avoid_broker: str = ""
     error: SteelyardError | None = None
     stored: SendResult | Half | None = None
-    """With a reservation, so that another broker is tried."""
+    """Result with a reservation, because of which another broker is tried."""
 
 
 class Sending:
-    """All sends of a producer that have not ended. See the module's text."""
+    """All sends of a producer in progress."""
 
     def __init__(self, peers: Peers, ids: UniqueIds, rng: Random) -> None:
         config = peers.config
@@ -98,7 +98,7 @@ class Sending:
 
     @property
     def idle(self) -> bool:
-        """Nothing is under way."""
+        """Return whether no send is in progress."""
         return not self._sends and self.requests.idle
 
     # -- the beginning -----------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Sending:
         self._try(call_id, now, effects)
 
     def _admitted(self, call: SendCall, now: int) -> _Sending:
-        """Raise MessageError where the message breaks a rule, RemotingError where too much is under way already."""
+        """Raise MessageError for an invalid message, RemotingError if too much is in progress."""
         config = self._config
         if len(self._sends) >= config.in_flight_max:
             raise RemotingError(f"more than {config.in_flight_max} sends in flight (in_flight_max)")
@@ -160,14 +160,14 @@ class Sending:
     def released(
         self, call_id: int, error: SteelyardError | None, now: int, effects: list[Effect]
     ) -> None:
-        """The send need not wait for its route any more: it is there, or there is none, because of `error`."""
+        """Continue a send whose wait for its route has ended. `error`: why there is none."""
         if error is None:
             self._try(call_id, now, effects)
         else:
             self._end(call_id, error, effects)
 
     def _try(self, call_id: int, now: int, effects: list[Effect]) -> None:
-        """Send to a queue, or wait for the route, or give up."""
+        """Send to a queue, wait for the route, or give up."""
         send = self._sends[call_id]
         topic = send.outgoing.topic
         if now >= send.deadline:
@@ -232,7 +232,7 @@ class Sending:
         now: int,
         effects: list[Effect],
     ) -> None:
-        """A broker's word, or none."""
+        """Take a broker's response, or its absence."""
         if isinstance(reply, RemotingError):
             self._blame(tried, Failure.NO_REPLY, now)
             self._failed(tried, reply, now, effects)
@@ -285,7 +285,7 @@ class Sending:
     def _failed(
         self, tried: SendTried, error: SteelyardError, now: int, effects: list[Effect]
     ) -> None:
-        """An attempt came to nothing: another one, or the end."""
+        """Retry after a failed attempt, or end the send."""
         send = self._sends[tried.call_id]
         if send.attempts_left <= 0 or not error.retriable:
             self._end(tried.call_id, error, effects)
@@ -294,7 +294,7 @@ class Sending:
             self._try(tried.call_id, now, effects)
 
     def _blame(self, tried: SendTried, failure: Failure, now: int) -> None:
-        """Remember the failure for the choice of queues to come."""
+        """Remember the failure for later choices of queues."""
         if self._faults is not None:
             self._faults.failed(tried.queue.broker_name, failure, now - tried.at, now)
             self.detector.remember(tried.queue)
@@ -314,7 +314,7 @@ class Sending:
             effects.append(Answer(call_id, result))
 
     def check(self) -> None:
-        """Assert that limits are kept, and that nothing of what has ended is still counted."""
+        """Assert that limits are kept, and that ended sends are not counted."""
         assert len(self._sends) <= self._config.in_flight_max
         assert self._body_bytes == sum(len(send.outgoing.body) for send in self._sends.values())
         assert self._body_bytes <= self._config.in_flight_bytes_max
@@ -323,7 +323,10 @@ class Sending:
 
 
 def _sharding_key(messages: Sequence[Message], queue: MessageQueue | None) -> str:
-    """The key that chooses the queue of a batch. Raises MessageError where there are several."""
+    """Return the key that chooses the queue of a batch.
+
+    Raises MessageError if there are several.
+    """
     key = messages[0].sharding_key
     if len(messages) > 1 and queue is None:
         for message in messages:

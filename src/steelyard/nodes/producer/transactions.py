@@ -1,8 +1,9 @@
-"""The second half of transactions: the word that ends one (37), and the broker's question for it (39).
+"""The second half of transactions: the request that ends one (37), and the broker's check (39).
 
-A half message is sent like any other. Its transaction ends with `EndTransaction`, one-way to the broker that has
-it. Where that word is lost or says UNKNOWN, the broker asks some member of the group, perhaps another process
-than the one that began; the program looks and says, and the word goes back one-way.
+A half message is sent like any other. Its transaction ends with `EndTransaction`, one-way to the
+broker that stores it. If that request is lost or says UNKNOWN, the broker asks a member of the
+group, perhaps in another process than the one that began; the program determines the outcome, which
+is sent back one-way.
 Source: client/impl/producer/DefaultMQProducerImpl.java `endTransaction`, `checkTransactionState`;
 client/impl/ClientRemotingProcessor.java `checkTransactionState`.
 """
@@ -37,7 +38,7 @@ _ENDS = MappingProxyType(
 
 
 class _Check(msgspec.Struct, frozen=True):
-    """A question that the program has not answered."""
+    """A check that the program has not answered."""
 
     address: Address
     header: headers.CheckTransactionStateRequestHeader
@@ -45,7 +46,10 @@ class _Check(msgspec.Struct, frozen=True):
 
 
 class LocalTransactions:
-    """See the module's text. Questions wait for the program under the ticket of their `Deliver`."""
+    """Transactions that end or are checked.
+
+    Checks wait for the program under the ticket of `Deliver`.
+    """
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
@@ -53,7 +57,7 @@ class LocalTransactions:
         self._ticket = 0
 
     def end(self, call_id: int, call: EndTransaction, effects: list[Effect]) -> None:
-        """The program's word, to the broker where the half message lies."""
+        """Send the program's decision to the broker that stores the half message."""
         result = call.half.result
         queue = result.queue
         try:
@@ -77,7 +81,10 @@ class LocalTransactions:
         effects.append(Answer(call_id, None))
 
     def asked(self, address: Address, command: Command, effects: list[Effect]) -> None:
-        """CHECK_TRANSACTION_STATE: what became of it? The question itself is not answered, only the program's word is."""
+        """Take CHECK_TRANSACTION_STATE.
+
+        It gets no response; only the program's decision is sent.
+        """
         config = self._peers.config
         try:
             header = headers.read(headers.CheckTransactionStateRequestHeader, command.ext)
@@ -102,7 +109,7 @@ class LocalTransactions:
         effects.append(LogLine("WARNING", text))
 
     def handled(self, event: Handled, effects: list[Effect]) -> None:
-        """The program has looked."""
+        """Take the program's decision."""
         check = self._checks.pop(event.ticket)
         state = event.status
         assert isinstance(state, TransactionState)

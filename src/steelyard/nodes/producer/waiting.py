@@ -16,7 +16,7 @@ class _Waiting(msgspec.Struct, frozen=True):
 
 
 class Waiting:
-    """Calls by topic, each with its deadline. The topic's route is asked for when the first one comes."""
+    """Calls by topic, each with its deadline. The first call requests the topic's route."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
@@ -24,7 +24,7 @@ class Waiting:
         self._due: int | None = None
 
     def add(self, topic: str, call_id: int, deadline: int, now: int, effects: list[Effect]) -> None:
-        """The call waits; `release` or `expire` brings it back."""
+        """Add a waiting call; `release` or `expire` returns it."""
         self._topics.setdefault(topic, []).append(_Waiting(call_id, deadline))
         self._peers.client.ask_routes(self._peers.routes.want(topic), now, effects)
         if self._due is None or deadline < self._due:
@@ -32,11 +32,11 @@ class Waiting:
             effects.append(SetTimer(WAITING_TIMER, deadline))
 
     def release(self, topic: str) -> list[int]:
-        """The question for the route has ended: these go on."""
+        """Return the topic's calls, because the request for the route has ended."""
         return [waiting.call_id for waiting in self._topics.pop(topic, ())]
 
     def expire(self, now: int, effects: list[Effect]) -> list[int]:
-        """The timer was due: these have waited for too long."""
+        """Return calls that have waited too long; to be called when the timer was due."""
         late: list[int] = []
         for topic, calls in list(self._topics.items()):
             late += [waiting.call_id for waiting in calls if waiting.deadline <= now]
@@ -53,7 +53,7 @@ class Waiting:
         return [waiting.call_id for calls in self._topics.values() for waiting in calls]
 
     def check(self) -> None:
-        """Assert that nobody waits twice, or without a timer."""
+        """Assert that no call waits twice, or without a timer."""
         waiting = self.call_ids()
         assert len(waiting) == len(set(waiting))
         assert not waiting or self._due is not None

@@ -1,7 +1,8 @@
 """Declarations of messages, and their compilation to codecs.
 
-A message is an `ApiMessage`, a structure within one a `Part`; its fields are in the order of the wire. A field's type is one
-of the primitives below, a `Part`, or a `Sequence` of either, with marks where it is not in every version:
+A message is an `ApiMessage`, a structure within one a `Part`; its fields are in the order of the
+wire. A field's type is one of the primitives below, a `Part`, or a `Sequence` of either, with marks
+where it is not in every version:
 
     topics: Sequence[FetchTopic] = ()
     session_id: Annotated[Int32, Since(7)] = 0
@@ -190,7 +191,7 @@ def _unwritable(kind: type[ApiMessage], version: int, error: Exception) -> Proto
 
 
 class Unread(ApiMessage, frozen=True, gc=False):
-    """A message of which only the bytes are there, because it is long: `read_in_steps` makes it what it is."""
+    """A long message, still undecoded bytes: `read_in_steps` decodes it."""
 
     kind: type[ApiMessage]
     data: bytes
@@ -264,7 +265,7 @@ def _put_together(out: list[Sendable], pieces: list[Sendable]) -> None:
 
 
 def has_field(kind: type[ApiMessage], name: str, version: int) -> bool:
-    """Whether messages of this kind have that field in this version, outside of their tagged fields."""
+    """Return whether these messages have that field in this version, tagged fields aside."""
     return any(each.name == name for each in _fields(kind, version, False))
 
 

@@ -6,7 +6,7 @@
 | float | numbers; such texts; true and false |
 | bool | true, false; a number, true if 1; texts `true`, `1`, `Y`, `T`, `false`, `0`, `F`, `N` |
 | str | a text; numbers and booleans as Java prints them; lists and objects as JSON |
-| an enumeration | the name in any case; the ordinal. Unknown: the name is absent, the ordinal refused |
+| an enumeration | the name in any case; the ordinal. Unknown names are absent, ordinals refused |
 | a list | a list; a single object for a list of objects |
 | an object | names as declared, or ignoring case, `_`, `-` and, for booleans, `is` before them |
 

@@ -208,7 +208,10 @@ class UpdateConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
     queue_id: Int
     commit_offset: Long
     handed_offset: Long | None = None
-    """Ours: the offset behind the last message that the listener was handed, with the last commit of a queue that is given up."""
+    """An extension: the offset after the last message passed to the listener.
+
+    Sent with the last commit before a queue is given up.
+    """
     bname: str | None = None
 
 

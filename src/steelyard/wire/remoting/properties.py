@@ -54,9 +54,9 @@ DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 
 
 class Properties(msgspec.Struct, gc=False):
-    """The properties of one message as a broker passes them on: their text, and what it says, decoded once when it is asked for.
+    """The properties of one message as a broker passes them on, decoded once on first use.
 
-    `text`: as stored, each value closed by U+0002. Changes make another one.
+    `text`: as stored, each value terminated by U+0002. A change returns a new instance.
     """
 
     text: str
@@ -64,7 +64,10 @@ class Properties(msgspec.Struct, gc=False):
 
     @staticmethod
     def of(values: Mapping[str, str]) -> Properties:
-        """These, which must not be changed afterwards. Raises MessageError where a separator stands in the way."""
+        """Return these properties, which must not be modified afterwards.
+
+        Raises MessageError if a name or value contains a separator.
+        """
         return Properties(encode_properties(values), values)
 
     @property

@@ -219,5 +219,5 @@ def _silent(request: RemotingRequest) -> Command:
 
 
 def _too_many(request: RemotingRequest) -> Command:
-    remark = f"more than {RELAYS_MAX} questions to clients are under way"
+    remark = f"more than {RELAYS_MAX} requests to clients are in flight"
     return request.reply(ResponseCode.SYSTEM_BUSY, remark)

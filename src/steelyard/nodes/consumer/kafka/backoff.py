@@ -1,4 +1,4 @@
-"""How long to wait before the next try: longer after each failure, and not the same for everybody."""
+"""Exponential back-off with jitter between attempts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _JITTER = 0.2
 
 
 class Backoff:
-    """Twice as long after each failure, give or take a fifth (KIP-580). Times in ms."""
+    """Doubles after each failure, plus or minus a fifth (KIP-580). Times in ms."""
 
     def __init__(self, first_ms: int, max_ms: int, random: Random) -> None:
         self._first_ms = first_ms
@@ -17,12 +17,12 @@ class Backoff:
         self._failures = 0
 
     def next_ms(self) -> int:
-        """Another failure: how long to wait."""
+        """Return how long to wait after another failure."""
         exponent = min(self._failures, 30)
         self._failures += 1
         wait_ms = min(self._first_ms << exponent, self._max_ms)
         return max(1, round(wait_ms * (1 - _JITTER + 2 * _JITTER * self._random.random())))
 
     def reset(self) -> None:
-        """It worked."""
+        """Reset after a success."""
         self._failures = 0

@@ -1,4 +1,4 @@
-"""A change of what is held, on its way: the steps that a rebalance, or a leaving, takes with the application."""
+"""A change of the assignment in progress: the steps of a rebalance, or of leaving the group."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CHANGES: Machine[Stage, Move] = Machine(
 
 
 class Change(msgspec.Struct):
-    """A `Prepare`, an `Adopt` or a leaving on its way."""
+    """A `Prepare`, an `Adopt` or a departure in progress."""
 
     kind: type[events.Prepare] | type[events.Adopt] | None
     commit: Partitions
@@ -50,7 +50,7 @@ class Change(msgspec.Struct):
     assigned: Partitions
     stage: Stage = msgspec.field(default_factory=lambda: CHANGES.move(None, Move.ORDERED))
     ticket: int = 0
-    """Of the hook that the application is in; 0 for none."""
+    """Of the hook that the application is handling; 0 for none."""
 
     def move(self, event: Move) -> None:
         self.stage = CHANGES.move(self.stage, event)

@@ -1,7 +1,8 @@
-"""Offsets on their way to the group's coordinator, one request after the other, in the order in which they were asked for.
+"""Commits to the group's coordinator, one request at a time, in the order of the calls.
 
-A commit that fails for a while is tried again, for at most `default_api_timeout_ms`. One that the group's generation has gone past
-fails: the partitions are, or will be, another member's. Source: ConsumerCoordinator.java (OffsetCommitResponseHandler).
+A commit that fails with a retriable error is retried for at most `default_api_timeout_ms`. One from
+a past generation of the group fails: the partitions belong, or will belong, to another member.
+Source: ConsumerCoordinator.java (OffsetCommitResponseHandler).
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from steelyard.wire.kafka.messages.offsets import (
 )
 
 WAITING_MAX = 10_000
-"""Commits that wait at once; more are refused."""
+"""Most commits that may wait; more are refused."""
 
 AUTOMATIC = -1
 PREPARING = -2
 CLOSING = -3
-"""In place of an application's call id: what a commit is for."""
+"""Purposes of commits, in place of an application's call id."""
 
 _MOVED = frozenset(
     {
@@ -55,17 +56,20 @@ MEMBERSHIP = frozenset(
         ErrorCode.FENCED_INSTANCE_ID,
     }
 )
-"""Errors that say something of the member."""
+"""Errors about the membership."""
 
 
 class CommitAsked(msgspec.Struct, frozen=True):
-    """Purpose of an OffsetCommit: in which generation it was sent."""
+    """Purpose of an OffsetCommit: the generation in which it was sent."""
 
     generation: int
 
 
 class ConsumerGroupMetadata(msgspec.Struct, frozen=True):
-    """As whom offsets are committed; without a membership `generation` -1 and `member_id` ""."""
+    """The identity with which offsets are committed.
+
+    Outside of a membership `generation` is -1 and `member_id` "".
+    """
 
     generation: int = -1
     member_id: str = ""
@@ -79,11 +83,14 @@ class PendingCommit(msgspec.Struct):
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     deadline: int
     generation: int
-    """Of the membership in which it was asked for."""
+    """Generation in which it was requested."""
 
 
 class CommitResult(msgspec.Struct, frozen=True):
-    """A commit ended. `error` None: the coordinator has it. `code`: of a refusal that says something of the member."""
+    """The outcome of a commit.
+
+    `error` None: it is stored. `code`: of a refusal about the membership.
+    """
 
     commit: PendingCommit
     error: SteelyardError | None
@@ -91,7 +98,7 @@ class CommitResult(msgspec.Struct, frozen=True):
 
 
 class Commits:
-    """See the module's text. Its methods give what ended back."""
+    """The commits waiting and in flight. Its methods return those that have ended."""
 
     def __init__(
         self,
@@ -114,12 +121,12 @@ class Commits:
         now: int,
         timeout_ms: int,
     ) -> None:
-        """Commit these, after those that wait; ask `full` first for an application."""
+        """Add a commit behind those that wait; check `full` first for an application."""
         self._waiting.append(PendingCommit(why, offsets, now + timeout_ms, generation))
 
     @property
     def full(self) -> bool:
-        """Too many wait."""
+        """Return whether too many wait."""
         return len(self._waiting) >= WAITING_MAX
 
     def waits(self, why: int) -> bool:
@@ -129,7 +136,7 @@ class Commits:
     def due(self) -> int | None:
         if not self._waiting:
             return None
-        # The one under way ends by the time-out of its request.
+        # The one in flight ends at the latest when its request times out.
         times = [commit.deadline for commit in list(self._waiting)[self._under_way :]]
         if self._retry_at:
             times.append(self._retry_at)
@@ -144,10 +151,11 @@ class Commits:
         *,
         joining: bool,
     ) -> list[CommitResult]:
-        """Send the next one; what cannot be sent any more has ended.
+        """Send the next commit; return those that can no longer be sent.
 
-        A commit of an earlier generation is sent as one of this one only where its partitions are still `held`.
-        `joining`: nothing is sent, for the coordinator would not read it before it has answered the JoinGroup.
+        A commit of an earlier generation is sent in the current one only if its partitions are
+        still `held`. `joining`: nothing is sent, because the coordinator would not read it before
+        it has answered the JoinGroup.
         """
         ended: list[CommitResult] = []
         keep: deque[PendingCommit] = deque()
@@ -183,7 +191,7 @@ class Commits:
     def answered(
         self, purpose: CommitAsked, reply: OffsetCommitResponse | SteelyardError, now: int
     ) -> list[CommitResult]:
-        """The request under way ended."""
+        """Take the outcome of the request in flight."""
         self._under_way = False
         self._retry_at = 0
         commit = self._waiting[0]

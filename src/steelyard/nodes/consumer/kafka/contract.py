@@ -1,7 +1,7 @@
-"""What an application asks of a Kafka consumer, and what it gets: the calls, their results, and what is handed to it.
+"""The calls of an application to a Kafka consumer, their results, and what it delivers.
 
-Every call may be answered with a SteelyardError. A partition that is not held gives a ConfigError where a call needs one
-that is.
+Every call may be answered with a SteelyardError. A call that needs an assigned partition is
+answered with a ConfigError for any other.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ Partitions = tuple[TopicPartition, ...]
 
 
 class ConsumerRecord(msgspec.Struct, frozen=True, gc=False):
-    """A record as it was read, `key` and `value`, at `offset` of `partition` of `topic`. Source: ConsumerRecord.java.
+    """A record as read, `key` and `value`, at `offset` of `partition` of `topic`.
 
-    `timestamp`: ms since the epoch, -1 without one; `timestamp_type`: 0 the producer's time (CreateTime), 1 the
-    broker's (LogAppendTime). `headers`: names may repeat. `leader_epoch`: None where the broker does not say.
+    `timestamp`: ms since the epoch, -1 if there is none; `timestamp_type`: 0 the producer's time
+    (CreateTime), 1 the broker's (LogAppendTime). `headers`: names may repeat. `leader_epoch`: None
+    if the broker does not send it. Source: ConsumerRecord.java.
     """
 
     topic: str
@@ -36,7 +37,7 @@ class ConsumerRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """An offset to go on at, and what its committer wrote beside it."""
+    """An offset to resume from, and metadata from its committer."""
 
     offset: int
     metadata: str = ""
@@ -44,7 +45,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at a time or later: where it is, and its own time in ms since the epoch."""
+    """The first record at a time or later: its offset, and its own time in ms since the epoch."""
 
     offset: int
     timestamp: int
@@ -52,22 +53,25 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class MemberState(NamedTuple):
-    """This consumer as a member of its group. `generation` -1 and `member_id` "": of none at the moment."""
+    """This consumer's membership of its group.
+
+    `generation` -1 and `member_id` "" outside of one.
+    """
 
     state: str
     member_id: str
     generation: int
     protocol: str
-    """The assignor that the group agreed on."""
+    """The assignor chosen by the group."""
     leads: bool
     coordinator: str
-    """Address, empty while it is not known."""
+    """Its address, empty while unknown."""
 
 
 class Subscribe(Call[None], frozen=True):
-    """Read a share of these topics, or of all whose whole name matches `pattern`, as the group agrees.
+    """Read a share, assigned by the group, of these topics or all that fully match `pattern`.
 
-    Answered at once. Neither: leave the group; answered when that is done.
+    Answered at once. With neither, leave the group; answered when that is done.
     """
 
     topics: tuple[str, ...] = ()
@@ -75,13 +79,16 @@ class Subscribe(Call[None], frozen=True):
 
 
 class Assign(Call[None], frozen=True):
-    """Read these partitions, without a group's help."""
+    """Read these partitions, without a group."""
 
     partitions: Partitions
 
 
 class Poll(Call[tuple[ConsumerRecord, ...]], frozen=True):
-    """Records: as soon as there are some, none after `timeout_ms`. One at a time; `number` is unique."""
+    """Return records as soon as there are some, none after `timeout_ms`.
+
+    Only one poll at a time; `number` is unique.
+    """
 
     records_max: int
     timeout_ms: int
@@ -89,15 +96,16 @@ class Poll(Call[tuple[ConsumerRecord, ...]], frozen=True):
 
 
 class GiveBack(Call[None], frozen=True):
-    """The records of that poll reached nobody: they come again."""
+    """Note that the records of that poll reached nobody and must be returned again."""
 
     number: int
 
 
 class Commit(Call[None], frozen=True):
-    """Commit `offsets`, or all that polls returned. `unread`: of those, the offsets that the application has not seen yet.
+    """Commit `offsets`, or those of all that polls returned.
 
-    Answered when the coordinator has them.
+    `unread`: the offsets among these that the application has not yet seen. Answered when the
+    coordinator has stored the commit.
     """
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
@@ -105,80 +113,80 @@ class Commit(Call[None], frozen=True):
 
 
 class FetchCommitted(Call[dict[TopicPartition, OffsetAndMetadata]], frozen=True):
-    """Of each partition; those without a committed offset are left out."""
+    """Return the committed offset of each partition, omitting those without one."""
 
     partitions: Partitions
 
 
 class Position(Call[int], frozen=True):
-    """Answered with the offset of the next record that a poll returns of a held partition."""
+    """Return the offset of the next record that a poll returns from an assigned partition."""
 
     partition: TopicPartition
 
 
 class Seek(Call[None], frozen=True):
-    """Go on at an offset of a held partition; there need not be such a record."""
+    """Resume from an offset of an assigned partition; no record need exist there."""
 
     partition: TopicPartition
     offset: int
 
 
 class SeekToEnd(Call[None], frozen=True):
-    """Go on at an end (EARLIEST or LATEST) of held partitions, of all if there are none given."""
+    """Resume from an end (EARLIEST or LATEST) of assigned partitions, by default of all."""
 
     partitions: Partitions
     timestamp: int
 
 
 class ListOffsets(Call[dict[TopicPartition, OffsetAndTimestamp]], frozen=True):
-    """Answered with a dict of `OffsetAndTimestamp`; for EARLIEST and LATEST the offset of that end.
+    """Return a dict of `OffsetAndTimestamp`; for EARLIEST and LATEST the offset of that end.
 
-    Partitions without a record at that time or later are left out.
+    Partitions without a record at that time or later are omitted.
     """
 
     timestamps: Mapping[TopicPartition, int]
 
 
 class Pause(Call[None], frozen=True):
-    """Return no records of these held partitions until `Resume`."""
+    """Return no records of these assigned partitions until `Resume`."""
 
     partitions: Partitions
 
 
 class Resume(Call[None], frozen=True):
-    """Go on with these."""
+    """Return records of these partitions again."""
 
     partitions: Partitions
 
 
 class Paused(Call[Partitions], frozen=True):
-    """Answered with the partitions that are paused, sorted."""
+    """Return the paused partitions, sorted."""
 
 
 class Assignment(Call[Partitions], frozen=True):
-    """Answered with the partitions that are held, sorted."""
+    """Return the assigned partitions, sorted."""
 
 
 class PartitionsFor(Call[Partitions], frozen=True):
-    """Answered with the partitions of a topic, sorted; none of an unknown one."""
+    """Return the partitions of a topic, sorted; none for an unknown topic."""
 
     topic: str
 
 
 class Describe(Call[MemberState], frozen=True):
-    """Answered with a `MemberState`."""
+    """Return a `MemberState`."""
 
 
 class Rejoin(Call[None], frozen=True):
-    """Have the group rebalance (Consumer.enforceRebalance). Answered at once."""
+    """Make the group rebalance (Consumer.enforceRebalance). Answered at once."""
 
     reason: str
 
 
 class Stop(Call[None], frozen=True):
-    """Commit, where that is automatic, leave the group and end. `unread`: as of `Commit`.
+    """Commit, if that is automatic, leave the group and stop. `unread`: as for `Commit`.
 
-    `returned`: what the last poll returned counts as consumed. Answered when done.
+    `returned`: whether what the last poll returned counts as consumed. Answered when done.
     """
 
     unread: Mapping[TopicPartition, int] = {}
@@ -186,18 +194,18 @@ class Stop(Call[None], frozen=True):
 
 
 class Assigned(msgspec.Struct, frozen=True):
-    """Handed to the application: partitions that are its own now; nothing of them is read before it is done with this."""
+    """Delivered to the application: newly assigned partitions, read once it has handled this."""
 
     partitions: Partitions
 
 
 class Revoked(msgspec.Struct, frozen=True):
-    """Handed to the application: partitions that go to others once it is done with this."""
+    """Delivered to the application: partitions that are revoked once it has handled this."""
 
     partitions: Partitions
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """Handed to the application: partitions that others may have already."""
+    """Delivered to the application: partitions that other members may already own."""
 
     partitions: Partitions

@@ -1,4 +1,7 @@
-"""Finds the broker that coordinates the group. Source: AbstractCoordinator.java (FindCoordinator), KIP-699."""
+"""Finds the broker that coordinates the group.
+
+Source: AbstractCoordinator.java (FindCoordinator), KIP-699.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from steelyard.wire.kafka.messages.cluster import (
 )
 
 GROUP = "group"
-"""The lane for the requests that the group's coordinator answers."""
+"""The lane for requests to the group's coordinator."""
 
 
 class CoordinatorAsked(msgspec.Struct, frozen=True):
@@ -29,7 +32,7 @@ class CoordinatorAsked(msgspec.Struct, frozen=True):
 
 
 class CoordinatorSearch:
-    """Looks for the coordinator while none is known, once `wanted`."""
+    """Finds the coordinator while none is known, once `wanted`."""
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class CoordinatorSearch:
         self.address: Address | None = None
         self.wanted = False
         self.refused: KafkaError | None = None
-        """Why there is none, as the brokers say; nobody looks until `search_again`."""
+        """The brokers' reason why there is none; no search until `search_again`."""
         self._config = config
         self._calls = calls
         self._metadata = metadata
@@ -55,19 +58,21 @@ class CoordinatorSearch:
 
     @property
     def due(self) -> int | None:
-        """When to `act` again."""
+        """Return when to call `act` again."""
         searches = self.wanted and self.address is None and not self._asking
         return self._retry_at if searches and self.refused is None else None
 
     def lost(self, now: int) -> None:
-        """It is not the coordinator, or cannot be reached: look again."""
+        """Search again: it is not the coordinator, or cannot be reached."""
         if self.address is not None:
             self.address = None
             self._retry_at = now + self._backoff.next_ms()
 
     def search_again(self, now: int) -> None:
-        """The application has heard why there is none (AbstractCoordinator: fatalFindCoordinatorException, which is
-        raised once): things may have changed, so look again, but not at once."""
+        """Search again after a delay: the application was told why there is no coordinator.
+
+        The error is raised once (AbstractCoordinator: fatalFindCoordinatorException).
+        """
         self.refused = None
         self._retry_at = now + self._backoff.next_ms()
 
@@ -112,7 +117,7 @@ class CoordinatorSearch:
 
 
 def _alone(reply: FindCoordinatorResponse) -> Coordinator:
-    """The one of a response before version 4."""
+    """Return the only coordinator of a response before version 4."""
     return Coordinator(
         "", reply.node_id, reply.host, reply.port, reply.error_code, reply.error_message
     )

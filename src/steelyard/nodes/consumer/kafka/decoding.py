@@ -1,8 +1,9 @@
-"""What a fetch brought of a partition, as records.
+"""The records of a partition in a fetch response.
 
-A fetch may begin before the offset that was asked for, and end within a batch. With read_committed the broker sends what
-is before the last stable offset, and tells which transactions in it were aborted: by producer, and from which offset on;
-the control batch of that producer ends it. Source: clients/consumer/internals/CompletedFetch.java.
+A fetch may begin before the requested offset, and end within a batch. With read_committed the
+broker sends what precedes the last stable offset, and lists the aborted transactions in it: the
+producer, and the first offset; the producer's control batch ends the transaction. Source:
+clients/consumer/internals/CompletedFetch.java.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from steelyard.wire.kafka.records import (
 
 
 class _Aborted:
-    """Which producers' transactional batches are void, as one goes through a fetch in its order."""
+    """The producers whose transactional batches are aborted, while a fetch is read in order."""
 
     def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
         self._coming = sorted(transactions, key=lambda t: t.first_offset, reverse=True)
@@ -40,9 +41,9 @@ class _Aborted:
 
 
 class Fetched:
-    """A fetch's records, decoded batch by batch as they are wanted: a fetch may bring many more than a poll takes.
+    """A fetch's records, decoded batch by batch on demand: often more than a poll takes.
 
-    `aborted`: None where the records of aborted transactions are wanted, too.
+    `aborted`: None if the records of aborted transactions are wanted as well.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Fetched:
         check_crcs: bool,
     ) -> None:
         self.next_offset = from_offset
-        """Where to go on after what `more` gave; also past what is not for applications."""
+        """Where to resume after what `more` returned; also past control records."""
         self._partition = partition
         self._data = data
         self._from_offset = from_offset
@@ -64,7 +65,10 @@ class Fetched:
         self._batches = read_headers(data)
 
     def more(self) -> list[ConsumerRecord]:
-        """The records of the next batch that has some; none at the end. Raises ProtocolError where the data is damaged."""
+        """Return the records of the next batch that has some; none at the end.
+
+        Raises ProtocolError if the data is damaged.
+        """
         for at, header in self._batches:
             if header.next_offset <= self._from_offset:
                 continue

@@ -1,4 +1,4 @@
-"""Where the application's calls come in, and when they are answered (see `contract`)."""
+"""Accepts the application's calls, and answers them (see `contract`)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from steelyard.nodes.seam import Answer, Call, Effect
 from steelyard.types import LogLine, TopicPartition
 
 STOP_MS_MAX = 30_000
-"""How long a clean stop may take (KafkaConsumer.close without a timeout)."""
+"""Limit of the duration of a clean stop (KafkaConsumer.close without a timeout)."""
 
 LATER = object()
-"""In place of an answer that comes later."""
+"""Placeholder for an answer that comes later."""
 
 
 class _Polling:
@@ -44,7 +44,7 @@ class _Polling:
 
 
 class _Waiting:
-    """A call that waits until something is known: the position in a partition, or a topic's partitions."""
+    """A call that waits for information: the position in a partition, or a topic's partitions."""
 
     def __init__(self, call_id: int, what: TopicPartition | str, deadline: int) -> None:
         self.call_id = call_id
@@ -53,7 +53,7 @@ class _Waiting:
 
 
 class Dispatcher:
-    """See the module's text."""
+    """Calls of the application that wait, and their answers."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class Dispatcher:
         self._progress = progress
         self._polling: _Polling | None = None
         self._polled = 0
-        """The number of the poll that was answered last."""
+        """The number of the poll answered last."""
         self._waiting: list[_Waiting] = []
         self._leavers: list[int] = []
-        """Calls that are answered once the group is left."""
+        """Calls to be answered once the group has been left."""
         self._stop: tuple[int, int] | None = None
         """Call id and deadline of a stop."""
         self._takers: Mapping[type[Call[object]], Callable[..., object]] = {
@@ -107,7 +107,7 @@ class Dispatcher:
         }
 
     def take(self, call_id: int, call: object, now: int, effects: list[Effect]) -> None:
-        """A call comes in."""
+        """Accept a call."""
         assert isinstance(call, Call), f"a Kafka consumer cannot answer {call!r}"
         try:
             result = self._takers[type(call)](call_id, call, now, effects)
@@ -117,12 +117,12 @@ class Dispatcher:
             effects.append(Answer(call_id, result))
 
     def topics(self) -> Iterable[str]:
-        """The topics that must be known."""
+        """Return the topics that must be known."""
         return [waiting.what for waiting in self._waiting if isinstance(waiting.what, str)]
 
     @property
     def due(self) -> int | None:
-        """When to `act` again."""
+        """Return when to call `act` again."""
         times = [waiting.deadline for waiting in self._waiting]
         if self._polling is not None and not self._membership.withholds:
             times.append(self._polling.deadline)
@@ -131,7 +131,7 @@ class Dispatcher:
         return min(times, default=None)
 
     def act(self, now: int, effects: list[Effect]) -> None:
-        """Answer what can be answered."""
+        """Answer the calls that can be answered."""
         self._answer_poll(now, effects)
         self._answer_waiting(now, effects)
         if not self._membership.leaving and not self._commits.waits(CLOSING):
@@ -154,7 +154,7 @@ class Dispatcher:
             if not membership.active:
                 self._holdings.drop(self._holdings.partitions())
                 return None
-            self._holdings.poll_began()  # what polls returned is consumed, as at a close
+            self._holdings.poll_began()  # as in a close, what polls returned is consumed
             membership.leave("the consumer unsubscribed from all topics")
             self._leavers.append(call_id)
             return LATER

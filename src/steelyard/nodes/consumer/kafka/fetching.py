@@ -1,7 +1,8 @@
-"""The fetches: one under way for each broker, of all partitions that it leads and that have nothing left to return.
+"""The fetches: one in flight per broker, of all its partitions with no records left to return.
 
-So what is kept is bounded by `fetch_max_bytes` for each broker, and a partition that is not polled, or paused, is not
-fetched. Without fetch sessions (KIP-227): every request names all its partitions.
+The prefetched data is therefore bounded by `fetch_max_bytes` per broker, and a partition that is
+not polled, or is paused, is not fetched. Fetch sessions (KIP-227) are not used: every request names
+all its partitions.
 Source: clients/consumer/internals/AbstractFetch.java, FetchCollector.java.
 """
 
@@ -32,13 +33,16 @@ from steelyard.wire.kafka.messages.data import (
 )
 
 FETCH_LANE = "fetch"
-"""Fetches wait at the broker, and other requests would wait behind them."""
+"""A lane of its own: fetches wait at the broker, and other requests would wait behind them."""
 
 READ_COMMITTED = 1
 
 SHORT_WAIT_MS = 20
-"""How long a fetch waits at the broker while other partitions of it have records left: when those are used up they want
-to be fetched, and only one fetch is under way. (Apache's clients wait for `fetch_max_wait_ms` then.)"""
+"""Waiting time of a fetch at the broker while other partitions of it have records left.
+
+When those are used up, they must be fetched, and only one fetch may be in flight. (Apache's clients
+wait for `fetch_max_wait_ms` here.)
+"""
 
 _LOOK_AGAIN = frozenset(
     {
@@ -54,18 +58,21 @@ _LOOK_AGAIN = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
     }
 )
-"""Errors after which the metadata says more."""
+"""Errors after which the metadata must be refreshed."""
 
 
 class FetchAsked(msgspec.Struct, frozen=True):
-    """Purpose of a Fetch: the turn of each partition that was asked for. `until`: a broker with nothing waits so long."""
+    """Purpose of a Fetch: the turn of each requested partition.
+
+    `until`: how long a broker without data waits.
+    """
 
     turns: Mapping[TopicPartition, int]
     until: int
 
 
 class Fetching:
-    """See the module's text."""
+    """The fetches of a consumer."""
 
     def __init__(
         self,
@@ -84,7 +91,7 @@ class Fetching:
 
     @property
     def due(self) -> int | None:
-        """When a partition that failed may be fetched again."""
+        """Return when a partition that failed may be fetched again."""
         times = [
             held.retry_at
             for held in self._holdings.by_partition.values()
@@ -93,7 +100,7 @@ class Fetching:
         return min(times, default=None)
 
     def act(self, now: int, effects: list[Effect]) -> None:
-        """Fetch what can be fetched."""
+        """Send the fetches that are possible."""
         by_leader: dict[Address, list[Held]] = {}
         for partition, held in self._holdings.by_partition.items():
             if not held.wants_fetch or now < held.retry_at:
@@ -150,7 +157,7 @@ class Fetching:
     def answered(
         self, purpose: FetchAsked, lane: Lane, reply: FetchResponse | SteelyardError, now: int
     ) -> None:
-        """A fetch ended."""
+        """Take the outcome of a fetch."""
         asked = {
             partition: held
             for partition, turn in purpose.turns.items()
@@ -168,7 +175,8 @@ class Fetching:
             part.records or part.error_code for t in reply.responses for part in t.partitions
         )
         if reply.error_code or (now < purpose.until and not came):
-            for held in asked.values():  # without a pause it would be asked as fast as it answers
+            # without a pause it would be requested as fast as it responds
+            for held in asked.values():
                 held.retry_at = now + self._config.retry_backoff_ms
         for topic in reply.responses:
             for data in topic.partitions:

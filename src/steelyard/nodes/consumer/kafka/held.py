@@ -1,7 +1,8 @@
-"""The partitions that a consumer holds: where it is in each, and what was fetched and not returned yet.
+"""The partitions that a consumer holds: its position in each, and the prefetched records.
 
-`position` is the offset of the next record that a poll returns. What polls returned counts as consumed when the next
-poll begins (`consumed`), for only then is the application known to be done with it.
+`position` is the offset of the next record that a poll returns. What polls returned counts as
+consumed when the next poll begins (`consumed`), because only then has the application certainly
+finished with it.
 Source: clients/consumer/internals/SubscriptionState.java.
 """
 
@@ -19,8 +20,12 @@ from steelyard.wire.kafka.errors import ErrorCode
 
 
 class Held:
-    """One partition. `turn` grows whenever what is under way for it must not count any more, and is never one that the
-    partition had before: it may be given away and come back while an answer is under way. `turns`: those to come."""
+    """One partition.
+
+    `turn` changes whenever requests in flight for it become obsolete, and never takes a value that
+    the partition had before: it may be revoked and assigned again while a response is pending.
+    `turns`: the values to come.
+    """
 
     def __init__(self, partition: TopicPartition, turns: Iterator[int]) -> None:
         self.partition = partition
@@ -32,22 +37,22 @@ class Held:
         self.leader_epoch = -1
         """Of the last record returned."""
         self.reset_to: int | None = None
-        """Look up the offset of this timestamp (EARLIEST, LATEST) and go on there."""
+        """Look up the offset of this timestamp (EARLIEST, LATEST) and resume from there."""
         self.paused = False
         self.fetching_from: int | None = None
-        """The offset from which it was asked for, while it is."""
+        """The offset of the fetch in flight, if any."""
         self.turn = next(turns)
         self.retry_at = 0
         self.misled_by = -1
-        """Version of the metadata that led to the wrong broker: it is not fetched before there is a newer one."""
+        """Version of the metadata that led to the wrong broker: no fetch until it is refreshed."""
         self.fault: SteelyardError | None = None
         """Raised by the next poll."""
         self.records: deque[ConsumerRecord] = deque()
-        """The next ones; empty only where nothing is left of what was fetched."""
+        """The next records; empty only if everything fetched has been returned."""
         self._fetched: Fetched | None = None
 
     def move(self, offset: int | None, reset_to: int | None = None) -> None:
-        """Go on somewhere else: forget what was fetched."""
+        """Resume elsewhere, and discard what was fetched."""
         self.position = offset
         self.reset_to = reset_to
         self.turn = next(self._turns)
@@ -58,14 +63,14 @@ class Held:
         self.retry_at = 0
 
     def feed(self, fetched: Fetched) -> None:
-        """What was fetched from the position on."""
+        """Add what was fetched from the position on."""
         assert not self.records
         assert fetched.next_offset == self.position
         self._fetched = fetched
         self._load(1)
 
     def take(self, count_max: int) -> list[ConsumerRecord]:
-        """The next records; the position is after them then."""
+        """Return the next records, and move the position past them."""
         self._load(count_max)
         records = self.records
         taken = [records.popleft() for _ in range(min(count_max, len(records)))]
@@ -77,7 +82,10 @@ class Held:
         return taken
 
     def _load(self, count: int) -> None:
-        """Decode until so many records are there, or nothing is left; then the position is after all that was fetched."""
+        """Decode until there are enough records, or nothing is left.
+
+        Then move the position past all fetched.
+        """
         fetched = self._fetched
         while fetched is not None and len(self.records) < count:
             try:
@@ -109,13 +117,13 @@ class Held:
 
 
 class Holdings:
-    """All of them, in the order in which polls look at them."""
+    """All held partitions, in the order in which polls return them."""
 
     def __init__(self) -> None:
         self.by_partition: dict[TopicPartition, Held] = {}
         self._turns = count()
         self.waiting: set[TopicPartition] = set()
-        """New ones, of which the application is still being told: nothing of them is fetched."""
+        """New ones whose assignment the application is still handling: not fetched yet."""
         self._before_poll: dict[TopicPartition, tuple[int, int]] = {}
 
     def partitions(self) -> Partitions:
@@ -134,24 +142,26 @@ class Holdings:
             self.waiting.discard(partition)
 
     def of(self, partition: TopicPartition) -> Held:
-        """Raises ConfigError for a partition that is not held."""
+        """Return a held partition. Raises ConfigError for others."""
         held = self.by_partition.get(partition)
         if held is None:
             raise ConfigError(f"{partition.topic}-{partition.partition} is not assigned")
         return held
 
     def chosen(self, partitions: Partitions) -> list[Held]:
-        """These, or all where none are given. Raises ConfigError."""
+        """Return these, or all by default. Raises ConfigError."""
         return [self.of(partition) for partition in partitions or self.partitions()]
 
     def poll_began(self) -> None:
-        """The application is done with what it got."""
+        """Note that the application has finished with what it received."""
         for held in self.by_partition.values():
             held.consumed = held.position
 
     def take(self, count_max: int) -> tuple[ConsumerRecord, ...]:
-        """Records for a poll: as many as there are of one partition, then of the next. Raises the fault of a partition
-        whose turn it is."""
+        """Return records for a poll: all there are of one partition, then of the next.
+
+        Raises the fault of the partition whose turn it is.
+        """
         taken: list[ConsumerRecord] = []
         self._before_poll = {}
         for partition, held in list(self.by_partition.items()):
@@ -169,7 +179,7 @@ class Holdings:
             assert held.position is not None
             self._before_poll[partition] = (held.position, held.turn)
             taken += held.take(count_max - len(taken))
-            # To the end: the next poll begins with another one.
+            # Move to the end: the next poll begins with another one.
             del self.by_partition[partition]
             self.by_partition[partition] = held
         return tuple(taken)
@@ -177,7 +187,10 @@ class Holdings:
     def returned(
         self, unread: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All that polls returned, but for what the application has not seen yet (`unread`: from which offset on)."""
+        """Return the offsets of all that polls returned and the application has seen.
+
+        `unread`: the first offsets not yet seen.
+        """
         return {
             partition: OffsetAndMetadata(
                 unread.get(partition, held.position), "", held.leader_epoch
@@ -189,7 +202,7 @@ class Holdings:
     def consumed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What an automatic commit has to say of these partitions."""
+        """Return what an automatic commit of these partitions contains."""
         offsets = {}
         for partition in partitions:
             held = self.by_partition.get(partition)
@@ -199,14 +212,14 @@ class Holdings:
         return offsets
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """The coordinator has these."""
+        """Note that the coordinator has stored these."""
         for partition, (offset, _, _) in offsets.items():
             held = self.by_partition.get(partition)
             if held is not None:
                 held.committed = offset
 
     def give_back(self) -> None:
-        """What the last `take` took reached nobody."""
+        """Take back what the last `take` returned, because it reached nobody."""
         for partition, (position, turn) in self._before_poll.items():
             held = self.by_partition.get(partition)
             if held is not None and held.turn == turn:

@@ -1,12 +1,12 @@
-"""The consumer as a member of its group: carries out what the member orders (see `groups.kafka.member.machine`).
+"""The consumer as a member of its group: carries out the orders of `groups.kafka.member.machine`.
 
-What takes partitions away, and what the application is told by a hook, happens only while the application waits in a poll
-or a call that leaves: then it is not at work on records of a partition that goes to another member. Nothing is returned to
-that poll before it is done.
+Partitions are revoked, and hooks of the application called, only while the application waits in a
+poll or a call that leaves: it then processes no records of a partition that another member gets.
+That poll returns nothing until this is done.
 
-    Prepare   commit, where that is automatic · on_revoked, or on_lost · let go                · Prepared
-    Adopt     commit what goes · on_revoked · let go · hold what comes · on_assigned           · Adopted
-    leaving   commit · on_revoked, or on_lost · let go                                         · LeaveGroup
+    Prepare   commit, if automatic · on_revoked, or on_lost · let go                 · Prepared
+    Adopt     commit what goes · on_revoked · let go · hold what comes · on_assigned · Adopted
+    leaving   commit · on_revoked, or on_lost · let go                               · LeaveGroup
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ _APIS = {
 }
 
 _COMMIT_MS_MAX = 5_000
-"""How long a rebalance waits for its commit."""
+"""Time limit of a rebalance for its commit."""
 
 
 class MemberAsked(msgspec.Struct, frozen=True):
-    """Purpose of a request of the member; `turn` is its own, 0 for a LeaveGroup."""
+    """Purpose of a request of the member; `turn` is the member's, 0 for a LeaveGroup."""
 
     turn: int
 
 
 class Membership:
-    """See the module's text. `make_member`: a new machine, for each time that topics are subscribed to."""
+    """The member and its changes. `make_member`: creates a state machine for each subscription."""
 
     def __init__(
         self,
@@ -83,9 +83,9 @@ class Membership:
         hooks: bool,
     ) -> None:
         self.failed: KafkaError | None = None
-        """Why this consumer is not a member; the next poll raises it."""
+        """Why this consumer is not a member; raised by the next poll."""
         self.active = False
-        """The partitions come from the group, not from `Assign`."""
+        """Whether the partitions are assigned by the group, rather than by `Assign`."""
         self.member = make_member()
         self._config = config
         self._make_member = make_member
@@ -103,21 +103,21 @@ class Membership:
         self._seen_version = -1
         self._polling = False
         self._failure_heard = False
-        """The application has heard why it is not a member, and has not polled since."""
+        """Whether the application was told why it is not a member, and has not polled since."""
         self._coordinator_known = False
         self._leaves = 0
-        """LeaveGroup requests that are not answered yet."""
+        """LeaveGroup requests without a response yet."""
 
     # -- what others may know ----------------------------------------------------------------------
 
     @property
     def due(self) -> int | None:
-        """When to `act` again."""
+        """Return when to call `act` again."""
         return self.member.due if self.active else None
 
     @property
     def withholds(self) -> bool:
-        """No records for the poll: what is held is about to change."""
+        """Return whether the poll must wait, because the assignment is about to change."""
         change = self._change
         if change is None or change.stage is Stage.WAITING:
             return False
@@ -129,7 +129,7 @@ class Membership:
 
     @property
     def joining(self) -> bool:
-        """A JoinGroup or SyncGroup waits at the coordinator."""
+        """Return whether a JoinGroup or SyncGroup waits at the coordinator."""
         return self.member.state in (
             ClientMemberState.JOINING,
             ClientMemberState.ASSIGNING,
@@ -138,7 +138,7 @@ class Membership:
 
     @property
     def identity(self) -> ConsumerGroupMetadata:
-        """As whom offsets are committed."""
+        """Return the identity with which offsets are committed."""
         member = self.member
         if not self.active or member.generation < 0:
             return ConsumerGroupMetadata()
@@ -147,7 +147,7 @@ class Membership:
         )
 
     def topics(self) -> set[str]:
-        """The topics that must be known."""
+        """Return the topics that must be known."""
         return {*self._topics, *(self._needed or ()), *self.member.watched}
 
     def describe(self) -> MemberState:
@@ -164,7 +164,7 @@ class Membership:
     # -- what the application wants ----------------------------------------------------------------
 
     def subscribe(self, topics: tuple[str, ...], now: int, effects: list[Effect]) -> None:
-        """Be a member that reads these topics; with a pattern they come with the metadata."""
+        """Join as a reader of these topics; those of a pattern come with the metadata."""
         self.active = True
         self._coordinator.wanted = True
         if self._metadata.pattern is None:
@@ -175,7 +175,7 @@ class Membership:
             self._seen_version = -1
 
     def leave(self, reason: str) -> None:
-        """Give everything up and leave, as soon as what is under way has ended; see `leaving`."""
+        """Give up everything and leave once what is in progress has ended; see `leaving`."""
         assert self.active
         self._leave_reason = reason
         if self._change is not None and self._change.stage is Stage.WAITING:
@@ -198,14 +198,14 @@ class Membership:
             self._tell(events.PollEnded(), now, effects)
 
     def commit_refused(self, generation: int, code: int, now: int, effects: list[Effect]) -> None:
-        """The coordinator refused what we committed in that generation."""
+        """Handle the coordinator's refusal of a commit of that generation."""
         if self.active and generation == self.member.generation:
             self._tell(events.CommitRefused(code), now, effects)
 
     # -- what happens ------------------------------------------------------------------------------
 
     def act(self, now: int, effects: list[Effect]) -> None:
-        """Whatever can go on now."""
+        """Continue whatever can continue now."""
         if not self.active:
             return
         self._follow_coordinator(now, effects)
@@ -229,7 +229,7 @@ class Membership:
         now: int,
         effects: list[Effect],
     ) -> None:
-        """A request of the member ended."""
+        """Take the outcome of a request of the member."""
         if not purpose.turn:
             self._leaves -= 1
             return
@@ -241,8 +241,11 @@ class Membership:
             self._tell(events.Answered(purpose.turn, reply), now, effects)
 
     def take_failure(self, now: int) -> KafkaError | None:
-        """Why the member cannot go on, for the application, which hears it once; its next poll tries anew (as Java's,
-        AbstractCoordinator.joinGroupIfNeeded). What is for good it hears at every poll."""
+        """Return why the member cannot continue, for the application.
+
+        It is told once, and its next poll tries again (as in Java,
+        AbstractCoordinator.joinGroupIfNeeded). Fatal errors are returned to every poll.
+        """
         error = self.failed
         if error is None or self.member.state is ClientMemberState.GONE:
             return error
@@ -253,7 +256,7 @@ class Membership:
         return error
 
     def handled(self, ticket: int) -> None:
-        """The application is done with a hook."""
+        """Note that the application has handled a hook."""
         if self._change is not None and self._change.ticket == ticket:
             self._change.ticket = 0
 
@@ -301,7 +304,7 @@ class Membership:
             case events.NeedTopics(topics=topics):
                 self._needed = topics
             case events.Prepare() | events.Adopt() if self._leave_reason is not None:
-                pass  # all is given up anyway
+                pass  # everything is given up anyway
             case events.Prepare(revoked=revoked, lost=lost, commit=commit):
                 held = self._holdings.partitions() if commit else ()
                 self._change = Change(events.Prepare, held, revoked, lost, ())
@@ -318,7 +321,7 @@ class Membership:
             self._tell(events.Unanswered(order.turn, "no coordinator"), now, effects)
             return
         if isinstance(order.message, LeaveGroupRequest):
-            lane = Lane(lane.address, DATA)  # a JoinGroup may wait on the other
+            lane = Lane(lane.address, DATA)  # a JoinGroup may wait on the other lane
             self._leaves += 1
         api = _APIS[type(order.message)]
         purpose = MemberAsked(order.turn)
@@ -361,7 +364,8 @@ class Membership:
         if change.kind is not None and self._is_felt(change) and not self._polling:
             return False
         if self.member.generation < 0 and change.kind is events.Prepare:
-            change.lost, change.revoked = change.taken, ()  # the membership was lost meanwhile
+            # the membership was lost in the meantime
+            change.lost, change.revoked = change.taken, ()
             change.commit = ()
         if self.member.generation < 0 and change.kind is events.Adopt:
             change.revoked = change.assigned = change.commit = ()
@@ -373,7 +377,7 @@ class Membership:
         return True
 
     def _is_felt(self, change: Change) -> bool:
-        """The application loses something, or is told something."""
+        """Return whether the application loses something, or is notified."""
         return bool(change.taken) or (self._hooks and bool(change.assigned))
 
     def _hand(self, change: Change, handed: object, effects: list[Effect]) -> None:

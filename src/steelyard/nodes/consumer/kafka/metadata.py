@@ -1,8 +1,9 @@
-"""What the cluster looks like: its brokers, and who leads which partition. Asks for it, again and again.
+"""The metadata of the cluster: its brokers, and the leader of each partition; refreshed regularly.
 
-It is asked for when a topic is wanted that is not known, when a broker said that it does not lead a partition, and every
-`metadata_max_age_ms`. Which broker is asked: the known ones in turn, and once none of them answered, those of
-`bootstrap_servers`. Source: clients/Metadata.java, MetadataRequest.java.
+It is requested when an unknown topic is wanted, when a broker responds that it does not lead a
+partition, and every `metadata_max_age_ms`. The known brokers are asked in turn, and once none of
+them has responded, those of `bootstrap_servers`. Source: clients/Metadata.java,
+MetadataRequest.java.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from steelyard.wire.kafka.messages.cluster import (
 )
 
 DATA = "data"
-"""The lane for everything but the group's requests."""
+"""The lane for everything except the group's requests."""
 
 TELL_MS = 30_000
-"""While no broker answers, the log says so once in so long."""
+"""Interval between log lines while no broker responds."""
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """A pattern does not match these (exclude.internal.topics)."""
@@ -51,20 +52,23 @@ class PartitionView(msgspec.Struct, frozen=True):
 
 
 class Metadata:
-    """See the module's text."""
+    """The current view of the cluster, and when to refresh it."""
 
     def __init__(
         self, config: KafkaConsumerConfig, calls: KafkaCalls[object], random: Random
     ) -> None:
         self.topics: dict[str, dict[int, PartitionView]] = {}
         self.errors: dict[str, int] = {}
-        """Topics that cannot be had, with the error that says why; those that do not exist yet are not among them."""
+        """Topics that cannot be read, with the error code.
+
+        Topics that do not exist yet are not included.
+        """
         self.version = 0
-        """Grows with every answer."""
+        """Incremented by every response."""
         self.trouble = ""
-        """Why the last request failed; empty once one is answered."""
+        """Why the last request failed; empty after a response."""
         self.pattern: re.Pattern[str] | None = None
-        """Of topics to know besides; set it by `match`."""
+        """Pattern of further topics to know; set it with `match`."""
         self._config = config
         self._calls = calls
         self._wanted: frozenset[str] = frozenset()
@@ -78,13 +82,13 @@ class Metadata:
         self._next_at = 0
         self._tell_at = 0
         self._answered: frozenset[str] | None = frozenset()
-        """The topics that the last answer was about; None: all."""
+        """The topics in the last response; None: all."""
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, random)
 
     # -- the view ----------------------------------------------------------------------------------
 
     def leader(self, partition: TopicPartition) -> Address | None:
-        """The address of the broker that has a partition; None while there is none."""
+        """Return the address of a partition's leader; None while there is none."""
         view = self.topics.get(partition.topic, {}).get(partition.partition)
         return None if view is None else self._brokers.get(view.leader)
 
@@ -93,11 +97,11 @@ class Metadata:
         return -1 if view is None else view.leader_epoch
 
     def counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """How many partitions each of the topics has; unknown ones are left out."""
+        """Return the number of partitions of each topic, omitting unknown topics."""
         return {topic: len(self.topics[topic]) for topic in topics if topic in self.topics}
 
     def matching(self) -> tuple[str, ...]:
-        """The topics whose name matches the pattern, sorted."""
+        """Return the topics whose name matches the pattern, sorted."""
         assert self.pattern is not None
         fullmatch = self.pattern.fullmatch
         return tuple(
@@ -106,15 +110,15 @@ class Metadata:
 
     @property
     def all_known(self) -> bool:
-        """The last answer had all topics."""
+        """Return whether the last response had all topics."""
         return self._answered is None
 
     def knows(self, topics: Collection[str]) -> bool:
-        """All of them were in the last answer, whether they exist or not."""
+        """Return whether all of them were in the last response, whether they exist or not."""
         return self._answered is None or self._answered.issuperset(topics)
 
     def any_broker(self) -> Lane:
-        """Somebody to ask what any broker knows: another one after each failure."""
+        """Return a broker for requests that any broker answers: another one after each failure."""
         known = [self._brokers[node] for node in sorted(self._brokers)]
         usable = [address for address in known if address not in self._failed]
         if usable:
@@ -124,37 +128,37 @@ class Metadata:
     # -- asking ------------------------------------------------------------------------------------
 
     def want(self, topics: frozenset[str]) -> None:
-        """The topics to know about from now on."""
+        """Set the topics to know about from now on."""
         if not topics <= self._wanted and not self.knows(topics):
             self._stale = True
         self._wanted = topics
 
     def match(self, pattern: re.Pattern[str] | None) -> None:
-        """Know all topics, so that those that match can be found; None: no more."""
+        """Know all topics, so that those that match can be found; None: no longer."""
         self.pattern = pattern
         if pattern is not None:
             self._stale = True
 
     def refresh(self) -> None:
-        """The view is wrong somewhere: look again soon."""
+        """Refresh soon, because the view is wrong somewhere."""
         self._stale = True
 
     def failed(self, address: Address) -> None:
-        """A broker cannot be reached."""
+        """Note that a broker cannot be reached."""
         self._first += 1
         self._failed.add(address)
         if self._failed.issuperset(self._brokers.values()):
             self._brokers_gone()
 
     def _brokers_gone(self) -> None:
-        """None of the known brokers is there: begin with the first ones again."""
+        """Start again with the bootstrap servers, because none of the known brokers responds."""
         self._failed.clear()
         self._brokers = {}
         self._stale = True
 
     @property
     def due(self) -> int | None:
-        """When to `act` again."""
+        """Return when to call `act` again."""
         if self._asking is not None:
             return None
         if self._stale:
@@ -162,7 +166,7 @@ class Metadata:
         return max(self._next_at, self._asked_at + self._config.metadata_max_age_ms)
 
     def act(self, now: int, effects: list[Effect]) -> None:
-        """Ask, if it is time."""
+        """Send a request, if it is time."""
         due = self.due
         if due is None or now < due:
             return
@@ -180,7 +184,7 @@ class Metadata:
         self._calls.call(lane, METADATA, request, purpose, now, timeout_ms, effects)
 
     def unanswered(self, error: SteelyardError, now: int, effects: list[Effect]) -> None:
-        """The request failed."""
+        """Handle a failed request."""
         self.trouble = str(error)
         if now >= self._tell_at:
             self._tell_at = now + TELL_MS
@@ -191,7 +195,7 @@ class Metadata:
         self._next_at = now + self._backoff.next_ms()
 
     def answered(self, purpose: MetadataAsked, response: MetadataResponse, now: int) -> None:
-        """A new view."""
+        """Take a new view."""
         if self._asking is not None:
             self._failed.discard(self._asking)
         self._asking = None
@@ -221,7 +225,7 @@ class Metadata:
     def _take_topic(
         self, topic: MetadataResponseTopic, before: Mapping[str, dict[int, PartitionView]]
     ) -> bool:
-        """True where it has to be looked at again soon."""
+        """Return True if it must be refreshed soon."""
         name = topic.name or ""
         if topic.error_code in (
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -232,7 +236,7 @@ class Metadata:
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return name in self._wanted
         if topic.error_code and not topic.partitions:
-            if name in before:  # for the moment nobody knows; it has not lost its partitions
+            if name in before:  # temporarily unknown; it has not lost its partitions
                 self.topics[name] = before[name]
             return True
         self.topics[name] = {

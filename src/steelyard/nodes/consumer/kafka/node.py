@@ -10,7 +10,8 @@
     fetching, decoding          what is fetched, and what of it is for the application
     progress, commits           when offsets are committed; those on their way to the coordinator
 
-After each event every part does what it can do now (`act`), and one timer is set for the earliest of what they wait for.
+After each event every part does what it can do now (`act`), and one timer is set for the earliest
+of what they wait for.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ TURN_TIMER = "turn"
 
 
 def member_settings(config: KafkaConsumerConfig) -> Settings:
-    """What the member's machine is told. Raises ConfigError for an unknown assignor."""
+    """Return the settings of the member's state machine.
+
+    Raises ConfigError for an unknown assignor.
+    """
     return Settings(
         config.group_id,
         tuple(assignor(name) for name in config.assignors),
@@ -71,7 +75,10 @@ def member_settings(config: KafkaConsumerConfig) -> Settings:
 
 
 class KafkaConsumerNode:
-    """See the module's text. `hooks`: tell the application of partitions that come and go. Raises ConfigError."""
+    """Dispatches events to its parts.
+
+    `hooks`: notify the application of assigned and revoked partitions. Raises ConfigError.
+    """
 
     def __init__(
         self,
@@ -125,12 +132,12 @@ class KafkaConsumerNode:
     # -- the seam ----------------------------------------------------------------------------------
 
     def start(self, now: int) -> list[Effect]:
-        """Called once, before any event."""
+        """Return the first effects; called once, before any event."""
         self._progress.start(now)
         return []
 
     def handle(self, event: Event, now: int) -> list[Effect]:
-        """Take one event in, give the effects out."""
+        """Handle one event and return the effects."""
         effects: list[Effect] = []
         if self._dispatcher.stopped:
             if isinstance(event, Asked):

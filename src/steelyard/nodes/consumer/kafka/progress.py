@@ -1,7 +1,9 @@
-"""How far the application has come, and when that is committed: at its word, every `auto_commit_interval_ms`, at the end.
+"""The application's progress, and its commits: explicit, periodic, and at the end.
 
-What a rebalance commits is part of the change (`membership`); how commits reach the coordinator is in `commits`.
-Source: clients/consumer/internals/ConsumerCoordinator.java (commitOffsetsAsync, maybeAutoCommitOffsetsAsync).
+Commits in a rebalance are part of the change (`membership`); `commits` sends them to the
+coordinator.
+Source: clients/consumer/internals/ConsumerCoordinator.java (commitOffsetsAsync,
+maybeAutoCommitOffsetsAsync).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from steelyard.wire.kafka.errors import ErrorCode
 
 
 class Progress:
-    """See the module's text."""
+    """The progress of the application, and when to commit it."""
 
     def __init__(
         self,
@@ -44,7 +46,7 @@ class Progress:
 
     @property
     def due(self) -> int | None:
-        """When to `act` again."""
+        """Return when to call `act` again."""
         return self._commit_at if self._is_automatic() else None
 
     def act(self, now: int) -> None:
@@ -56,7 +58,10 @@ class Progress:
             self.commit_consumed(AUTOMATIC, self._holdings.partitions(), now)
 
     def commit(self, call_id: int, call: contract.Commit, now: int) -> bool:
-        """The application's commit, which `committed` answers. False: there is nothing to commit."""
+        """Accept the application's commit, which `committed` answers.
+
+        False: there is nothing to commit.
+        """
         generation = self._membership.identity.generation
         if self._membership.active and generation < 0:
             text = "this consumer is not a member of its group at the moment; poll joins it"
@@ -72,7 +77,7 @@ class Progress:
         return True
 
     def commit_consumed(self, why: int, partitions: contract.Partitions, now: int) -> None:
-        """Commit how far the application has come in these, where that is automatic."""
+        """Commit the application's progress in these partitions, if that is automatic."""
         membership = self._membership
         generation = membership.identity.generation
         if not self._is_automatic() or (membership.active and generation < 0):
@@ -84,7 +89,7 @@ class Progress:
     def committed(
         self, ended: CommitResult, generation: int, now: int, effects: list[Effect]
     ) -> None:
-        """A commit ended; it was sent in that generation."""
+        """Take the outcome of a commit that was sent in that generation."""
         commit = ended.commit
         if ended.error is None:
             self._holdings.committed(commit.offsets)

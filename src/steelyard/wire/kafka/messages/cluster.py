@@ -159,7 +159,10 @@ class ListPartitionReassignmentsTopics(Part, frozen=True, gc=False):
 
 
 class ListPartitionReassignmentsRequest(ApiMessage, frozen=True, gc=False):
-    """ListPartitionReassignments request, API 46. Source: ListPartitionReassignmentsRequest.json."""
+    """ListPartitionReassignments request, API 46.
+
+    Source: ListPartitionReassignmentsRequest.json.
+    """
 
     timeout_ms: Int32 = 60000
     topics: Sequence[ListPartitionReassignmentsTopics] | None = None

@@ -39,7 +39,10 @@ class TopicPartitions(Part, frozen=True, gc=False):
 
 
 class ConsumerProtocolSubscription(ApiMessage, frozen=True, gc=False):
-    """What a member wants and holds. `generation_id`: of the assignment in which it got `owned_partitions`."""
+    """What a member wants and holds.
+
+    `generation_id`: of the assignment in which it got `owned_partitions`.
+    """
 
     topics: Sequence[String] = ()
     user_data: NullableBytes = None

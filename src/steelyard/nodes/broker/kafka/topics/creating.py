@@ -196,7 +196,9 @@ class Creating:
             text = "This server does not host this topic-partition."
             raise RequestRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         if topic.is_fixed:
-            text = f"Partitions of {asked.name} say who coordinates what; they stay as they are."
+            text = (
+                f"Partitions of {asked.name} determine who coordinates what and cannot be changed."
+            )
             raise RequestRefused(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
         have = topic.layout.partitions
         if asked.count == have:
@@ -269,5 +271,5 @@ def _topic_refused(name: str, refused: RequestRefused) -> CreatableTopicResult:
 
 def _check_partitions(partitions: int, brokers: int) -> None:
     if partitions > QUEUES_MAX * brokers:
-        text = f"{partitions} partitions; a broker takes {QUEUES_MAX} of a topic at most"
+        text = f"{partitions} partitions; a broker takes at most {QUEUES_MAX} of a topic"
         raise RequestRefused(ErrorCode.INVALID_PARTITIONS, text)
