@@ -1,7 +1,7 @@
-"""One name for one thing: no two public classes have the same name, but for those below, which mean the same in both places.
+"""One name for one thing: public classes share a name only if they mean the same (listed below).
 
-Not looked at: `wire/kafka/messages`, where structures are named as in Kafka's schemas, several of which use one name for
-different structures; and `client/blocking`, which is written from `client/aio`.
+Not checked: `wire/kafka/messages`, whose structures have the names of Kafka's schemas, several of
+which use one name for different structures; and `client/blocking`, generated from `client/aio`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SOURCES = Path(steelyard.__file__).parent
 ELSEWHERE = ("client/blocking/", "wire/kafka/messages/")
 
 Twins = dict[tuple[str, ...], set[str]]
-"""By the modules that have them: class names."""
+"""Class names by the modules that define them."""
 
 SAME_IN_BOTH_DIALECTS: Twins = {
     ("nodes/calls/kafka", "nodes/calls/remoting"): {"Outcome"},
@@ -40,15 +40,15 @@ SAME_IN_BOTH_DIALECTS: Twins = {
     ("nodes/consumer/kafka/held", "nodes/consumer/remoting/holdings"): {"Holdings"},
     ("nodes/consumer/kafka/membership", "nodes/consumer/remoting/membership"): {"Membership"},
 }
-"""A thing that a consumer of either dialect has; the wings do not import each other."""
+"""Parts of a consumer of either dialect; the wings do not import each other."""
 
 SAME_IN_BOTH_DRIVERS: Twins = {("driver/links", "sim/dialects"): {"Decoding", "Dialect"}}
-"""What the real and the simulated driver have, which do not import each other either."""
+"""Parts of the real and of the simulated driver, which do not import each other either."""
 
 SAME_OF_BOTH_ENDS: Twins = {
     ("nodes/broker/kafka/data/list_offsets", "nodes/consumer/kafka/contract"): {"ListOffsets"},
 }
-"""Kafka's name of a request, for what asks it and for what answers it."""
+"""Kafka's name of a request, for the call that sends it and the handler that answers it."""
 
 SAME_OF_SEVERAL_NODES: Twins = {
     (
@@ -60,7 +60,7 @@ SAME_OF_SEVERAL_NODES: Twins = {
     ("nodes/consumer/remoting/peers", "nodes/producer/peers"): {"Peers"},
     ("nodes/consumer/remoting/questions", "nodes/producer/contract"): {"FetchQueues"},
 }
-"""What RocketMQ's producers and consumers do alike, and what every node is told at its end."""
+"""What RocketMQ's producers and consumers have in common, and the call that stops any node."""
 
 MOVES: Twins = {
     (
@@ -73,7 +73,8 @@ MOVES: Twins = {
         "nodes/consumer/remoting/ordered",
     ): {"Move"}
 }
-"""The events of a table of states (`steelyard.machine`), which stand beside it. The field has names for the states only."""
+"""The events of a state table (`steelyard.machine`), defined next to it; the reference
+implementations name only the states."""
 
 ALLOWED = {
     **SAME_IN_BOTH_DIALECTS,
@@ -104,7 +105,7 @@ def repeated(sources: Mapping[str, str]) -> Twins:
 
 
 def test_a_class_has_a_name_of_its_own() -> None:
-    """A class that fails here gets its field's term, as Kafka's or RocketMQ's sources have it, or a place and a reason above."""
+    """Rename a class that fails here, with Kafka's or RocketMQ's term, or list it above."""
     paths = {path.relative_to(SOURCES).as_posix(): path for path in SOURCES.rglob("*.py")}
     sources = {
         name.removesuffix(".py"): path.read_text()

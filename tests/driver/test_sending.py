@@ -14,7 +14,6 @@ from steelyard.driver.disk import LiveFile
 from steelyard.driver.links import LinkLimits
 from steelyard.driver.listening import advertised, bind
 from steelyard.nodes.seam import KAFKA, Closed, Effect, Event, Hang, Received, Send
-from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.frame import (
     APART_MIN,
     Reply,
@@ -24,6 +23,7 @@ from steelyard.wire.kafka.frame import (
     read_reply,
 )
 from steelyard.wire.kafka.messages.data import (
+    FETCH,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -33,7 +33,6 @@ from steelyard.wire.kafka.schema import Records
 
 Run = Callable[[Callable[..., object]], None]
 
-FETCH = APIS[1]
 VERSION = 12
 SIZE = 4 * 1024 * 1024
 

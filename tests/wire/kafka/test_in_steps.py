@@ -12,6 +12,7 @@ from steelyard.types import Sendable, joined
 from steelyard.wire.kafka import frame, primitives, schema
 from steelyard.wire.kafka.apis import APIS
 from steelyard.wire.kafka.messages.offsets import (
+    OFFSET_COMMIT,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -91,11 +92,12 @@ def test_the_items_of_a_message_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_only_large_requests_are_left_unread() -> None:
-    api = APIS[8]
     for size, kind in ((100, OffsetCommitRequest), (frame.AT_ONCE_BYTES, Unread)):
         part = OffsetCommitRequestPartition(1, 1, committed_metadata="m" * size)
         topics = [OffsetCommitRequestTopic("t", partitions=[part])]
-        data = frame.encode(frame.Request(api, 7, 1, "c", OffsetCommitRequest("g", topics=topics)))
+        data = frame.encode(
+            frame.Request(OFFSET_COMMIT, 7, 1, "c", OffsetCommitRequest("g", topics=topics))
+        )
         (request,) = frame.server_decoder().feed(data)
         assert type(request.message) is kind
         (request,) = frame.RequestDecoder().feed(data)

@@ -54,9 +54,9 @@ DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
 
 
 class Properties(msgspec.Struct, gc=False):
-    """The properties of one message as a broker passes them on, decoded once on first use.
+    """The properties of one message: their text, which is decoded at most once, on first access.
 
-    `text`: as stored, each value terminated by U+0002. A change returns a new instance.
+    `text` is as stored: each value ends with U+0002. Changed properties are a new object.
     """
 
     text: str
@@ -64,7 +64,7 @@ class Properties(msgspec.Struct, gc=False):
 
     @staticmethod
     def of(values: Mapping[str, str]) -> Properties:
-        """Return these properties, which must not be modified afterwards.
+        """Encode `values`, which must not change afterwards.
 
         Raises MessageError if a name or value contains a separator.
         """
@@ -72,7 +72,7 @@ class Properties(msgspec.Struct, gc=False):
 
     @property
     def values(self) -> Mapping[str, str]:
-        """Names and values, in the order of the text."""
+        """Names and values, in the order of `text`."""
         if self._values is None:
             self._values = decode_properties(self.text)
         return self._values
@@ -84,7 +84,7 @@ class Properties(msgspec.Struct, gc=False):
 
 
 def closed(text: str) -> str:
-    """With the last U+0002, which clients before 5.x leave out."""
+    """Append the final U+0002, which clients before 5.x leave out, if it is missing."""
     return text if text[-1:] == VALUE_END or not text else text + VALUE_END
 
 

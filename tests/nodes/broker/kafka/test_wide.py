@@ -65,6 +65,7 @@ from steelyard.wire.kafka.messages.logs import (
 )
 from steelyard.wire.kafka.messages.logs import TopicRequest as DescribedTopic
 from steelyard.wire.kafka.messages.offsets import (
+    OFFSET_COMMIT,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -412,8 +413,7 @@ def test_a_large_produce_without_acks_has_no_answer(slow: None) -> None:
 
 def test_a_large_request_that_is_none_closes_its_link(slow: None) -> None:
     rig = prepared()
-    api = APIS[8]
-    data = frame.encode(frame.Request(api, 8, 1, "c", commit()))
+    data = frame.encode(frame.Request(OFFSET_COMMIT, 8, 1, "c", commit()))
     cut = struct.pack(">i", len(data) - 14) + data[4:-10]
     (request,) = frame.server_decoder().feed(cut)
     rig.event(Received(rig.link, request))
