@@ -121,7 +121,7 @@ def test_compressed_bodies_arrive(nameservers: str, kind: Compression) -> None:
         ({"retry_codes": "off"}, "retry_codes is 'off'"),
         ({"compress_type": "snappy"}, "compress_type is 'snappy'"),
         ({"compress_level": 10}, "compress_level is 10"),
-        ({"detect": True}, "detect belongs to latency_faults='5.x'"),
+        ({"detect": True}, "detect requires latency_faults='5.x'"),
         ({"detect": True, "latency_faults": "5.x", "detect_interval_ms": 0}, "1 or more"),
     ],
 )
