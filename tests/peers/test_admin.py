@@ -172,7 +172,7 @@ def test_a_group_is_reset_while_it_is_online(scene: Scene) -> None:
         scene.got.clear()
         queue = scene.queues[0]
         if scene.cluster.kind.startswith("apache-4"):
-            with pytest.raises(ConfigError, match="cannot move a single queue"):
+            with pytest.raises(ConfigError, match="cannot reset a single queue"):
                 admin.reset_offset(group, topic, queue=queue, offset=1)
             return
         assert admin.reset_offset(group, topic, queue=queue, offset=1) == (QueueReset(queue, 1),)

@@ -224,7 +224,7 @@ def test_data_deleted_while_it_is_read(peer: Peer) -> None:
             offsets = [o for b in read.read(only) for o in b.column("queueOffset").to_pylist()]  # type: ignore[attr-defined]
             assert len(offsets) == 30
         else:
-            with pytest.raises(ConfigError, match="has no offset 0 any more, but goes on at 20"):
+            with pytest.raises(ConfigError, match="has no offset 0 any more, but continues at 20"):
                 list(read.read(only))
 
 
@@ -249,7 +249,7 @@ ANSWERS: list[tuple[Command | bytes, type[SteelyardError], str]] = [
         BrokerError,
         "option 'consumerGroup' is 'spark-rocketmq', which the broker does not have",
     ),
-    (Command(0, ext=moved_to(0), body=b""), ProtocolError, "found messages at 0, but goes on at 0"),
+    (Command(0, ext=moved_to(0), body=b""), ProtocolError, "found messages at 0, but continues at 0"),
     (Command(0, ext=moved_to(10), body=b"x" * 100), ProtocolError, "record"),
     (Command(0, body=b""), ProtocolError, "nextBeginOffset"),
     (b"\x00\x00\x00\x08no frame", ProtocolError, ""),
