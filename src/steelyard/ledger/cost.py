@@ -150,7 +150,7 @@ class Handoff(msgspec.Struct, frozen=True, kw_only=True):
         Column(
             ColumnKind.COUNT,
             "Maximum number of these; equal to the minimum if members report what they passed on.",
-            "reprocessed at most",
+            "reprocessed ≤",
         ),
     ]
     rebalance: Annotated[
@@ -218,7 +218,6 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         Column(
             ColumnKind.COUNT,
             "Minimum number of these that had already been passed to an application.",
-            "reprocessed at least",
         ),
     ]
     reprocessed_max: Annotated[
@@ -226,7 +225,7 @@ class Rebalance(msgspec.Struct, frozen=True, kw_only=True):
         Column(
             ColumnKind.COUNT,
             "Maximum number of these; equal to the minimum if members report what they passed on.",
-            "at most",
+            "reprocessed ≤",
         ),
     ]
     spike: Annotated[
