@@ -1,4 +1,4 @@
-"""A member of a Kafka consumer group with librdkafka; the commands are those of `member.py`.
+"""A member of a Kafka consumer group with librdkafka; commands: see `commands`.
 
 `python kafka_member.py ASSIGNMENT`, an assignor of the classic protocol or `consumer` (KIP-848). Offsets are committed every 5 s,
 as by default, and when partitions are revoked.
@@ -6,7 +6,6 @@ as by default, and when partitions are revoked.
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 import time
@@ -17,7 +16,8 @@ if str(HERE.parent) not in sys.path:
     sys.path.insert(0, str(HERE.parent))
 
 from bench.clusters import NAMES  # noqa: E402
-from bench.costs import RECORD, queue_number  # noqa: E402
+from bench.commands import Joining, serve  # noqa: E402
+from bench.costs import queue_number  # noqa: E402
 from confluent_kafka import Consumer  # noqa: E402
 
 ASSIGNMENT = sys.argv[1]
@@ -26,13 +26,9 @@ ASSIGNMENT = sys.argv[1]
 class Reading(threading.Thread):
     """One run of a member."""
 
-    def __init__(
-        self, servers: str, group: str, topic: str, name: str, file: str, work_ms: str
-    ) -> None:
+    def __init__(self, joining: Joining) -> None:
         super().__init__(daemon=True)
-        self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self._work_s = int(work_ms) / 1e3
-        self._topic = topic
+        self._topic, self._listener = joining.topic, joining.listener
         protocol = (
             {"group.protocol": "consumer"}
             if ASSIGNMENT == "consumer"
@@ -40,9 +36,9 @@ class Reading(threading.Thread):
         )
         self._consumer = Consumer(
             {
-                "bootstrap.servers": servers,
-                "group.id": group,
-                "client.id": name,
+                "bootstrap.servers": joining.servers,
+                "group.id": joining.group,
+                "client.id": joining.name,
                 "auto.offset.reset": "earliest",
                 **protocol,
             }
@@ -56,12 +52,11 @@ class Reading(threading.Thread):
             message = self._consumer.poll(0.1)
             if message is None or message.error():
                 continue
-            now = time.monotonic_ns()
+            at = time.monotonic_ns()
             partition = message.partition()
             if partition not in numbers:
                 numbers = self._numbers()
-            os.write(self._file, RECORD.pack(now, numbers[partition], message.offset()))
-            time.sleep(self._work_s)
+            self._listener.listen(at, numbers[partition], message.offset())
         self._consumer.close()
 
     def _numbers(self) -> dict[int, int]:
@@ -82,25 +77,11 @@ class Reading(threading.Thread):
         self.join()
 
 
-def main() -> None:
-    member: Reading | None = None
-    for line in sys.stdin:
-        match line.split():
-            case ["clock"]:
-                print(time.monotonic_ns(), flush=True)
-            case ["start", servers, group, topic, name, file, work_ms]:
-                member = Reading(servers, group, topic, name, file, work_ms)
-                member.start()
-                print("started", flush=True)
-            case ["stop"] if member is not None:
-                member.stop()
-                member = None
-                print("stopped", flush=True)
-            case words:
-                raise SystemExit(f"no such command: {words}")
-    if member is not None:
-        member.stop()
+def start(joining: Joining) -> Reading:
+    reading = Reading(joining)
+    reading.start()
+    return reading
 
 
 if __name__ == "__main__":
-    main()
+    serve(start)

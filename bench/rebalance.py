@@ -132,11 +132,16 @@ TINY = Size(
 
 
 class Stage(NamedTuple):
-    """`at`: when its event happened; `settled`: every queue came to be read by its owner alone."""
+    """From its event to the next one. `settled`: every queue came to be read by its owner alone."""
 
     step: Step
-    at: int
+    begin: int
+    end: int
     settled: bool
+
+    @property
+    def event(self) -> str:
+        return f"{self.step.what} {' '.join(self.step.names)}"
 
 
 @dataclass
@@ -332,24 +337,19 @@ class Run:
 
     def play(self, scenario: Scenario) -> Result:
         """All of it, as a row of the table."""
-        stages, ended = self.stages(scenario)
-        ends = [at for _, at, _ in stages[1:]] + [ended]
-        told = [
-            self._stage(step, at, end, settled)
-            for (step, at, settled), end in zip(stages, ends, strict=True)
-        ]
+        stages = self.stages(scenario)
         all_deliveries = self.watch.deliveries.values()
         return {
-            "stages": told,
+            "stages": [self._told(stage) for stage in stages],
             "messages": len(self.watch.sent.offsets()),
             "deliveries": sum(map(len, all_deliveries)),
             "duplicates": repeated(all_deliveries),
             "lost": self.watch.missing(),
         }
 
-    def stages(self, scenario: Scenario) -> tuple[list[Stage], int]:
-        """Let everything happen; each stage, which lasts from its event to the next one, and the end of the last."""
-        stages: list[Stage] = []
+    def stages(self, scenario: Scenario) -> list[Stage]:
+        """Let everything happen."""
+        done: list[tuple[Step, int, bool]] = []
         with self.feeding():
             begun = self.start(scenario.begin)
             if not self.settle(begun):
@@ -357,7 +357,7 @@ class Run:
             time.sleep(self.size.before_s)
             for step in scenario.steps:
                 at = self.do(step)
-                stages.append(Stage(step, at, self.settle(at)))
+                done.append((step, at, self.settle(at)))
         self.drain()
         ended = time.monotonic_ns()
         for name in sorted(self.present):
@@ -368,17 +368,21 @@ class Run:
         for deliveries in self.watch.deliveries.values():
             deliveries.sort()  # they came member by member
         self.watch.close()
-        return stages, ended
+        ends = [at for _, at, _ in done[1:]] + [ended]
+        return [
+            Stage(step, at, end, settled)
+            for (step, at, settled), end in zip(done, ends, strict=True)
+        ]
 
-    def _stage(self, step: Step, begin: int, end: int, settled: bool) -> Result:
-        moved = moves(self.watch.deliveries, self.watch.sent, begin, end)
+    def _told(self, stage: Stage) -> Result:
+        moved = moves(self.watch.deliveries, self.watch.sent, stage.begin, stage.end)
         twice = {
-            queue: repeated_within(deliveries, begin, end)
+            queue: repeated_within(deliveries, stage.begin, stage.end)
             for queue, deliveries in sorted(self.watch.deliveries.items())
         }
         return {
-            "event": f"{step.what} {' '.join(step.names)}",
-            "settled": settled,
+            "event": stage.event,
+            "settled": stage.settled,
             "duplicates": {queue: count for queue, count in twice.items() if count},
             "moves": [move._asdict() for move in moved],
             "converged_s": max((move.after_ns for move in moved), default=0) / 1e9,

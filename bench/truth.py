@@ -34,6 +34,8 @@ from steelyard.ledger import cost, events  # noqa: E402
 from steelyard.ledger.events import LEDGER_TOPIC, Record  # noqa: E402
 
 MS = 1_000_000
+EARLY_MS = 100
+"""A broker may know of an event so long before the bench says that it caused it."""
 BEFORE_NS = 10_000 * MS
 SAMPLE_NS = 1_000 * MS
 """How often the backlog is looked at where a median of it is wanted."""
@@ -138,9 +140,9 @@ def backlog(deliveries: dict[int, list[Delivery]], sent: Sent) -> Series:
     return series
 
 
-def listeners(watch: Watch, stage: Stage, end: int, waiting: Series) -> Figures:
+def listeners(watch: Watch, stage: Stage, waiting: Series) -> Figures:
     """From the logs of the listeners and the feeder alone."""
-    begin = stage.at
+    begin, end = stage.begin, stage.end
     moved = moves(watch.deliveries, watch.sent, begin, end)
     twice = sum(repeated_within(of_queue, begin, end) for of_queue in watch.deliveries.values())
     before = max(
@@ -192,25 +194,38 @@ def _read(consumer: PullConsumer, queue: MessageQueue) -> list[Record]:
     return records
 
 
-def ledger(records: Sequence[Record], group: str, begin: int, end: int) -> Figures:
-    """`begin`, `end`: of the stage, in ms since the epoch."""
+class Told(NamedTuple):
+    """What the ledger says of a run: its group's costs and its backlog over time."""
+
+    costs: cost.Costs
+    backlog: cost.BacklogSeries
+
+    def figures(self, begin: int, end: int) -> Figures:
+        """Of a stage; `begin` and `end` in ms since the epoch."""
+        rows = [r for r in self.costs.rebalances if begin <= r.started_at + EARLY_MS < end]
+        names = {row.rebalance for row in rows}
+        pauses = {
+            queue_number(row.broker, row.queue): float(row.pause_ms)
+            for row in self.costs.handoffs
+            if row.rebalance in names
+        }
+        drains = [row.started_at + row.drain_ms - begin for row in rows if row.drain_ms is not None]
+        return Figures(
+            pauses,
+            (sum(row.reprocessed_min for row in rows), sum(row.reprocessed_max for row in rows)),
+            round(max(self.backlog.over(begin, end).totals, default=0)),
+            max(drains, default=None),
+        )
+
+
+def ledger(records: Sequence[Record], group: str) -> Told:
     costs = cost.costs(records)
-    rows = [
-        r for r in costs.rebalances if r.group == group and begin - 100 <= r.started_at < end - 100
-    ]
-    names = {row.rebalance for row in rows}
-    pauses = {
-        queue_number(row.broker, row.queue): float(row.pause_ms)
-        for row in costs.handoffs
-        if row.rebalance in names
-    }
-    held = cost.backlogs(records, group).over(begin, end)
-    drains = [row.started_at + row.drain_ms - begin for row in rows if row.drain_ms is not None]
-    return Figures(
-        pauses,
-        (sum(row.reprocessed_min for row in rows), sum(row.reprocessed_max for row in rows)),
-        round(max(held.totals, default=0)),
-        max(drains, default=None),
+    return Told(
+        cost.Costs(
+            [row for row in costs.handoffs if row.group == group],
+            [row for row in costs.rebalances if row.group == group],
+        ),
+        cost.backlogs(records, group),
     )
 
 
@@ -280,16 +295,16 @@ def play(case: Case, size: Size, folder: Path) -> list[tuple[str, ...]]:
         pool = members.Pool(case.client(folder))
         stack.callback(pool.close)
         run = Run(cluster, pool, size, folder / "run", "Truth")
-        stages, ended = run.stages(case.scenario)
+        stages = run.stages(case.scenario)
         time.sleep(2)  # the ledger is written once a second
-        records = read_ledger(cluster.nameserver)
+        told = ledger(read_ledger(cluster.nameserver), run.group)
     wall = time.time_ns() - time.monotonic_ns()
     waiting = backlog(run.watch.deliveries, run.watch.sent)
     found = []
-    for stage, end in zip(stages, [*(s.at for s in stages[1:]), ended], strict=True):
-        seen = listeners(run.watch, stage, end, waiting)
-        told = ledger(records, run.group, (stage.at + wall) // MS, (end + wall) // MS)
-        found += rows(case.name, f"{stage.step.what} {' '.join(stage.step.names)}", seen, told)
+    for stage in stages:
+        seen = listeners(run.watch, stage, waiting)
+        said = told.figures((stage.begin + wall) // MS, (stage.end + wall) // MS)
+        found += rows(case.name, stage.event, seen, said)
     return found
 
 

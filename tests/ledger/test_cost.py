@@ -75,7 +75,9 @@ def got(
     )
 
 
-def said(at: int, client: str, offset: int, *, handed: int = -1, broker: str = "a") -> Committed:
+def said(
+    at: int, client: str, offset: int, *, handed: int | None = None, broker: str = "a"
+) -> Committed:
     return Committed(
         at=at,
         broker=broker,
@@ -715,7 +717,7 @@ def test_the_truth_is_between_the_bounds(story: list[Holding]) -> None:
         records.append(got(at, one.client, begin, begin + one.handed + one.ahead + 1))
         records += waiting
         finished = begin + max(0, one.handed - one.unfinished)
-        handed = begin + one.handed if one.reports else -1
+        handed = begin + one.handed if one.reports else None
         last = said(at + (1_100 if one.late else 500), one.client, finished, handed=handed)
         same = number + 1 < len(story) and story[number + 1].client == one.client
         waiting = [last] if one.late and not same else []

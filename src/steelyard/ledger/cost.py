@@ -590,7 +590,7 @@ class _Handed:
         last = bisect_left(said, began[anew], key=_at) if anew < len(began) else len(said)
         later = said[first:last]
         for each in later:
-            if each.handed >= 0:
+            if each.handed is not None:
                 handed = min(max(each.handed, one.first), one.next)
                 return handed, handed
         low = max((each.offset for each in later), default=one.first)

@@ -131,13 +131,13 @@ class Committed(_Record, frozen=True, tag="committed"):
     offset: Annotated[int, Column(ColumnKind.OFFSET, "The committed offset.")]
     client: Annotated[str, Column(ColumnKind.CLIENT, "Who committed, if the broker knows.")] = ""
     handed: Annotated[
-        int,
+        int | None,
         Column(
             ColumnKind.OFFSET,
             "One past the last message passed to the member's application, if the member gives up"
-            " the queue and reports it; otherwise -1.",
+            " the queue and reports it.",
         ),
-    ] = -1
+    ] = None
     writer: Annotated[
         str,
         Column(
@@ -149,7 +149,10 @@ class Committed(_Record, frozen=True, tag="committed"):
 
 
 class Backlog(_Record, frozen=True, tag="backlog"):
-    """What waits for the group in the queues of a topic on this broker, also where nobody reads them; once a second while it moves."""
+    """What waits for the group in a topic's queues on this broker; once a second while it moves.
+
+    Queues that nobody reads at the time are included.
+    """
 
     group: Annotated[str, GROUP]
     topic: Annotated[str, TOPIC]

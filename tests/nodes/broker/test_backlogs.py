@@ -129,5 +129,16 @@ def test_no_more_queues_are_watched_than_can_be_looked_at(
     assert bench.take(1_000) == [(1_000, (4,), 5, 100)]
     later = 100 + FORGET_MS
     assert bench.take(later) == []
+    monkeypatch.setattr(backlogs, "WATCHED_MAX", 2)
     bench.deliver(later, 1, 1, 2)
     assert bench.take(later + 1_000)[0][1] == (0, 3)
+
+
+def test_a_high_queue_counts_as_all_below_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record has a place for each of them, and the queue's number comes from the network."""
+    monkeypatch.setattr(backlogs, "WATCHED_MAX", 2)
+    bench.ends = {0: 5, 1: 5, 2: 5}
+    bench.deliver(100, 2, 0, 1)
+    assert bench.take(1_000) == []
+    bench.deliver(1_100, 1, 0, 1)
+    assert bench.take(2_000) == [(2_000, (0, 4), 5, 1_100)]

@@ -21,7 +21,7 @@ from steelyard.nodes.broker import ledger
 from steelyard.nodes.broker.node import Stop
 from steelyard.nodes.seam import Asked, Closed
 from steelyard.store.memory import MemoryDisk
-from steelyard.wire.remoting.codes import RequestCode
+from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 
 PULL, COMMIT = RequestCode.PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET
 B = "broker-a"
@@ -159,6 +159,26 @@ def test_of_the_commits_of_a_second_the_last_is_written(full: Rig) -> None:
     full.advance(2_000)
     assert since(full, Committed) == [
         Committed(at=START + 200, broker=B, group=GROUP, topic=TOPIC, queue=0, offset=5, client="a")
+    ]
+
+
+def test_what_a_member_handed_over_is_noted_and_its_waiting_pull_ends(full: Rig) -> None:
+    """It gives the queue up: the offset did not move, but the record says what was handed over."""
+    ext = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "commitOffset": 5}
+    full.ask(1, COMMIT, ext)
+    full.advance(1_000)
+    mine = full.post(1, PULL, pull_ext(10, sysFlag=6))
+    other = full.post(2, PULL, pull_ext(10, sysFlag=6))
+    full.advance(10)
+    full.ask(1, COMMIT, ext | {"handedOffset": 8})
+    answer = full.reply_to(1, mine)
+    assert answer is not None
+    assert answer.code == ResponseCode.PULL_NOT_FOUND
+    assert full.reply_to(2, other) is None
+    full.advance(1_000)
+    assert [(c.offset, c.handed) for c in since(full, Committed) if isinstance(c, Committed)] == [
+        (5, None),
+        (5, 8),
     ]
 
 

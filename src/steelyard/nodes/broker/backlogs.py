@@ -1,8 +1,8 @@
-"""How many messages wait for each group on this broker, queue by queue: those not delivered to it, and those that a member fetched ahead.
+"""What waits for each group on this broker: messages not delivered, or fetched but not finished.
 
-A queue is watched from its first delivery or commit on as long as the group is active, also while nobody reads it. Between
-two deliveries a backlog only grows, so its peaks are just before deliveries: there it is looked at, but not more often than
-every LOOK_MS.
+A queue is watched from its first delivery or commit on for as long as the group is active, also
+while nobody reads it. Between two deliveries a backlog only grows, so it peaks just before a
+delivery: it is computed there, but not more often than every `LOOK_MS`.
 """
 
 from __future__ import annotations
@@ -14,20 +14,24 @@ import msgspec
 from steelyard.ledger.events import Backlog, Delivered
 
 LOOK_MS = 10
-"""Between two looks at the backlog of a group in a topic; a topic with many queues is looked at less often."""
+"""Shortest time between two computations of the backlog of a group in a topic."""
 QUEUES_PER_MS = 20
-"""So many queues lengthen the time between two looks by a millisecond."""
+"""A topic with many queues is looked at less often: a millisecond more for so many queues."""
 FORGET_MS = 600_000
-"""A group to which nothing was delivered, and that committed nothing, for so long is not watched any more."""
+"""A group that was delivered nothing and committed nothing for so long is no longer watched."""
 WATCHED_MAX = 10_000
-"""Most queues that are watched, of all groups together; so many take some 10 ms a second."""
+"""Most queues watched, of all groups together; computing their backlogs takes some 10 ms a second.
+
+A topic counts with all queues up to the highest that its group reads, as its records do.
+"""
 
 
 class _Position(msgspec.Struct):
     """Where a group is in a queue.
 
-    `first`, `next`: of the last delivery to `client`. `behind`: messages delivered before that one which the client had not
-    finished by its last commit; those of the last delivery itself do not count, for nobody can have finished them yet.
+    `first` and `next` are those of the last delivery to `client`. `behind` counts the messages
+    before that delivery that the client had not finished by its last commit; those of the delivery
+    itself are not counted, since no commit can have covered them yet.
     """
 
     client: str
@@ -41,10 +45,11 @@ class _Position(msgspec.Struct):
 
 
 class _Watched(msgspec.Struct):
-    """A group's reading of one topic, by queue."""
+    """A group's reading of one topic."""
 
-    positions: dict[int, _Position]
     active_at: int
+    positions: list[_Position | None] = msgspec.field(default_factory=list)
+    """By queue; None for a queue that the group never had."""
     looked_at: int = 0
     peak: int = 0
     peak_at: int = 0
@@ -54,32 +59,27 @@ class _Watched(msgspec.Struct):
 
 
 class Backlogs:
-    """See the module's text.
+    """The backlogs of all groups that this broker watches.
 
-    `end`: (topic, queue) to the offset behind the last message that can be read.
+    `end` maps (topic, queue) to the offset after the last message that can be read.
     """
 
-    def __init__(
-        self,
-        broker: str,
-        end: Callable[[str, int], int],
-    ) -> None:
+    def __init__(self, broker: str, end: Callable[[str, int], int]) -> None:
         self._broker = broker
         self._end = end
         self._watched: dict[tuple[str, str], _Watched] = {}
-        self._count = 0
-        """Of queues."""
+        self._queues = 0
 
     @property
     def is_watching(self) -> bool:
         return bool(self._watched)
 
     def delivered(self, delivery: Delivered, asked: int, now: int) -> None:
-        """A reader that asked for the messages from `asked` on got some."""
-        watched = self._of(delivery.group, delivery.topic, delivery.queue, asked, now)
-        if watched is None:
+        """Note a delivery to a reader that asked for the messages from offset `asked` on."""
+        found = self._find(delivery.group, delivery.topic, delivery.queue, asked, now)
+        if found is None:
             return
-        position = watched.positions[delivery.queue]
+        watched, position = found
         if position.client != delivery.client:
             position.client, position.behind = delivery.client, 0
         position.next = asked
@@ -88,32 +88,36 @@ class Backlogs:
         position.first, position.next = delivery.first, delivery.next
 
     def committed(self, group: str, topic: str, queue: int, offset: int, now: int) -> None:
-        """The group committed an offset."""
-        watched = self._of(group, topic, queue, offset, now)
-        if watched is not None:
-            position = watched.positions[queue]
+        """Note an offset that the group committed."""
+        found = self._find(group, topic, queue, offset, now)
+        if found is not None:
+            _, position = found
             position.behind = max(0, position.first - offset)
             position.next = max(position.next, offset)  # past what a filter refused
 
-    def _of(self, group: str, topic: str, queue: int, offset: int, now: int) -> _Watched | None:
-        """What is watched of a group in a topic, with this queue; a new one is at `offset`. None where that is too much."""
+    def _find(
+        self, group: str, topic: str, queue: int, offset: int, now: int
+    ) -> tuple[_Watched, _Position] | None:
+        """Return the group's position in a queue, at `offset` if new; None beyond `WATCHED_MAX`."""
         watched = self._watched.get((group, topic))
-        if watched is None or queue not in watched.positions:
-            if self._count >= WATCHED_MAX:
+        more = queue + 1 - (len(watched.positions) if watched else 0)
+        if more > 0:
+            if self._queues + more > WATCHED_MAX:
                 return None
-            if watched is None:
-                watched = self._watched[group, topic] = _Watched({}, now)
-            watched.positions[queue] = _Position("", offset, offset)
-            self._count += 1
+            self._queues += more
+            watched = watched or self._watched.setdefault((group, topic), _Watched(now))
+            watched.positions += [None] * more
+        assert watched is not None
         watched.active_at = now
-        return watched
+        position = watched.positions[queue]
+        if position is None:
+            position = watched.positions[queue] = _Position("", offset, offset)
+        return watched, position
 
     def _waiting(self, topic: str, watched: _Watched) -> tuple[int, ...]:
-        count = max(watched.positions) + 1
-        positions = watched.positions
         return tuple(
-            max(0, self._end(topic, queue) - positions[queue].offset) if queue in positions else 0
-            for queue in range(count)
+            0 if position is None else max(0, self._end(topic, queue) - position.offset)
+            for queue, position in enumerate(watched.positions)
         )
 
     def _look(self, topic: str, watched: _Watched, now: int) -> None:
@@ -123,14 +127,15 @@ class Backlogs:
             watched.peak, watched.peak_at = total, now
 
     def take(self, now: int) -> Iterator[Backlog]:
-        """A record for each group and topic, but not again and again while nothing moves.
+        """Yield a record for each group and topic whose backlog moved since the last one.
 
-        Where the last look said the same, that comes first: until then nothing had changed.
+        Where calls in between found no change, a record of the last of them comes first: readers
+        take a backlog to change evenly from one record to the next.
         """
         for (group, topic), watched in list(self._watched.items()):
             if now - watched.active_at >= FORGET_MS:
                 del self._watched[group, topic]
-                self._count -= len(watched.positions)
+                self._queues -= len(watched.positions)
                 continue
             waiting = self._waiting(topic, watched)
             total = sum(waiting)

@@ -32,7 +32,7 @@ class _Commit(msgspec.Struct):
     at: int
     offset: int
     client: str
-    handed: int
+    handed: int | None
 
 
 class Ledger:
@@ -94,12 +94,6 @@ class Ledger:
         self._runs[key] = delivery
         self._gathered(now)
 
-    def begins(self, group: str, topic: str, queue_id: int, offset: int, now: int) -> None:
-        """A group had committed an offset before the broker started."""
-        if self._enabled and topic != LEDGER_TOPIC:
-            self._backlogs.committed(group, topic, queue_id, offset, now)
-            self._gathered(now)
-
     def committed(
         self,
         group: str,
@@ -109,7 +103,7 @@ class Ledger:
         peer: Peer,
         now: int,
         *,
-        handed: int = -1,
+        handed: int | None = None,
     ) -> None:
         """`handed`: see `events.Committed`."""
         client = self.client(group, peer)
@@ -125,7 +119,7 @@ class Ledger:
         now: int,
         *,
         broker: str | None = None,
-        handed: int = -1,
+        handed: int | None = None,
     ) -> None:
         """`broker`: the one with the queue, where that may be another."""
         if not self._enabled or topic == LEDGER_TOPIC:

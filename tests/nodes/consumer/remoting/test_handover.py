@@ -79,6 +79,19 @@ def test_what_no_listener_has_seen_is_left_to_the_next_owner() -> None:
     assert group.state().held == (A0,)
 
 
+def test_the_last_commit_tells_what_the_listener_was_handed() -> None:
+    """It was handed three of five messages, and finished the first."""
+    group = ready(handed_max=2)
+    rig = group.rig
+    first, *_ = with_listener(group, 5)
+    rig.handled(first)
+    give_up(group)
+    rig.advance(10_000)
+    commits = [(c.ext["commitOffset"], c.ext.get("handedOffset")) for c in rig.to(group.b, 15)]
+    assert [commit for commit in commits if commit[1] is not None] == [("1", "3")]
+    assert len(commits) > 1
+
+
 def test_a_message_that_fails_goes_back_before_the_queue_goes() -> None:
     group = ready()
     rig = group.rig

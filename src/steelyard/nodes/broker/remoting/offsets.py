@@ -161,7 +161,7 @@ class OffsetHandlers:
             header.commit_offset,
             request.peer,
             now,
-            handed=-1 if header.handed_offset is None else header.handed_offset,
+            handed=header.handed_offset,
         )
         return request.reply()
 
@@ -174,10 +174,11 @@ class OffsetHandlers:
         peer: Peer,
         now: int,
         *,
-        handed: int = -1,
+        handed: int | None = None,
     ) -> None:
-        """Commit an offset that was checked, and have the ledger note it where it moved, or says what was handed over."""
-        if self._committed.put(group, topic, queue_id, offset) or handed >= 0:
+        """Commit a checked offset; tell the ledger if it moved or comes with `handed`."""
+        moved = self._committed.put(group, topic, queue_id, offset)
+        if moved or handed is not None:
             self._ledger.committed(group, topic, queue_id, offset, peer, now, handed=handed)
 
     @serves(RequestCode.GET_MAX_OFFSET)
