@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from steelyard.servers.children import LINE_MAX, Child, how_it_ended, report_line
 
@@ -39,7 +40,18 @@ def test_addresses_and_lines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     assert passed == [b"one\n", b"\n", b"two\n", b"\n", b"thr\n"]
     assert (child.last_words, code) == ("thr", 3)
     assert not child.is_running
-    assert not child.is_ready
+
+
+def test_the_next_process_has_reported_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    report = report_line(address="a:1", kafka="k:2")
+    child, _, _ = run(monkeypatch, tmp_path, f"print({report!r}, flush=True)")
+    child.start()
+    assert (child.address, child.kafka) == ("", "")
+    child.kill()
+    until(lambda: child.poll() is not None, "it has ended")
+    child.finish()
 
 
 def test_an_error_that_is_reported_is_its_last_words(

@@ -48,9 +48,8 @@ class Child:
         self._partial: dict[int, bytes] = {}
         """The unfinished line of each pipe."""
         self.address = ""
+        """As its latest process has reported it; empty before."""
         self.kafka = ""
-        self.is_ready = False
-        """It has reported its addresses."""
         self.error = ""
         """The error that it reported."""
         self.last_line = ""
@@ -72,8 +71,7 @@ class Child:
 
     def start(self) -> None:
         """Start a process. Raises OSError."""
-        self.is_ready = False
-        self.error = self.last_line = ""
+        self.address = self.kafka = self.error = self.last_line = ""
         command = [sys.executable, "-m", "steelyard", *self.arguments, "--supervised"]
         passed = []
         if self._listener >= 0:
@@ -135,7 +133,6 @@ class Child:
                 pass  # another process that it started still holds the pipe
             self._take(pipe, b"")
         self._partial.clear()
-        self.is_ready = False
         for stream in (process.stdin, process.stdout, process.stderr):
             assert stream is not None
             stream.close()
@@ -150,7 +147,7 @@ class Child:
         if error:
             self.error = error
         else:
-            self.address, self.kafka, self.is_ready = address, kafka, True
+            self.address, self.kafka = address, kafka
 
     def _said(self, line: bytes) -> None:
         self._pass_on(line + b"\n")

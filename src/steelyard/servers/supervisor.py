@@ -8,14 +8,16 @@
   again, even ones picked automatically.
 - A server that fails before all were ready for the first time stops everything: the cause is a
   setting.
-- Afterwards `restarts` determines when a server that ended is restarted. One that is given up stays
-  down while the others continue; without the nameserver, or without any broker, everything stops.
+- Afterwards `lifecycle` determines when a server that ended is restarted. One that is given up
+  stays down while the others continue; without the nameserver, or without any broker, everything
+  stops.
 - Servers stop when their standard input ends, so that none outlives the supervisor, however that
   ends.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import selectors
 import signal
@@ -31,10 +33,13 @@ from typing import Self
 from steelyard.driver.listening import Reservation, advertised, bind
 from steelyard.errors import ConfigError, SteelyardError
 from steelyard.servers.children import Child, how_it_ended
-from steelyard.servers.restarts import RESTARTS_MAX, RestartPolicy, Restarts
-
-SLOW_START_SECONDS = 30.0
-"""Start-up time after which it is mentioned once: recovery of a large log takes time."""
+from steelyard.servers.lifecycle import (
+    RESTARTS_MAX,
+    SLOW_START_SECONDS,
+    Lifecycle,
+    RestartPolicy,
+    ServerState,
+)
 
 CHILD_STOP_SECONDS = 15.0
 """Time for a server to stop before it is killed."""
@@ -79,13 +84,16 @@ class _Server:
     """A child, and what is to become of it."""
 
     child: Child
-    restarts: Restarts
-    is_nameserver: bool = False
-    start_at: float | None = None
-    """When it is started again; None while it runs, or was given up."""
-    slow_at: float | None = None
-    """When its start is called slow."""
-    is_given_up: bool = False
+    life: Lifecycle
+    is_nameserver: bool
+
+    @property
+    def is_ready(self) -> bool:
+        return self.life.state is ServerState.READY
+
+    @property
+    def is_given_up(self) -> bool:
+        return self.life.state is ServerState.GIVEN_UP
 
 
 def broker_name(position: int) -> str:
@@ -130,7 +138,6 @@ class Supervisor:
         self._reservations: list[Reservation] = []
         self._servers: list[_Server] = []
         self._is_starting = True
-        self._is_stopping = False
         self._is_signalled = False
 
     # -- life ------------------------------------------------------------------------------------
@@ -140,7 +147,8 @@ class Supervisor:
 
     def __exit__(self, *_: object) -> None:
         """Stop all brokers, together, and wait for their end; then the nameserver."""
-        self._is_stopping = True
+        for server in self._servers:
+            server.life.stopped()
         self._stop([server for server in self._servers if not server.is_nameserver])
         self._stop([server for server in self._servers if server.is_nameserver])
         self._selector.close()
@@ -162,13 +170,11 @@ class Supervisor:
             self._add_broker(position, nameserver)
         for server in self._servers:
             self._spawn(server, time.monotonic())
-        while not all(server.child.is_ready for server in self._servers):
+        while not all(server.is_ready for server in self._servers):
             if self._is_signalled:
                 return None
             self._turn()
         self._is_starting = False
-        for server in self._servers:
-            server.restarts.ready(time.monotonic())
         brokers = [server.child for server in self._servers if not server.is_nameserver]
         ready: dict[str, object] = {
             "nameserver": nameserver,
@@ -255,27 +261,15 @@ class Supervisor:
         return str(reservation.port)
 
     def _add(self, child: Child, is_nameserver: bool) -> None:
-        self._servers.append(
-            _Server(
-                child,
-                Restarts(RestartPolicy(restarts_max=self._layout.restarts_max)),
-                is_nameserver,
-            )
-        )
+        policy = RestartPolicy(restarts_max=self._layout.restarts_max)
+        self._servers.append(_Server(child, Lifecycle(policy), is_nameserver))
 
     # -- the loop --------------------------------------------------------------------------------
 
-    def _turn(self, until: float | None = None) -> None:
+    def _turn(self, until: float = math.inf) -> None:
         """Wait until something happens, `until` at most, and act on it."""
-        now = time.monotonic()
-        times = [
-            at
-            for server in self._servers
-            for at in (server.start_at, server.slow_at, until)
-            if at is not None
-        ]
-        timeout = max(0.0, min(times) - now) if times else None
-        for key, _ in self._selector.select(timeout):
+        pause = min([until, *(server.life.due_at for server in self._servers)]) - time.monotonic()
+        for key, _ in self._selector.select(None if pause == math.inf else max(0.0, pause)):
             if key.data is None:
                 with suppress(BlockingIOError):
                     self._wakeups.recv(4096)
@@ -286,32 +280,28 @@ class Supervisor:
             code = server.child.poll()
             if code is not None:
                 self._ended(server, code, now)
-            elif not self._is_stopping:
+            elif server.life.due_at <= now:
                 self._due(server, now)
 
     def _read(self, server: _Server, pipe: int) -> None:
         child = server.child
-        was_ready = child.is_ready
         if not child.read(pipe):
             self._selector.unregister(pipe)
-        if not child.is_ready or was_ready:
+        if not child.address or not server.life.awaits_report:
             return
-        server.slow_at = None
+        server.life.reported(time.monotonic())
         if not self._is_starting:
-            server.restarts.ready(time.monotonic())
             kafka = f", Kafka at {child.kafka}" if child.kafka else ""
             _say(f"{child.name} is back at {child.address}{kafka}")
 
     def _due(self, server: _Server, now: float) -> None:
-        if server.start_at is not None and server.start_at <= now:
-            server.start_at = None
+        if server.life.state is ServerState.WAITING:
             self._spawn(server, now)
-        elif server.slow_at is not None and server.slow_at <= now:
-            server.slow_at = None
+        else:
+            server.life.overdue()
             _say(
                 f"{server.child.name} is not ready after {SLOW_START_SECONDS:.0f} s: recovery of a"
-                " large log takes"
-                " time; still waiting"
+                " large log takes time; still waiting"
             )
 
     def _spawn(self, server: _Server, now: float) -> None:
@@ -321,43 +311,38 @@ class Supervisor:
         except OSError as error:
             self._failed(server, f"cannot be started: {error.strerror}", now)
             return
-        server.slow_at = now + SLOW_START_SECONDS
+        server.life.started(now)
         for pipe in child.pipes:
             self._selector.register(pipe, selectors.EVENT_READ, server)
 
     def _ended(self, server: _Server, code: int, now: float) -> None:
         """A process has ended: because it was told to, or by itself."""
         child = server.child
-        was_ready = child.is_ready
         for pipe in child.pipes:
             if pipe in self._selector.get_map():
                 self._selector.unregister(pipe)
         child.finish()
-        server.slow_at = None
-        if self._is_stopping:
+        if server.life.state is ServerState.STOPPING:
             return
         if self._is_starting and child.error:
             raise ConfigError(f"{child.name}: {child.error}")
-        what = "ended" if was_ready else "ended before it was ready"
-        self._failed(server, f"{what} ({how_it_ended(code)})", now)
+        when = "" if server.is_ready else " before it was ready"
+        self._failed(server, f"ended{when} ({how_it_ended(code)})", now)
 
     def _failed(self, server: _Server, how: str, now: float) -> None:
         """A server is not there any more: start it again later, or never."""
-        child, restarts = server.child, server.restarts
+        child = server.child
         words = f"; its last line: {child.last_words}" if child.last_words else ""
         if self._is_starting:
             raise SteelyardError(f"{child.name} {how}{words}")
-        pause = restarts.ended(now)
+        pause = server.life.failed(now)
         if pause is not None:
-            server.start_at = now + pause
             _say(f"{child.name} {how}; restarting it in {pause:g} s{words}")
             return
-        server.is_given_up = True
         if server.is_nameserver and self._listener is not None:
             self._listener.close()  # so that one can be started by hand
-        times = (
-            f", for the {_ordinal(restarts.in_row)} time in a row," if restarts.in_row > 1 else ""
-        )
+        in_row = server.life.in_row
+        times = f", for the {_ordinal(in_row)} time in a row," if in_row > 1 else ""
         _say(
             f"{child.name} {how}{times} and is given up{words}; after fixing the cause, restart"
             f" everything, or start it alone with: {child.by_hand}"
@@ -369,7 +354,6 @@ class Supervisor:
         """Let servers stop, kill those that take too long, and wait for their end."""
         deadline = time.monotonic() + CHILD_STOP_SECONDS
         for server in servers:
-            server.start_at = server.slow_at = None
             server.child.ask_to_stop()
         is_killed = False
         while any(server.child.is_running for server in servers):
@@ -377,7 +361,7 @@ class Supervisor:
                 is_killed = True
                 for server in servers:
                     server.child.kill()
-            self._turn(None if is_killed else deadline)
+            self._turn(math.inf if is_killed else deadline)
 
 
 def _say(text: str) -> None:
