@@ -1,10 +1,11 @@
 """Checks whether brokers that failed are reachable again.
 
 Every `detect_interval_ms` each of them is asked for the largest offset of the queue that failed
-there. Any response makes it reachable (Java treats an error code as no response, although it came
-from the broker).
-Source: client/latency/LatencyFaultToleranceImpl.java `detectByOneRound`, whose timer is fixed at 3
-s; DefaultMQProducerImpl.java, its `ServiceDetector`.
+there. Any response makes it reachable. (Java treats an error code as no response, although it came
+from the broker.)
+Source: client/latency/LatencyFaultToleranceImpl.java `detectByOneRound`, with a fixed interval of 3
+s;
+DefaultMQProducerImpl.java, its `ServiceDetector`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ DETECT_TIMER = "detect"
 
 
 class Detector:
-    """Idle unless the configuration says `detect`."""
+    """The checks of one producer; idle unless the configuration says `detect`."""
 
     def __init__(self, peers: Peers, faults: FaultStrategy | None) -> None:
         self._peers = peers

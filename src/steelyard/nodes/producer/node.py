@@ -66,7 +66,7 @@ from steelyard.wire.remoting.ids import UniqueIds
 
 
 class ProducerNode:
-    """See the module's text."""
+    """A producer."""
 
     def __init__(self, config: ProducerConfig, ids: UniqueIds, rng: Random) -> None:
         self._config = config
@@ -145,7 +145,7 @@ class ProducerNode:
                 raise AssertionError(f"a producer does not know the call {call!r}")
 
     def _probe(self, now: int, effects: list[Effect]) -> None:
-        """Ask the nameservers something, to see whether they are there."""
+        """Send the nameservers a request, to see whether they are there."""
         self._client.ask_routes(self._peers.routes.probe(self._config.default_topic), now, effects)
 
     def _fetch(self, call_id: int, call: FetchQueues, now: int, effects: list[Effect]) -> None:
@@ -214,7 +214,7 @@ class ProducerNode:
     def _route_answered(
         self, asked: RouteAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> None:
-        """Whoever waited for the route goes on, or fails."""
+        """Continue the calls that waited for the route, or let them fail."""
         news = self._client.route_answered(asked, reply, now, effects)
         if not news.done:
             return
@@ -269,7 +269,7 @@ class ProducerNode:
     # -- the end -----------------------------------------------------------------------------------
 
     def _go(self, now: int, effects: list[Effect]) -> None:
-        """Once nothing is under way any more, unregister."""
+        """Unregister once nothing is in progress any more."""
         if self._stopped or not self._sending.idle or self._fetching:
             return
         if not self._left:
@@ -281,7 +281,7 @@ class ProducerNode:
             effects.append(Answer(self._stop, None))
 
     def check(self) -> None:
-        """Assert that every open call is on its way or waits for a route."""
+        """Assert that every open call is in progress or waits for a route."""
         self._peers.check()
         self._sending.check()
         self._transactions.check()

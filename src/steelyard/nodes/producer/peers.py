@@ -40,7 +40,7 @@ Purpose = RouteAsked | SendTried | HeartbeatSent | Unregistered | Detected
 
 
 class Peers:
-    """See the module's text."""
+    """Nameservers and brokers as one producer sees them."""
 
     def __init__(self, config: ProducerConfig, rng: Random) -> None:
         self.config = config

@@ -1,8 +1,10 @@
 """Requests: messages that ask for a reply, matched by correlation id.
 
-A request lives through: being sent → waiting for its reply (326, from a broker that knows this producer) →
-answered. A reply may overtake the broker's word that it stored the request; then that word matters no more.
-Source: client/producer/RequestFutureHolder.java, client/impl/ClientRemotingProcessor.java `receiveReplyMessage`.
+A request passes through: being sent → waiting for its reply (326, from a broker that knows this
+producer) → answered. If the reply arrives before the broker has confirmed that it stored the
+request, the confirmation no longer matters.
+Source: client/producer/RequestFutureHolder.java, client/impl/ClientRemotingProcessor.java
+`receiveReplyMessage`.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ class _Request(msgspec.Struct):
 
 
 class Requests:
-    """See the module's text. At most `count_max` at once."""
+    """The requests in progress, at most `count_max` at once."""
 
     def __init__(self, count_max: int) -> None:
         self._count_max = count_max
@@ -54,7 +56,7 @@ class Requests:
         return not self._requests
 
     def open(self, correlation_id: str, call_id: int, deadline: int, effects: list[Effect]) -> None:
-        """A request is about to be sent. Raises RemotingError where there are too many."""
+        """Add a request that is about to be sent. Raises RemotingError if there are too many."""
         if len(self._requests) >= self._count_max:
             raise RemotingError(f"more than {self._count_max} requests in flight (in_flight_max)")
         self._requests[correlation_id] = _Request(call_id, deadline)
@@ -64,7 +66,7 @@ class Requests:
         effects.append(SetTimer(REQUESTS_TIMER, deadline))
 
     def sent(self, correlation_id: str, result: object, effects: list[Effect]) -> None:
-        """The sending has ended: with an error, or else the reply may come."""
+        """Note that the request was sent, or end it with the error of sending it."""
         request = self._requests.get(correlation_id)
         if request is None:
             return
@@ -77,7 +79,7 @@ class Requests:
     def replied(
         self, link: Link, command: Command, broker_name: str, now: int, effects: list[Effect]
     ) -> None:
-        """PUSH_REPLY_MESSAGE_TO_CLIENT: somebody's reply, by way of a broker."""
+        """Handle PUSH_REPLY_MESSAGE_TO_CLIENT (326): a reply, forwarded by a broker."""
         try:
             view = _view(command, broker_name, now)
         except ProtocolError as error:
@@ -94,7 +96,7 @@ class Requests:
             effects.append(Answer(request.call_id, view))
 
     def expire(self, now: int, effects: list[Effect]) -> None:
-        """The timer was due: requests past their deadline have failed; the timer is set anew."""
+        """Handle the timer: end requests past their deadline, and set the timer again."""
         for correlation_id, request in list(self._requests.items()):
             if request.deadline <= now:
                 del self._requests[correlation_id]
@@ -106,7 +108,7 @@ class Requests:
             effects.append(SetTimer(REQUESTS_TIMER, self._due))
 
     def check(self) -> None:
-        """Assert that whoever waits, waits with a timer."""
+        """Assert that requests wait only while a timer is set, and are not too many."""
         assert len(self._requests) <= self._count_max
         assert not self._requests or self._due is not None
 
@@ -119,7 +121,7 @@ def _response(
 
 
 def _view(command: Command, broker_name: str, now: int) -> MessageView:
-    """The reply as if it had been pulled; it has no place in any log. Raises ProtocolError."""
+    """Return the reply as if it had been pulled; it is in no log. Raises ProtocolError."""
     header = headers.read(headers.ReplyMessageRequestHeader, command.ext)
     properties = closed(header.properties)
     properties += f"{ARRIVE_TIME}{NAME_END}{now}{VALUE_END}"

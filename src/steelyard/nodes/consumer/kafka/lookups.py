@@ -1,9 +1,11 @@
-"""Offsets that are looked up: where to begin in a partition, and what the application asks for.
+"""Lookups of offsets: where to begin in a partition, and for the application.
 
-A partition that was just assigned begins at the committed offset of the group (OffsetFetch); where there is none, or
-without a group, at the end that `auto_offset_reset` names (ListOffsets). Both are asked again until they are answered,
-for an application at most `default_api_timeout_ms`.
-Source: clients/consumer/internals/OffsetFetcher.java, ConsumerCoordinator.java (fetchCommittedOffsets).
+A partition that was just assigned begins at the committed offset of the group (OffsetFetch). If
+there is none, or without a group, it begins at the end that `auto_offset_reset` names
+(ListOffsets). Both requests are repeated until they are answered, for an application for at most
+`default_api_timeout_ms`.
+Source: clients/consumer/internals/OffsetFetcher.java, ConsumerCoordinator.java
+(fetchCommittedOffsets).
 """
 
 from __future__ import annotations
@@ -55,18 +57,21 @@ _FATAL = frozenset(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
 )
-"""Errors that asking again does not change."""
+"""Errors that a retry does not change."""
 
 
 class LookupAsked(msgspec.Struct, frozen=True):
-    """Purpose of a ListOffsets or OffsetFetch: the lookup it belongs to, and the partitions that it asks for."""
+    """Purpose of a ListOffsets or OffsetFetch: its lookup, and the requested partitions."""
 
     number: int
     partitions: tuple[TopicPartition, ...]
 
 
 class Lookup:
-    """One question. `turns`: of the held partitions that it is for; None: an application's, under `call_id`."""
+    """One lookup, for the application under `call_id`, or for held partitions.
+
+    `turns`: those of the held partitions; empty for the application.
+    """
 
     def __init__(self, number: int, wanted: Mapping[TopicPartition, int | None]) -> None:
         self.number = number
@@ -81,7 +86,7 @@ class Lookup:
 
 
 class Lookups:
-    """See the module's text."""
+    """The lookups in progress."""
 
     def __init__(
         self,
@@ -102,17 +107,17 @@ class Lookups:
     # -- what is asked -----------------------------------------------------------------------------
 
     def ask(self, call_id: int, wanted: Mapping[TopicPartition, int | None], now: int) -> None:
-        """An application's question: timestamps, or None for the committed offset. Answered later."""
+        """Start an application's lookup: by timestamps, or None for the committed offset."""
         lookup = self._add(wanted)
         lookup.call_id = call_id
         lookup.deadline = now + self._config.default_api_timeout_ms
 
     def topics(self) -> Iterable[str]:
-        """The topics that must be known."""
+        """Return the topics that must be known."""
         return {partition.topic for found in self._lookups.values() for partition in found.wanted}
 
     def out_of_range(self, held: Held) -> None:
-        """The broker does not have the offset any more, or not yet."""
+        """Reset a position that the broker does not have, or fail the partition."""
         reset = _RESETS.get(self._config.auto_offset_reset)
         if reset is None:
             topic, number = held.partition
@@ -235,7 +240,7 @@ class Lookups:
             group,
             topics,
             (OffsetFetchRequestGroup(group, topics=topics),),
-            # KIP-447: an offset that a transaction may still change is not to be used.
+            # KIP-447: offsets that a transaction may still change must not be used.
             require_stable=self._config.isolation_level == "read_committed",
         )
         purpose = LookupAsked(lookup.number, tuple(partitions))
@@ -247,7 +252,7 @@ class Lookups:
     def unanswered(
         self, purpose: LookupAsked, error: SteelyardError, now: int, effects: list[Effect]
     ) -> None:
-        """A request failed."""
+        """Handle a failed request."""
         lookup = self._answered(purpose)
         if lookup is None:
             return
@@ -341,7 +346,7 @@ class Lookups:
         found: OffsetAndMetadata | OffsetAndTimestamp | None,
         was_committed: bool,
     ) -> None:
-        """A held partition knows where to begin, or looks further."""
+        """Set the position of a held partition, or look it up as `auto_offset_reset` says."""
         held = self._holdings.by_partition.get(partition)
         if held is None or held.turn != turn:
             return
@@ -361,7 +366,7 @@ class Lookups:
     def _settle(
         self, lookup: Lookup, purpose: LookupAsked, now: int, effects: list[Effect]
     ) -> None:
-        """An answer was taken; what it lacks is asked for again."""
+        """End the lookup if it is complete; otherwise schedule the next request."""
         if not lookup.wanted and lookup.number in self._lookups:
             self._end(lookup, lookup.found, effects)
         elif any(partition in lookup.wanted for partition in purpose.partitions):

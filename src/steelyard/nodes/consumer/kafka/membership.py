@@ -2,11 +2,11 @@
 
 Partitions are revoked, and hooks of the application called, only while the application waits in a
 poll or a call that leaves: it then processes no records of a partition that another member gets.
-That poll returns nothing until this is done.
+That poll returns nothing until this is done. The steps of each change, in order:
 
-    Prepare   commit, if automatic · on_revoked, or on_lost · let go                 · Prepared
-    Adopt     commit what goes · on_revoked · let go · hold what comes · on_assigned · Adopted
-    leaving   commit · on_revoked, or on_lost · let go                               · LeaveGroup
+    Prepare   commit, if automatic; on_revoked, or on_lost; drop; Prepared
+    Adopt     commit what goes; on_revoked; drop it; hold what comes; on_assigned; Adopted
+    leaving   commit; on_revoked, or on_lost; drop; LeaveGroup
 """
 
 from __future__ import annotations

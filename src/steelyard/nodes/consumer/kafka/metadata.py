@@ -45,7 +45,7 @@ class MetadataAsked(msgspec.Struct, frozen=True):
 
 
 class PartitionView(msgspec.Struct, frozen=True):
-    """`leader`: node id, -1 for none at the moment."""
+    """One partition. `leader`: node id, -1 for none at the moment."""
 
     leader: int
     leader_epoch: int

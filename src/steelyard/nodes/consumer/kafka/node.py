@@ -1,17 +1,17 @@
 """The Kafka consumer node: passes events on to its parts.
 
     part                        decides
-    desk                        what the application asks, and when it is answered
+    dispatcher                  what the application requests, and when it is answered
     calls                       connections, versions, time-outs
-    metadata, coordinator       who is who in the cluster
-    membership                  the group: what the member's machine orders
-    held                        the partitions held, and where the consumer is in each
-    lookups                     where to begin; offsets that the application asks for
-    fetching, decoding          what is fetched, and what of it is for the application
-    progress, commits           when offsets are committed; those on their way to the coordinator
+    metadata, coordinator       the brokers, the leaders of partitions, the group's coordinator
+    membership                  the group: carries out the orders of the member's state machine
+    held                        the partitions held, and the position in each
+    lookups                     where to begin; offsets that the application requests
+    fetching, decoding          what is fetched, and which of it the application gets
+    progress, commits           when offsets are committed; the commits waiting and in flight
 
 After each event every part does what it can do now (`act`), and one timer is set for the earliest
-of what they wait for.
+time at which one of them must act again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The rebalance runs of a consumer: asks who is in the group, and tells what to hold.
+"""The rebalance runs of a consumer: who is in the group, and which queues to hold.
 
-A run asks one broker of each topic for the member list (38). Which one does not matter, for every
-member sends heartbeats to all of them. Source: client/impl/consumer/RebalanceImpl.java,
-MQClientInstance.java `findConsumerIdList`.
+A run requests the member list (38) from one broker of each topic. Any broker will do, because every
+member sends heartbeats to all of them.
+Source: client/impl/consumer/RebalanceImpl.java, MQClientInstance.java `findConsumerIdList`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ REBALANCE_TIMER = "rebalance"
 
 
 class Balance:
-    """One run at a time; `members` is what the last answers said, by topic. `by_quota`: decide how many
-    queues of all topics to hold, not which (`even`).
+    """The rebalance runs of one consumer, one at a time.
 
-    A broadcasting consumer asks nobody: it reads everything, as the only member would.
+    `members`: the latest member lists, by topic. `by_quota`: decide how many queues of all topics
+    to hold, not which (`even`). A broadcasting consumer queries nobody: it reads everything, as the
+    only member would.
     """
 
     def __init__(
@@ -62,8 +63,11 @@ class Balance:
         self.members: dict[str, tuple[str, ...]] = {}
 
     def wake(self, now: int, effects: list[Effect], *, news: bool = True) -> None:
-        """A run soon. `news`: something may change who holds what; the first run waits for every route and heartbeat
-        that is under way instead."""
+        """Schedule a run soon.
+
+        `news`: something may change who holds what. The first run ignores it, and waits instead
+        until no route or heartbeat request is pending.
+        """
         first = self._run == 0
         waits = self._peers.routes.asking or self._peers.client.pending if first else not news
         at = self._rebalancer.wake(now) if self._topics and not waits else None
@@ -71,7 +75,10 @@ class Balance:
             effects.append(SetTimer(REBALANCE_TIMER, at))
 
     def begin(self, now: int, effects: list[Effect]) -> None:
-        """The timer was due. Asks for what is missing; `decision` follows once all has been answered."""
+        """Start the run that was scheduled: request everything missing.
+
+        `decision` follows once all requests have been answered.
+        """
         if self._rebalancer.running:
             return
         self._rebalancer.begin(now)
@@ -90,7 +97,7 @@ class Balance:
                 self._peers.ask(address, code, header, MembersAsked(topic, self._run), now, effects)
 
     def answered(self, asked: MembersAsked, reply: Command | RemotingError) -> None:
-        """Take a member list in. What is none counts as missing."""
+        """Handle a member list; any other reply counts as a missing list."""
         if asked.run != self._run:
             return
         self._open.discard(asked.topic)
@@ -103,7 +110,10 @@ class Balance:
         self._seen[asked.topic] = listed.consumer_id_list
 
     def decision(self, held: Collection[MessageQueue], now: int) -> Decision | None:
-        """What the run came to, None while answers are outstanding or no run is under way. `held`: the plan so far."""
+        """Return the result of the run, or None while replies are pending or no run is in progress.
+
+        `held`: the plan so far.
+        """
         if self._open or not self._rebalancer.running:
             return None
         views = []
@@ -116,27 +126,34 @@ class Balance:
         return self._rebalancer.decide(views, held, now)
 
     def complaints(self, decision: Decision, effects: list[Effect]) -> None:
-        """What a person should change, told once.
+        """Log once what somebody should correct.
 
-        Apache's brokers list every connection, so a client id that is listed twice belongs to two clients.
+        Apache's brokers list every connection, so a client id that is listed twice belongs to two
+        clients.
         """
         config = self._peers.config
         if decision.faults != self._faults:
             self._faults = decision.faults
             for fault in decision.faults:
-                text = f"group {config.group}: the allocation strategy failed on {fault}; its queues stay"
+                text = (
+                    f"group {config.group}: the allocation strategy failed on {fault};"
+                    " its queues stay"
+                )
                 effects.append(LogLine("ERROR", text))
         twice = any(listed.count(config.client_id) > 1 for listed in self._seen.values())
         if twice and not self._collided:
             self._collided = True
             text = (
-                f"group {config.group} has another client with the id {config.client_id}: both read the"
-                " same queues and leave others unread; give each its own client_id"
+                f"group {config.group} has another client with the id {config.client_id}: both"
+                " read the same queues and leave others unread; give each its own client_id"
             )
             effects.append(LogLine("WARNING", text))
 
     def everybody(self) -> frozenset[str]:
-        """Whom the last run saw, or where it saw less those before it: members of any topic's list."""
+        """Return all members in the latest list of each topic.
+
+        For a topic without a list in the last run, an earlier one counts.
+        """
         return frozenset(member for listed in self.members.values() for member in listed)
 
     def check(self) -> None:

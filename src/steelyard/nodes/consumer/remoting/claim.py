@@ -1,13 +1,14 @@
-"""The lock of a queue that a member wants, from its side.
+"""A member's claim to the lock of one queue.
 
-- SEEKING: the member has no holding of the queue, and would take it if the lock is free (see `quota`).
+- SEEKING: the member has no holding of the queue, but takes it if its lock is free (see `quota`).
 - WAITING: the queue is planned for this member; its holding waits for the lock (LOCKING).
-- GRANTED: the broker has given the lock, and it is renewed. A broker that does not answer changes nothing: whoever must be sure
-  looks at `granted_at`.
-- WITHOUT: the queue is read without the lock, for nobody else reads it (`Locks` says when that is so), or because an unordered
-  consumer lost it. It is still asked for, so that the next owner waits.
+- GRANTED: the broker has granted the lock, and it is renewed. A broker that does not answer changes
+  nothing: code that must be certain of the lock checks `granted_at`.
+- WITHOUT: the queue is read without the lock, because nobody else reads it (`Locks` says when that
+  is so), or because an unordered consumer lost the lock. The lock is still requested, so that the
+  next owner has to wait for it.
 
-A claim ends in any state, when the queue is given up or is not sought any more.
+A claim ends, in any state, when the queue is given up or is no longer sought.
 """
 
 from __future__ import annotations
@@ -59,31 +60,31 @@ CLAIMS: Machine[ClaimState, ClaimMove] = Machine(
 
 
 class LockClaim(msgspec.Struct):
-    """One lock. `since`: when it was first wanted, in ms since the epoch."""
+    """One claim. `since`: when the lock was first wanted, in ms since the epoch."""
 
     state: ClaimState
     since: int
     address: Address | None = None
-    """Where it was asked for last; None: nowhere, so it cannot be ours."""
+    """Broker of the last request for it; None: it was never requested, so it cannot be ours."""
     granted_at: int = 0
-    """When the request was sent that got or renewed it; 0: it is not ours."""
+    """When the request that obtained or renewed it was sent; 0: it is not ours."""
 
     def grant(self, address: Address, at: int) -> None:
-        """The broker answers to what was sent `at` that the lock is this member's."""
+        """Note that the broker granted the lock to this member, in reply to a request sent `at`."""
         self.state = CLAIMS.move(self.state, ClaimMove.GRANTED)
         self.address, self.granted_at = address, at
 
     def refuse(self) -> None:
-        """The broker answers that somebody else has it."""
+        """Note that, according to the broker, another member has the lock."""
         if self.state is ClaimState.GRANTED:
             self.state = CLAIMS.move(self.state, ClaimMove.REFUSED)
             self.granted_at = 0
 
     def waive(self) -> None:
-        """Go on without it."""
+        """Continue without the lock."""
         self.state = CLAIMS.move(self.state, ClaimMove.WAIVED)
 
     @property
     def awaited(self) -> bool:
-        """Nothing is read before the lock is there."""
+        """Return whether the queue must not be read before the lock is granted."""
         return self.state in (ClaimState.SEEKING, ClaimState.WAITING)

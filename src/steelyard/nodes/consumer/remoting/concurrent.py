@@ -1,15 +1,19 @@
-"""Messages for a concurrent listener, and what becomes of its verdicts.
+"""Delivery to a concurrent listener, and the handling of its verdicts.
 
-At most `handed_max` batches are with the listener, or on their way back, at once. They are taken
-from the held queues in turn; the others wait here, where a queue that is given up can take them back. A batch that is to be
-consumed later goes back to its broker message by message (36), which sends it again after a while;
-what the broker does not take is sent as a copy, and handed again after five seconds if nobody takes that
-either. Until then its offset is not committed. Verdicts on queues that are gone count for nothing: their next
-owner reads them again.
+At most `handed_max` batches are with the listener, or on their way back to the broker, at once.
+They are taken from the held queues in turn. The other messages stay in their queues, from which a
+queue that is given up can discard them.
 
-A batch that its listener has for `consume_timeout_ms`, and that its queue waits for, goes back as well; the
-verdict, should it ever come, only frees the place at the listener.
-Source: client/impl/consumer/ConsumeMessageConcurrentlyService.java, ProcessQueue.java `cleanExpiredMsg`.
+A batch to be consumed later is sent back to its broker message by message (36), and the broker
+delivers it again after a delay. A message that the broker does not take is sent as a copy instead;
+if that fails too, it is delivered to the listener again after five seconds. Until then its offset
+is not committed. Verdicts on queues that are no longer held are ignored: their next owner reads the
+messages again.
+
+A batch that its listener has had for `consume_timeout_ms`, and that blocks its queue, is sent back
+as well. Its verdict, should it ever come, only frees the place at the listener.
+Source: client/impl/consumer/ConsumeMessageConcurrentlyService.java, ProcessQueue.java
+`cleanExpiredMsg`.
 """
 
 from __future__ import annotations
@@ -41,26 +45,26 @@ HAND_AGAIN_MS = 5_000
 """ConsumeMessageConcurrentlyService.submitConsumeRequestLater."""
 
 OVERDUE_LEVEL = 3
-"""Delay level of a message that its listener has for too long."""
+"""Delay level of a message that its listener has had for too long."""
 
 DROPPED = "a broadcasting group has no retry topic"
 
 OVERDUE_LOOK_MS = 1_000
-"""Shortest time between two looks for such messages."""
+"""Shortest interval between two searches for overdue batches."""
 
 
 class HandAgain(DeliveryTimer, frozen=True):
-    """Timer key: messages that could not be sent back are due."""
+    """Timer key: messages that could not be sent back are to be delivered again."""
 
     number: int
 
 
 class LookForOverdue(DeliveryTimer, frozen=True):
-    """Timer key: the listener may have something for too long."""
+    """Timer key: the listener may have had a batch for too long."""
 
 
 class _Batch(msgspec.Struct, gc=False):
-    """Messages of one run, all of them or those that failed, on the way to the listener or with it."""
+    """Messages of one run, all or those that failed, waiting for the listener or with it."""
 
     held: Held
     run: ConsumeRequest
@@ -71,19 +75,22 @@ class _Batch(msgspec.Struct, gc=False):
 
 
 class _Return(msgspec.Struct):
-    """Messages on the way back to their broker, by their positions in the batch."""
+    """Messages on their way back to their broker, identified by their positions in the batch."""
 
     batch: _Batch
     open: int
     ticket: int | None
-    """Of an overdue batch: the listener's. None: the listener is done, and its place is still taken."""
+    """For an overdue batch, that of its delivery.
+
+    None: the listener has finished, and its place is still taken.
+    """
     copied: set[int]
-    """Sent as a copy after the broker did not take them."""
+    """Positions sent as a copy after the broker did not take the message."""
     failed: set[int]
 
 
 class ConcurrentDelivery:
-    """See the module's text."""
+    """The delivery of a concurrent consumer."""
 
     def __init__(self, peers: Peers, statistics: ConsumeStatistics) -> None:
         config = peers.config
@@ -108,7 +115,7 @@ class ConcurrentDelivery:
         self._hand_more(now, effects)
 
     def _hand_more(self, now: int, effects: list[Effect]) -> None:
-        """As many batches as the listener can take."""
+        """Deliver as many batches as the listener can take."""
         free = self._free
         while self._free > 0 and self._again:
             batch = self._again.popleft()
@@ -141,7 +148,7 @@ class ConcurrentDelivery:
         return Deliver(ticket, ConsumeBatch(held.queue, batch.messages))
 
     def handled(self, event: Handled, now: int, effects: list[Effect]) -> None:
-        """The listener's verdict."""
+        """Handle the listener's verdict."""
         batch = self._with_listener.pop(event.ticket)
         held = batch.held
         held.application.consumed_at = now
@@ -168,7 +175,7 @@ class ConcurrentDelivery:
         self._hand_more(now, effects)
 
     def resize(self, handed_max: int, now: int, effects: list[Effect]) -> None:
-        """So many places at the listener from now on; what is out beyond them comes back by itself."""
+        """Change the number of places at the listener; batches beyond it finish normally."""
         self._free += handed_max - self._handed_max
         self._handed_max = handed_max
         self._hand_more(now, effects)
@@ -221,7 +228,7 @@ class ConcurrentDelivery:
             self._returned(sent.number, back, now, effects)
 
     def _returned(self, number: int, back: _Return, now: int, effects: list[Effect]) -> None:
-        """All messages of a batch have gone back, or have not."""
+        """Finish the return of a batch once the fate of all its messages is known."""
         batch = back.batch
         held = batch.held
         if back.failed:
@@ -230,7 +237,7 @@ class ConcurrentDelivery:
             self._free += 1
         elif back.failed and back.ticket in self._with_listener:
             del self._returns[number]
-            # Its verdict counts after all, if it comes before the next look.
+            # Its verdict counts after all, if it comes before the next search.
             batch.overdue = False
             return
         held.application.handed -= 1
@@ -266,7 +273,7 @@ class ConcurrentDelivery:
         effects.append(SetTimer(LookForOverdue(), at))
 
     def _send_back_overdue(self, now: int, effects: list[Effect]) -> None:
-        """What the listener has for too long goes back where a queue waits for it."""
+        """Send back overdue batches that block their queues."""
         oldest = now - self._timeout_ms
         found = [
             (ticket, batch)

@@ -1,4 +1,4 @@
-"""What a push consumer's driver and application say to it and get from it."""
+"""The calls of an application to a RocketMQ consumer, their results, and what it delivers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from steelyard.wire.remoting.message import MessageView
 
 
 class ConsumeBatch(msgspec.Struct, frozen=True, gc=False):
-    """What `Deliver` gives to the listener: messages of one queue, oldest first, at most `consume_batch`.
+    """A delivery to the listener: messages of one queue, oldest first, at most `consume_batch`.
 
-    `queue` is where they were read: a message of the group's retry topic has its own topic back.
+    `queue` is where they were read: a message of the group's retry topic has its own topic
+    restored.
     """
 
     queue: MessageQueue
@@ -24,9 +25,10 @@ class ConsumeBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class ConsumeDirectly(msgspec.Struct, frozen=True, gc=False):
-    """What `Deliver` gives to the listener because an operator wants to see what it does with this message (309).
+    """A delivery to the listener for an operator who wants to see how it handles a message (309).
 
-    The verdict changes nothing in the queue. Handled with a text: what the listener raised.
+    The verdict changes nothing in the queue. `Handled` with a text: the exception that the listener
+    raised.
     """
 
     queue: MessageQueue
@@ -34,27 +36,34 @@ class ConsumeDirectly(msgspec.Struct, frozen=True, gc=False):
 
 
 class Assigned(msgspec.Struct, frozen=True):
-    """What `Deliver` tells with `config.hooks`: these queues are this member's; they are pulled once it is handled."""
+    """A delivery with `config.hooks`: these queues belong to this member now.
+
+    They are pulled once it has been handled.
+    """
 
     queues: tuple[MessageQueue, ...]
 
 
 class Revoked(msgspec.Struct, frozen=True):
-    """What `Deliver` tells with `config.hooks`: these queues are given up, the application has nothing of them
-    any more. They are committed and go to others once it is handled."""
+    """A delivery with `config.hooks`: these queues are given up, and the application has finished.
+
+    Once it has been handled, they are committed and go to other members.
+    """
 
     queues: tuple[MessageQueue, ...]
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """What `Deliver` tells with `config.hooks`: these queues were taken away; others may read them already."""
+    """A delivery with `config.hooks`: these queues were lost; others may already read them."""
 
     queues: tuple[MessageQueue, ...]
 
 
 class QueuesChanged(msgspec.Struct, frozen=True):
-    """What `Deliver` tells with `config.hooks`: a topic has other queues, or this member another share of them
-    (MessageQueueListener.java). Clients of queues that are pulled get it."""
+    """A delivery with `config.queue_changes`: a topic's queues or this member's share have changed.
+
+    For clients that pull queues. Source: MessageQueueListener.java.
+    """
 
     topic: str
     all: tuple[MessageQueue, ...]
@@ -62,32 +71,35 @@ class QueuesChanged(msgspec.Struct, frozen=True):
 
 
 class DescribeThreads(msgspec.Struct, frozen=True):
-    """What `Deliver` asks for when an operator wants to see where the client's threads are (307).
+    """A delivery for an operator who wants to see what the client's threads are doing (307).
 
-    Handled with that text.
+    Handled with that description as text.
     """
 
 
 class Poll(Call[tuple[MessageView, ...]], frozen=True):
-    """Of an application that polls. Answered with messages of one or several queues, those of a queue
-    in order; none when the time is over. One at a time."""
+    """Return messages of one or several queues, those of each queue in order.
+
+    Answered with none after `timeout_ms`. Only one poll at a time.
+    """
 
     messages_max: int
     timeout_ms: int
     number: int = 0
-    """For `GiveBack`: another one for each poll."""
+    """Identifies the poll to `GiveBack`; unique for each poll."""
 
 
 class GiveBack(Call[None], frozen=True):
-    """The poll of this number was given up by the application. It ends, or what it returned and nobody saw
-    is returned again."""
+    """Abandon the poll of this number: it ends, or its messages, which nobody saw, come again."""
 
     number: int
 
 
 class Commit(Call[None], frozen=True):
-    """Commit what was polled, or these offsets of queues that are held. Answered once all brokers
-    have taken it, or with the first error."""
+    """Commit what was polled, or these offsets of held queues.
+
+    Answered once all brokers have accepted it, otherwise with the first error.
+    """
 
     offsets: Mapping[MessageQueue, int] | None = None
 
@@ -98,14 +110,17 @@ class Bound(Enum):
 
 
 class Seek(Call[None], frozen=True):
-    """Poll this queue, which is held, from there on. Answered with a ConfigError where it has no such offset."""
+    """Continue polling this held queue from there.
+
+    Answered with a ConfigError if the queue does not have that offset.
+    """
 
     queue: MessageQueue
     to: int | Bound
 
 
 class PauseQueues(Call[None], frozen=True):
-    """Neither pull nor return messages of these queues until `ResumeQueues`, or until they are given up."""
+    """Neither pull nor return messages of these queues until `ResumeQueues`, or until given up."""
 
     queues: tuple[MessageQueue, ...]
 
@@ -115,8 +130,10 @@ class ResumeQueues(Call[None], frozen=True):
 
 
 class Assign(Call[None], frozen=True):
-    """Hold these queues and no others, of a consumer without subscriptions, and pull what the expression
-    wants of them. Answered once the nameserver was asked where they are."""
+    """Hold these queues and no others, and pull the messages that the expression selects.
+
+    For a consumer without subscriptions. Answered once the nameserver was asked for their routes.
+    """
 
     queues: tuple[MessageQueue, ...]
     expression: str = "*"
@@ -124,14 +141,14 @@ class Assign(Call[None], frozen=True):
 
 
 class Assignment(Call[tuple[MessageQueue, ...]], frozen=True):
-    """The queues that are held and not being given up, sorted."""
+    """Return the held queues that are not being given up, sorted."""
 
 
 Polling = Poll | GiveBack | Commit | Seek | PauseQueues | ResumeQueues | Assign | Assignment
 
 
 class Pause(Call[None], frozen=True):
-    """Pull no more until `Resume`. What is in the client is consumed."""
+    """Stop pulling until `Resume`. Messages already in the client are still consumed."""
 
 
 class Resume(Call[None], frozen=True):
@@ -139,23 +156,27 @@ class Resume(Call[None], frozen=True):
 
 
 class Resize(Call[None], frozen=True):
-    """So many listeners run from now on, and so many batches may be with them."""
+    """Change the number of listener threads, and of batches that may be with them."""
 
     consume_threads: int
     handed_max: int
 
 
 class Stop(Call[None], frozen=True):
-    """Let the listener finish what it has (bounded), commit, leave the group.
+    """Let the listener finish its batches (bounded), commit, and leave the group.
 
-    Without `wait` what the listener has counts as not consumed: the group's next owner of the queue reads it again.
+    Without `wait` the batches with the listener count as not consumed: the group's next owner of
+    the queue reads them again.
     """
 
     wait: bool = True
 
 
 class ConsumerState(msgspec.Struct, frozen=True):
-    """A member's view of its group. `offsets`: what would be committed now, per queue that is being read."""
+    """A member's view of its group.
+
+    `offsets`: what would be committed now, for each queue that is being read.
+    """
 
     client_id: str
     members: Mapping[str, tuple[str, ...]]
@@ -164,8 +185,8 @@ class ConsumerState(msgspec.Struct, frozen=True):
     offsets: Mapping[MessageQueue, int]
     paused: bool = False
     statistics: Mapping[str, TopicStatistics] = {}
-    """By topic: what was pulled and consumed lately."""
+    """By topic: recent pull and consume rates."""
 
 
 class Describe(Call[ConsumerState], frozen=True):
-    """How this member is, at this moment."""
+    """Return the present state of this member."""

@@ -1,10 +1,12 @@
-"""A message that cannot be consumed is sent to the group's retry topic as a full copy, by a plain send (310).
+"""Copies of messages that could not be consumed, sent to the group's retry topic (310).
 
-That is how an ordered consumer lets a message go, and what remains where its broker does not take a message
-back by its address (36). The copy says how often it was tried: after a delay that grows with that number it
-comes back to the group, and with more tries than it says are allowed the broker puts it into `%DLQ%group`.
-Source: ConsumeMessageOrderlyService.sendMessageBack, DefaultMQPushConsumerImpl.sendMessageBackAsNormalMessage,
-DefaultMQProducerImpl.sendKernelImpl (numbers of tries move from the properties to the header).
+An ordered consumer gives up a message in this way, and it is the fallback where a broker does not
+take a message back by its address (36). The copy says how often consumption was tried. After a
+delay that grows with that number the group receives it again; with more tries than the allowed
+number, which the copy states as well, the broker moves it to `%DLQ%group`.
+Source: ConsumeMessageOrderlyService.sendMessageBack,
+DefaultMQPushConsumerImpl.sendMessageBackAsNormalMessage, DefaultMQProducerImpl.sendKernelImpl
+(where the numbers of tries move from the properties to the header).
 """
 
 from __future__ import annotations
@@ -37,9 +39,10 @@ def send_copy(
     now: int,
     effects: list[Effect],
 ) -> RouteError | None:
-    """Send the copy; its outcome comes under `purpose`. An error where there is nobody to send it to.
+    """Send the copy, whose outcome follows under `purpose`; return an error if there is no route.
 
-    Each copy goes to the next queue of the retry topic, so that one that failed finds another broker.
+    Each copy goes to another queue of the retry topic, so that one that failed finds another
+    broker.
     """
     route = peers.routes.route(peers.retry_topic)
     if route is None or not route.publish:
@@ -53,7 +56,7 @@ def send_copy(
 
 
 def copy_of(message: MessageView, queue: MessageQueue, tries_max: int, now: int) -> Command:
-    """The request that stores the copy in `queue` of the retry topic."""
+    """Return the request that stores the copy in `queue` of the retry topic."""
     properties = dict(message.properties)
     for name in (props.TRAN_MSG, props.RECONSUME_TIME, props.MAX_RECONSUME_TIMES):
         properties.pop(name, None)

@@ -1,8 +1,8 @@
-"""How messages of held queues reach the application; one implementation per kind of consumer.
+"""The delivery of messages from held queues to the application, one class per kind of consumer.
 
-`concurrent` gives them to listeners as they come, `ordered` one batch per queue at a time, `polled` to
-whoever asks. Each counts in `Held.handed` what the application has of a queue, so that the node knows
-when a queue that is given up is done.
+`concurrent` delivers them to listeners as they come, `ordered` one batch per queue at a time, and
+`polled` on request. Each counts in `AtApplication.handed` what the application has of a queue, so
+that the node knows when a queue that is being given up is finished.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from steelyard.wire.remoting.command import Command
 
 
 class DeliveryTimer(msgspec.Struct, frozen=True):
-    """Root of the timer keys that a delivery sets; they come back to its `due`."""
+    """Base class of the timer keys that a delivery sets; its `due` receives them."""
 
 
 class Delivery(Protocol):
-    """See the module's text. Times are ms since the epoch."""
+    """What a delivery must be able to do. Times are ms since the epoch."""
 
     def offer(self, held: Held, now: int, effects: list[Effect]) -> None:
-        """The queue has messages that were not handed yet."""
+        """Deliver the queue's new messages, or put it in line."""
 
     def handled(self, event: Handled, now: int, effects: list[Effect]) -> None:
-        """The application's verdict on something that this delivery handed."""
+        """Handle the application's verdict on something that this delivery delivered."""
 
     def sent_back(
         self, sent: SentBack, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> None:
-        """A broker took a message back (36), or did not."""
+        """Note whether a broker took a message back (36)."""
 
     def due(self, key: DeliveryTimer, now: int, effects: list[Effect]) -> None:
-        """A timer of this delivery."""
+        """Act on a timer of this delivery."""
 
     def resize(self, handed_max: int, now: int, effects: list[Effect]) -> None:
-        """So many batches may be with the application from now on."""
+        """Change how many batches may be with the application."""
 
     def check(self) -> None:
         """Assert every invariant."""

@@ -1,11 +1,14 @@
-"""When a consumer has begun: its topics are known, a broker knows it, and nobody rejects what it subscribed to.
+"""The start of a consumer: its topics are known, and a broker knows it and accepts it.
 
-`Begin` asks for it (see `nodes.starting`). A topic that no nameserver knows is waited for where brokers make topics by
-themselves. That shows in the route of DEFAULT_TOPIC: Apache's brokers have it where autoCreateTopicEnable is on; ours always, and
-let topics inherit from it only then (TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC).
+`Begin` is answered when that is so (see `nodes.starting`), and no broker rejects a subscription. A
+topic that no nameserver knows is waited for if brokers create topics automatically. The route of
+DEFAULT_TOPIC shows that: Apache's brokers have this topic if autoCreateTopicEnable is on; ours
+always have it, and let topics inherit from it only then
+(TopicValidator.AUTO_CREATE_TOPIC_KEY_TOPIC).
 
-Elsewhere the start fails, but not at the first answer: a broker may be registering at this moment, and one nameserver may know
-less than another. Each is asked, and LOOKS times in all at the least.
+Otherwise the start fails, but not at the first reply: a broker may be registering at that moment,
+and one nameserver may know less than another. Each of them is asked, and at least LOOKS times in
+all.
 """
 
 from __future__ import annotations
@@ -22,14 +25,14 @@ from steelyard.types import LogLine
 from steelyard.wire.remoting.names import DEFAULT_TOPIC
 
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
-"""Apache's brokers always have it: where neither topic is known no broker has registered yet."""
+"""Apache's brokers always have it: if neither topic is known, no broker has registered yet."""
 
 LOOKS = 3
-"""How often a topic must be missing at the least, AGAIN_MS apart."""
+"""How many lookups, AGAIN_MS apart, must miss a topic at least before the start fails."""
 
 
 class FirstContact:
-    """See the module's text. `topics`: those that were subscribed to."""
+    """The start of one consumer. `topics`: those subscribed to."""
 
     def __init__(self, peers: Peers, membership: Membership, topics: Sequence[str]) -> None:
         self._peers = peers
@@ -41,7 +44,7 @@ class FirstContact:
         self._probed: dict[str, Route | None] = {}
         self._rejection: SteelyardError | None = None
         self._looks = max(LOOKS, len(peers.config.nameservers))
-        """How often the topics are still looked for."""
+        """Lookups of missing topics that remain."""
 
     def asked(self, call_id: int, call: Begin, now: int, effects: list[Effect]) -> None:
         self._starting.asked(call_id, call, now, effects)
@@ -57,7 +60,7 @@ class FirstContact:
         client.register_at_strangers(client.brokers(), now, effects)
 
     def routed(self, news: RouteNews, now: int, effects: list[Effect]) -> None:
-        """A nameserver was asked, and that has ended."""
+        """Handle the outcome of a route request."""
         if not self._starting.open or not news.done:
             return
         self._failing = news.trouble is not None
@@ -69,7 +72,7 @@ class FirstContact:
         self._look(now, effects)
 
     def registered(self, reply: object, now: int, effects: list[Effect]) -> None:
-        """A broker was told of this member."""
+        """Handle the outcome of a heartbeat."""
         if not self._starting.open:
             return
         if isinstance(reply, RemotingError) and not self._peers.client.is_known():
@@ -78,7 +81,7 @@ class FirstContact:
             self._look(now, effects)
 
     def checked(self, error: SteelyardError | None, now: int, effects: list[Effect]) -> None:
-        """A broker said whether it can filter as subscribed."""
+        """Note whether a broker can filter as subscribed."""
         self._rejection = self._rejection or error
         if self._starting.open:
             self._look(now, effects)
@@ -89,7 +92,7 @@ class FirstContact:
             self._ask(now, effects)
 
     def _look(self, now: int, effects: list[Effect]) -> None:
-        """Whether the start is over."""
+        """End the start if it has succeeded or failed."""
         routes, client = self._peers.routes, self._peers.client
         if self._rejection is not None:
             self._starting.rejected(self._rejection, effects)
@@ -111,7 +114,11 @@ class FirstContact:
         self._starting.reached(effects)
 
     def _missing(self, topics: Sequence[str], now: int, effects: list[Effect]) -> None:
-        """A nameserver knows neither the topics nor a broker that makes topics by itself; another may, or this one soon."""
+        """Count a lookup that missed topics; fail once there were enough.
+
+        The nameserver knows neither the topics nor a broker that creates topics automatically.
+        Another nameserver may know them, or this one soon.
+        """
         error = RouteError(
             f"no topic {', '.join(topics)}: no nameserver knows it, and the brokers do not create"
             " topics automatically; create it first"
@@ -126,7 +133,7 @@ class FirstContact:
         self._starting.doubted(error, now, effects)
 
     def _nobody(self, now: int, effects: list[Effect]) -> None:
-        """A nameserver answers, and knows no broker: they may come."""
+        """Wait for brokers: a nameserver answers, but none has registered."""
         where = ", ".join(self._peers.config.nameservers)
         text = f"no broker has registered with nameserver {where} yet"
         self._troubles.ill(where, f"{text}; waiting for one", now, effects)

@@ -1,24 +1,30 @@
-"""Moves holdings on: from the plan's word that a queue is ours to the first pull, and back again.
+"""Moves holdings through their states, from the plan's assignment to the first pull, and back.
 
 `want` says what to hold; everything else here happens to one holding at a time, by the states of
-`groups.remoting.ownership`. What each state waits for, and what ends the waiting:
+`groups.remoting.ownership`. What each state waits for, and what follows:
 
 | state | waits for | then |
 |---|---|---|
 | LOCKING | the broker's lock (41), see `locks` | ACQUIRING |
-| ACQUIRING | the start offset (14, 30, 29); with hooks, the application's answer to `Assigned` | PULLING |
+| ACQUIRING | the start offset (14, 30, 29); with hooks, the answer to `Assigned` | PULLING |
 | PULLING | nothing; `pulling` and the delivery are at work | |
-| DRAINING | the application's last verdict, for `drain_timeout_ms` at most; with hooks, its answer to `Revoked` for all queues that one rebalance gave up; commits under way (`Holdings.settles_at`) | RELEASING |
-| RELEASING | the reply to the last commit (15), said again if another one may have overtaken it (`Holdings.doubtful`); then the reply to the unlock (42) | GONE |
+| DRAINING | see below | RELEASING |
+| RELEASING | the reply to the last commit (15), then the reply to the unlock (42) | GONE |
 
-Why the replies: on a broker with several threads commits and locks go different ways. The new owner reads
-the offset once it has the lock, so the lock must not be free before the offset is right.
+DRAINING waits for the application's last verdict, for at most `drain_timeout_ms`; with hooks, for
+its answer to `Revoked` for all queues that one rebalance gave up; and for commits in flight
+(`Commits.settles_at`). The last commit is repeated in RELEASING if another one may have overtaken
+it (`Commits.doubtful`).
 
-With quotas (`want_quota`) a queue has no LOCKING: it is found by locking it (see `quota`), and one whose lock
-somebody else has got is not ours any more.
+The replies are awaited because a broker with several threads may process commits and locks in
+another order than that of their arrival. The new owner reads the offset once it has the lock, so
+the lock must not be free before the offset is right.
 
-Without `drains` a queue is given up as RocketMQ does it: one last one-way commit, GONE at once. So it is in
-any case when the queue's broker has left the routes.
+With quotas (`want_quota`) a queue has no LOCKING: it is found by locking it (see `quota`), and one
+that another member has locked is no longer ours.
+
+Without `drains` a queue is given up as in RocketMQ: with one last one-way commit, and GONE at once.
+The same happens in any case if the queue's broker has left the routes.
 """
 
 from __future__ import annotations
@@ -63,18 +69,21 @@ from steelyard.wire.remoting.command import Command
 SEEK_TIMER = "seek"
 GATHER_TIMER = "gather"
 GATHER_MS = 10
-"""Queues that are ready within this are told to the application together."""
+"""The application is told together of queues that are ready within this interval."""
 
 
 class _Round(msgspec.Struct):
-    """What one rebalance gave up: told to the application once all of it is drained."""
+    """The queues that one rebalance gave up.
+
+    The application is told of them once all have drained.
+    """
 
     open: dict[int, Held]
     drained: list[Held]
 
 
 class Handover:
-    """See the module's text. `drains`: a queue that is given up waits for the application."""
+    """Moves the holdings of one consumer. `drains`: a queue given up waits for the application."""
 
     def __init__(
         self,
@@ -101,7 +110,7 @@ class Handover:
 
     @property
     def wanted(self) -> frozenset[MessageQueue]:
-        """What `want` said last."""
+        """Return the queues that this member is to hold."""
         return self._wanted
 
     # -- what to hold ------------------------------------------------------------------------------
@@ -109,7 +118,7 @@ class Handover:
     def want(
         self, target: Collection[MessageQueue], now: int, effects: list[Effect]
     ) -> QueueChange[MessageQueue]:
-        """Hold these queues and no others from now on. Returns what changes."""
+        """Hold these queues and no others from now on; return what changes."""
         self._wanted = frozenset(target)
         stale = self._holdings.stale(now)
         ours = [held.queue for held in self._holdings.all() if held.state not in LEAVING]
@@ -129,10 +138,12 @@ class Handover:
         now: int,
         effects: list[Effect],
     ) -> QueueChange[MessageQueue]:
-        """Hold the target, and so many queues of the pool besides: those held longest, and others if they are free.
+        """Hold the target and `quota` queues of the pool; return what changes.
 
-        What is read without a lock stays in any case until there is one: nobody else could take it. What is not read
-        yet for want of its lock is let go and sought like any other queue: somebody else may well have it.
+        Of the pool, the queues held longest are kept; others are added if they are free. Queues
+        that are read without a lock are kept in any case until there is one: no other member could
+        take them. Queues not read yet for want of their locks are released and sought like any
+        other: another member may well have them.
         """
         self._quota.plan(quota, pool)
         of_pool = self._of_pool()
@@ -156,7 +167,7 @@ class Handover:
         return self._quota.size - len(self._of_pool())
 
     def _seek(self, now: int, effects: list[Effect]) -> None:
-        """Try to lock what is lacking, unless that is under way."""
+        """Try to lock missing queues, unless such a request is pending."""
         if self._sought or self._lacking() <= 0:
             return
         picked = self._quota.pick(self._lacking(), self._holdings.queues())
@@ -166,11 +177,11 @@ class Handover:
         self._locks_news(self._locks.ask(now, effects), now, effects)
 
     def seek_again(self, now: int, effects: list[Effect]) -> None:
-        """Timer: what is lacking may be free by now."""
+        """Act on the timer: missing queues may be free by now."""
         self._seek(now, effects)
 
     def _found(self, news: LockNews, now: int, effects: list[Effect]) -> None:
-        """What came of seeking: what is lacking is taken, what is too much let go."""
+        """Take the queues found that are missing, and release any beyond the quota."""
         for queue in news.missed:
             self._sought.discard(queue)
             self._locks.forget(queue)
@@ -199,7 +210,7 @@ class Handover:
             self._acquire(held, now, effects)
 
     def _give_up(self, given: Sequence[Held], now: int, effects: list[Effect]) -> None:
-        """Queues that the plan takes away, or takes away and gives back because they are stale."""
+        """Give up queues that the plan removes, or that are stale and to be taken anew."""
         drained: list[Held] = []
         lost: list[Held] = []
         for held in given:
@@ -241,7 +252,7 @@ class Handover:
         self._started(self._holdings.start_answered(asked, reply, now, effects), now, effects)
 
     def _started(self, held: Held | None, now: int, effects: list[Effect]) -> None:
-        """The start offset is known, if there is a holding."""
+        """Continue with a holding whose start offset is known, if there is one."""
         if held is None:
             return
         if not self._hooks.wanted:
@@ -257,7 +268,10 @@ class Handover:
     # -- going -------------------------------------------------------------------------------------
 
     def _drain(self, given: Sequence[Held], until: int, now: int, effects: list[Effect]) -> None:
-        """No more pulling and handing. The queue stays until the application is done, or until then."""
+        """Stop pulling and delivering, and wait for the application.
+
+        Each queue stays until the application has nothing of it, or until the time `until`.
+        """
         round_ = _Round({held.epoch: held for held in given}, [])
         for held in given:
             self._holdings.move(held, Move.GIVEN_UP, now)
@@ -284,7 +298,7 @@ class Handover:
             self._release(held, now, effects)
 
     def _drained(self, held: Held, round_: _Round, now: int, effects: list[Effect]) -> None:
-        """With hooks: one of a round is done. The application is told when all are."""
+        """Note, with hooks, that a queue is done; tell the application once its whole round is."""
         if round_.open.pop(held.epoch, None) is not None:
             round_.drained.append(held)
             if not round_.open:
@@ -292,7 +306,7 @@ class Handover:
                 self._tell(Revoked(queues), round_.drained, now, effects)
 
     def _release(self, held: Held, now: int, effects: list[Effect]) -> None:
-        """The last commit, if anything was read, then the unlock."""
+        """Send the last commit, if anything was read, then the unlock."""
         read = held.state in READ
         self._draining.pop(held.epoch, None)
         self._holdings.move(held, Move.RELEASED, now)
@@ -317,7 +331,7 @@ class Handover:
         self._let_go(held, now, effects)
 
     def _say_again(self, held: Held, now: int, effects: list[Effect]) -> None:
-        """The last commit once more, if it is time: what was under way has been taken in."""
+        """Repeat the last commit if it is time: earlier ones have been processed by now."""
         if not held.handover.repeat_at or (
             now < held.handover.repeat_at and self._holdings.commits.doubtful(held)
         ):
@@ -341,9 +355,9 @@ class Handover:
                 self._gone(held, Move.LET_GO, now, effects)
 
     def _gone(self, held: Held, event: Move, now: int, effects: list[Effect]) -> None:
-        """Others may have it now; or we again."""
+        """End a holding: others may take the queue now, or this member again."""
         self._holdings.gone(held, event, now)
-        if held.queue in self._quota.pool:  # whoever locks it first has it
+        if held.queue in self._quota.pool:  # it belongs to whoever locks it first
             self._wanted -= {held.queue}
             self._seek(now, effects)
             return
@@ -353,14 +367,14 @@ class Handover:
         self._locks_news(self._locks.ask(now, effects), now, effects)
 
     def _drop(self, held: Held, now: int, effects: list[Effect]) -> None:
-        """Gone without a word to the broker."""
+        """End a holding without notifying the broker."""
         self._locks.forget(held.queue)
         self._gone(held, Move.DROPPED, now, effects)
 
     # -- what happens in between -------------------------------------------------------------------
 
     def go_on(self, held: Held, now: int, effects: list[Effect]) -> None:
-        """The holding's timer was due, or its pull ended."""
+        """Continue with a holding whose timer was due, or whose pull has ended."""
         match held.state:
             case HoldingState.ACQUIRING:
                 self._started(self._holdings.acquire(held, now, effects), now, effects)
@@ -376,14 +390,14 @@ class Handover:
                 assert_never(state)
 
     def heard_out(self, now: int, effects: list[Effect]) -> None:
-        """The application gave a verdict: perhaps a queue that is given up is done."""
+        """Note that the application gave a verdict: a queue being given up may be done."""
         self._locks.heard_out(now, effects)
         for held in list(self._draining.values()):
             if not held.application.handed:
                 self._go_on_draining(held, now, effects)
 
     def routed(self, now: int, effects: list[Effect]) -> None:
-        """The routes have changed: a broker may be there again whose locks are waited for."""
+        """Handle changed routes: a broker whose locks are awaited may have returned."""
         self._locks_news(self._locks.ask(now, effects), now, effects)
 
     def locks_answered(
@@ -410,7 +424,7 @@ class Handover:
     # -- hooks -------------------------------------------------------------------------------------
 
     def gathered(self, now: int, effects: list[Effect]) -> None:
-        """Timer: what is ready by now is told to the application."""
+        """Act on the timer: tell the application of the queues that are ready."""
         ready = [held for held in self._ready if held.state is HoldingState.ACQUIRING]
         self._ready.clear()
         if not ready:
@@ -421,7 +435,7 @@ class Handover:
         self._hooks.tell(Telling(Assigned(queues), tuple(ready)), now, effects)
 
     def told(self, ticket: int, now: int, effects: list[Effect]) -> None:
-        """The application answered what it was told, or its time is over."""
+        """Handle the application's answer to a notification, or the end of its time."""
         telling = self._hooks.ended(ticket, now, effects)
         if telling is None:
             return
@@ -454,7 +468,7 @@ class Handover:
     # -- the end -----------------------------------------------------------------------------------
 
     def stop(self, until: int, now: int, effects: list[Effect]) -> None:
-        """Give everything up; the application has until then."""
+        """Give up all queues; the application's time ends at `until`."""
         self._wanted = frozenset()
         self._quota.plan(0, ())
         for queue in sorted(self._sought):
@@ -469,7 +483,7 @@ class Handover:
         self._drain(drained, until, now, effects)
 
     def abandon(self, now: int, effects: list[Effect]) -> None:
-        """The time of a stop is over: commit what is finished, unlock, without waiting for anybody."""
+        """End a stop whose time is over: commit what is finished and unlock, without waiting."""
         self._hooks.drop()
         for held in self._holdings.all():
             self._holdings.commits.commit_at_once(held, now, effects)
@@ -479,7 +493,7 @@ class Handover:
         self._locks.abandon(now, effects)
 
     def check(self) -> None:
-        """Assert that what drains is known, and that everything wanted is held or on its way."""
+        """Assert that the draining queues are known, and all wanted queues are held or coming."""
         draining = [held for held in self._holdings.all() if held.state is HoldingState.DRAINING]
         assert {held.epoch for held in draining} == set(self._draining)
         assert set(self._rounds) <= set(self._draining)

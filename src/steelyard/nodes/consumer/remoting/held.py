@@ -1,16 +1,18 @@
-"""One held queue: what is known of it, in parts that one module each writes. Everybody reads.
+"""One held queue: its state, in parts of which each has one module that writes it.
 
-    part          what it is                                              written by
-    Held          which queue, and the parts                              holdings
-    holding       its state: see groups.remoting.ownership                holdings
-    process       the messages that are here: a new one for each start    holdings
-    pull          the pull under way, and those before it                 pulling
-    commits       what the broker was told                                commits
-    application   what of it the application has                          concurrent, ordered or polled: a consumer has one
-    wishes        what an application that polls wants                    polled
-    handover      how far the application was told, and the last commit   handover
+    part          what it is                                        written by
+    Held          which queue, and the parts                        holdings
+    holding       its state: see groups.remoting.ownership          holdings
+    process       the prefetched messages, anew for each start      holdings
+    pull          the pull in flight, and those before it           pulling
+    commits       what was committed to the broker                  commits
+    application   what the application has of it                    concurrent, ordered or polled
+    wishes        what an application that polls wants              polled
+    handover      how far the application was told of its coming    handover
+                  and going, and the last commit
 
-`holdings` makes the parts, anew for each holding. A test looks for other writers.
+Every module may read them. `holdings` makes the parts, anew for each holding. A consumer has one of
+`concurrent`, `ordered` and `polled`. A test looks for other writers.
 """
 
 from __future__ import annotations
@@ -23,72 +25,75 @@ from steelyard.nodes.seam import Address
 from steelyard.types import MessageQueue
 
 UNKNOWN = -1
-"""In place of an offset that no broker is known to have."""
+"""Placeholder for an offset while no broker is known to have one."""
 
 
 class PullLoop(msgspec.Struct, eq=False):
     """The pull loop of a queue."""
 
     address: Address | None = None
-    """Where it was last read from: a commit still goes there when the broker has left the routes."""
+    """Broker that it was last read from: commits still go there once it has left the routes."""
     under_way: bool = False
-    """A pull is on its way or held by the broker."""
+    """A pull is in flight, or held by the broker."""
     sent_at: int = 0
-    """When the last one was sent."""
+    """When the last pull was sent."""
     carried: int = UNKNOWN
-    """The offset that it committed."""
+    """The offset that the last pull committed."""
     looked_at: int = 0
-    """When pulling was last thought of, a pull sent or not."""
+    """When `PullService` last considered a pull, sent or not."""
     in_vain: int = 0
-    """Pulls in a row that were answered at once, with nothing."""
+    """Consecutive pulls that were answered at once, and with nothing."""
 
 
 class CommitsSent(msgspec.Struct, eq=False):
-    """What the broker was told of a queue, and may not have taken in yet."""
+    """The commits of a queue that were sent, and perhaps not processed by the broker yet."""
 
     committed: int = UNKNOWN
     """The offset last sent to the broker and not known to be lost."""
     wrote: int = UNKNOWN
-    """The offset of the last commit that did not ride on a pull."""
+    """The offset of the last commit that was not carried by a pull."""
     wrote_at: int = 0
-    """When it was sent."""
+    """When that commit was sent."""
     other_at: int = 0
-    """When the last one with another offset was sent."""
+    """When the last such commit with another offset was sent."""
     arrived: bool = True
-    """A pull that was sent after both has been answered."""
+    """A pull sent after both has been answered, or the broker has answered a commit."""
 
 
 class AtApplication(msgspec.Struct, eq=False):
     """What the application has of a queue."""
 
     queued: bool = False
-    """In the delivery's line of queues with messages to hand."""
+    """It is in the delivery's line of queues with messages to deliver."""
     handed: int = 0
-    """Batches that the application has, or that are on their way back to their broker."""
+    """Batches with the application, or on their way back to their broker."""
     consumed_at: int = 0
-    """When the listener got something of it or was done with it last."""
+    """When the listener last received or finished something of it."""
 
 
 class Wishes(msgspec.Struct, eq=False):
-    """What an application that polls says of a queue."""
+    """The requests of an application that polls, about one queue."""
 
     agreed: int | None = None
-    """In place of what is finished here: how far the application says that it is; UNKNOWN before it has said anything."""
+    """The application's own position, in place of what is finished here.
+
+    None: what is finished counts. UNKNOWN: the application has not given a position yet.
+    """
     paused: bool = False
-    """It wants nothing of it for a while."""
+    """It wants no messages of the queue for now."""
 
 
 class HandoverSteps(msgspec.Struct, eq=False):
-    """How far a queue has come on its way to this member and away from it, besides its state."""
+    """The progress of a queue on its way to this member and away from it, beside its state."""
 
     announced: bool = False
-    """The application was told that the queue is its own, and not yet that it is not (`config.hooks`)."""
+    """The application was told of its assignment, and not yet of its end (`config.hooks`)."""
     drain_by: int = 0
-    """While DRAINING: when the time of the application is over."""
+    """In DRAINING: when the application's time is over."""
     repeat_at: int = 0
-    """While RELEASING: when to say the last commit again."""
+    """In RELEASING: when to repeat the last commit."""
     repeated: bool = False
-    """The last commit was said again."""
+    """The last commit was repeated."""
 
 
 class Held(msgspec.Struct, eq=False):
@@ -98,7 +103,7 @@ class Held(msgspec.Struct, eq=False):
     epoch: int
     holding: Holding
     process: ProcessQueue
-    """Empty and at offset 0 until PULLING."""
+    """Empty and at offset 0 until the start offset is known."""
     pull: PullLoop
     commits: CommitsSent
     application: AtApplication
@@ -111,6 +116,6 @@ class Held(msgspec.Struct, eq=False):
 
     @property
     def committable(self) -> int:
-        """The offset that may be committed; UNKNOWN: none yet."""
+        """Return the offset that may be committed, UNKNOWN if there is none yet."""
         agreed = self.wishes.agreed
         return self.process.committable if agreed is None else agreed

@@ -1,9 +1,8 @@
-"""The queues a consumer holds, and where each one starts.
+"""The queues that a consumer holds, and the offset at which each starts.
 
-A held queue goes through the states of `groups.remoting.ownership`; `handover` moves it on. Each holding has an
-`epoch` of its own, so that an answer or a timer of an earlier holding of the same queue finds nobody.
-
-Source: client/impl/consumer/RebalancePushImpl.java `computePullFromWhere`.
+A held queue goes through the states of `groups.remoting.ownership`; `handover` moves it on. Each
+holding has an `epoch` of its own, so that replies and timers of an earlier holding of the same
+queue are ignored. Source: client/impl/consumer/RebalancePushImpl.java `computePullFromWhere`.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ from steelyard.wire.remoting.command import Command
 
 
 class LookAgain(msgspec.Struct, frozen=True):
-    """Timer key: time to go on with a queue, in whatever state it is."""
+    """Timer key: time to continue with a queue, whatever its state."""
 
     queue: MessageQueue
     epoch: int
 
 
 class Holdings:
-    """All queues of this member. Pulling starts when a method returns the `Held` to pull."""
+    """All queues of this member. A method that returns a `Held` asks its caller to pull it."""
 
     def __init__(self, peers: Peers, offsets: OffsetStore) -> None:
         config = peers.config
@@ -54,18 +53,18 @@ class Holdings:
         self._waits_for_word = isinstance(config, LitePullConfig) and not config.auto_commit
         self._held: dict[MessageQueue, Held] = {}
         self._unfinished: list[tuple[Held, int]] = []
-        """Holdings that are gone while the application was at work on them, and until when that is waited for."""
+        """Ended holdings with which the application is still busy, and until when it may be."""
         self._epoch = 0
 
     # -- looking -----------------------------------------------------------------------------------
 
     def find(self, queue: MessageQueue, epoch: int) -> Held | None:
-        """The holding, if it is still this one."""
+        """Return the holding if it still exists."""
         held = self._held.get(queue)
         return held if held is not None and held.epoch == epoch else None
 
     def get(self, queue: MessageQueue) -> Held | None:
-        """The holding of a queue, in whatever state."""
+        """Return the holding of a queue, in any state."""
         return self._held.get(queue)
 
     def queues(self) -> tuple[MessageQueue, ...]:
@@ -75,7 +74,7 @@ class Holdings:
         return list(self._held.values())
 
     def stale(self, now: int) -> tuple[MessageQueue, ...]:
-        """Queues that nobody has looked at for so long that something must be wrong with them."""
+        """Return queues not considered for so long that something must be wrong with them."""
         oldest = now - self._peers.config.pull_idle_max_ms
         return tuple(
             held.queue
@@ -88,7 +87,7 @@ class Holdings:
     # -- coming and going --------------------------------------------------------------------------
 
     def hold(self, queue: MessageQueue, now: int) -> Held:
-        """A new holding, LOCKING."""
+        """Start a holding, in LOCKING."""
         assert queue not in self._held
         self._epoch += 1
         held = Held(
@@ -106,11 +105,11 @@ class Holdings:
         return held
 
     def move(self, held: Held, event: Move, now: int) -> None:
-        """A holding that stays goes on to another state."""
+        """Move a holding to another state, other than GONE."""
         held.holding.move(event, now)
 
     def gone(self, held: Held, event: Move, now: int) -> None:
-        """The end of a holding. What the application still has of it counts for nothing."""
+        """End a holding. Verdicts on what the application still has of it will be ignored."""
         held.holding.move(event, now)
         del self._held[held.queue]
         self._unfinished = [
@@ -120,8 +119,11 @@ class Holdings:
             self._unfinished.append((held, now + self._peers.config.drain_timeout_ms))
 
     def at_work_until(self, queue: MessageQueue, now: int) -> int:
-        """Until when at most to wait for the application, which is at work on what an earlier holding of the
-        queue gave it; 0 where it is not, or had its time. The queue's broker was lost, say, and came back."""
+        """Return until when to wait for the application, busy with an earlier holding of the queue.
+
+        0 if it is not busy, or its time is over. It can be busy if the queue's broker was lost and
+        came back, for example.
+        """
         ends = [
             u
             for one, u in self._unfinished
@@ -132,7 +134,10 @@ class Holdings:
     # -- where to start ----------------------------------------------------------------------------
 
     def acquire(self, held: Held, now: int, effects: list[Effect]) -> Held | None:
-        """Learn where to start. Returns what can be pulled now; otherwise an answer will tell."""
+        """Find out where to start. Returns the holding if it can be pulled now.
+
+        Otherwise a reply or a timer will continue with it.
+        """
         address = self._peers.address(held.queue)
         if address is None:
             self.later(held, self._peers.config.pull_retry_ms, now, effects)
@@ -147,7 +152,7 @@ class Holdings:
     def offset_answered(
         self, asked: OffsetAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> Held | None:
-        """The broker told the committed offset, or that it has none. Returns what to pull now."""
+        """Handle the committed offset, or that there is none. Returns what to pull now."""
         held = self.find(asked.queue, asked.epoch)
         if held is None or held.state is not HoldingState.ACQUIRING:
             return None
@@ -160,7 +165,7 @@ class Holdings:
         return None
 
     def _start_unknown(self, held: Held, now: int, effects: list[Effect]) -> Held | None:
-        """No committed offset: the group's setting tells where it starts."""
+        """Start a queue without a committed offset as the group's settings say."""
         config = self._peers.config
         queue = held.queue
         is_retry = queue.topic == self._peers.retry_topic
@@ -197,7 +202,7 @@ class Holdings:
     def start_answered(
         self, asked: StartAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> Held | None:
-        """The broker told where the queue ends, or what was stored at a time. Returns what to pull now."""
+        """Handle the end of the queue, or the offset at a time. Returns what to pull now."""
         held = self.find(asked.queue, asked.epoch)
         if held is None or held.state is not HoldingState.ACQUIRING:
             return None
@@ -217,7 +222,7 @@ class Holdings:
         return held
 
     def begin(self, held: Held, now: int) -> None:
-        """The start is known: PULLING from here on."""
+        """Move a holding whose start is known to PULLING."""
         held.holding.move(Move.STARTED, now)
         held.pull = PullLoop(self._peers.address(held.queue), looked_at=now)
 
@@ -230,7 +235,11 @@ class Holdings:
         self.later(held, self._peers.config.pull_retry_ms, now, effects)
 
     def restart(self, held: Held, offset: int, now: int) -> Held:
-        """The broker has moved the offset: go on from there as if the queue were new, and commit it."""
+        """Replace a holding by a new one that starts at this offset, and return that.
+
+        For a queue whose offset the broker has moved, or that the application or an operator has
+        set.
+        """
         self.gone(held, Move.SET, now)
         fresh = self.hold(held.queue, now)
         fresh.handover = HandoverSteps(held.handover.announced)
@@ -240,7 +249,7 @@ class Holdings:
         return fresh
 
     def later(self, held: Held, delay_ms: int, now: int, effects: list[Effect]) -> None:
-        """Look at the queue again after a while."""
+        """Set a timer to continue with the queue."""
         effects.append(SetTimer(LookAgain(held.queue, held.epoch), now + delay_ms))
 
     def commit_all(self, now: int, effects: list[Effect]) -> None:
@@ -248,7 +257,7 @@ class Holdings:
             self.commits.commit(held, now, effects)
 
     def check(self) -> None:
-        """Assert what must hold of every queue."""
+        """Assert the invariants of every queue."""
         for queue, held in self._held.items():
             assert held.queue == queue
             assert held.state is not HoldingState.GONE
@@ -258,7 +267,7 @@ class Holdings:
 
 
 def _offset_in(reply: Command | RemotingError) -> int | str:
-    """The offset of an answer, or what is wrong with it."""
+    """Return the offset in a reply, or what is wrong with it."""
     if isinstance(reply, RemotingError):
         return str(reply)
     if reply.code != ResponseCode.SUCCESS:

@@ -1,9 +1,9 @@
-"""What the application is told of queues that come and go (`config.hooks`), one thing at a time.
+"""The notifications of queues that come and go (`config.hooks`), one at a time.
 
-`Assigned` before a queue is pulled, `Revoked` when it is given up and the application has nothing of it any
-more, before its last commit; `Lost` when it was taken away without that. What follows waits until the
-application has answered, but for `timeout_ms` only. Like Kafka's ConsumerRebalanceListener; RocketMQ has
-MessageQueueListener, which is told of a change after it.
+`Assigned` is delivered before a queue is pulled; `Revoked` when a queue is given up and the
+application has finished with it, before its last commit; `Lost` if it was taken away without that.
+The next step waits until the application has answered, but at most `timeout_ms`. This is like
+Kafka's ConsumerRebalanceListener; RocketMQ's MessageQueueListener is called after the change.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ Told = Assigned | Revoked | Lost
 
 
 class HookTimer(msgspec.Struct, frozen=True):
-    """Timer key: the application has had its time."""
+    """Timer key: the application's time is over."""
 
     ticket: int
 
 
 class Telling(msgspec.Struct, frozen=True):
-    """Something to tell, and the holdings that wait for the answer."""
+    """A notification, and the holdings that wait for its answer."""
 
     what: Told
     waiting: tuple[Held, ...] = ()
 
 
 class Hooks:
-    """See the module's text. Its tickets are negative: those of a delivery are not."""
+    """The notifications of one consumer. Their tickets are negative, unlike a delivery's."""
 
     def __init__(self, *, wanted: bool, timeout_ms: int) -> None:
         self.wanted = wanted
@@ -43,7 +43,7 @@ class Hooks:
         self._next: deque[Telling] = deque()
 
     def tell(self, telling: Telling, now: int, effects: list[Effect]) -> None:
-        """Tell the application, after what it is being told."""
+        """Deliver this notification after those before it have been answered."""
         assert self.wanted
         self._next.append(telling)
         if self._now_told is None:
@@ -58,7 +58,10 @@ class Hooks:
         effects += [hand, SetTimer(HookTimer(self._ticket), now + self._timeout_ms)]
 
     def ended(self, ticket: int, now: int, effects: list[Effect]) -> Telling | None:
-        """The application answered, or its time is over. Returns what that was; None if it ended before."""
+        """Handle the application's answer, or the end of its time.
+
+        Returns the notification; None if it had ended before.
+        """
         ended = self._now_told
         if ended is None or ticket != self._ticket:
             return None
@@ -67,10 +70,10 @@ class Hooks:
         return ended
 
     def drop(self) -> None:
-        """The end: nothing more is told."""
+        """Discard all notifications at the end."""
         self._now_told = None
         self._next.clear()
 
     def check(self) -> None:
-        """Assert that nothing waits for nothing."""
+        """Assert that a notification waits only for another one."""
         assert self._now_told is not None or not self._next

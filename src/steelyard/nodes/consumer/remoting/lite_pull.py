@@ -1,8 +1,8 @@
-"""What an application that polls asks of its consumer, and who answers.
+"""Distributes the calls of an application that polls to the parts that answer them.
 
-Polls, commits and pauses are for `polled`, seeks for `seeking`, and what brokers know for `questions`. `Assign`
-is answered here: a consumer without subscriptions holds the queues that it is told to, alone and
-without locks; nobody else of its group is asked.
+Polls, commits and pauses go to `polled`, seeks to `seeking`, and queries to brokers to `questions`.
+`Assign` is answered here: a consumer without subscriptions holds the queues that it is given,
+without locks, and without regard to other members of its group.
 Source: client/impl/consumer/DefaultLitePullConsumerImpl.java.
 """
 
@@ -39,7 +39,7 @@ from steelyard.wire.remoting.command import Command
 
 
 class LitePull:
-    """See the module's text."""
+    """The calls of an application that polls."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class LitePull:
         self._questions = Questions(peers)
         self._assigned: tuple[MessageQueue, ...] = ()
         self._unrouted: set[str] = set()
-        """Topics of assigned queues whose routes are being asked for."""
+        """Topics of assigned queues whose routes are being requested."""
         self._assigning: list[int] = []
-        """Calls that are answered after that."""
+        """Calls to be answered after that."""
 
     def asked(
         self, call_id: int, call: Polling | Question, now: int, effects: list[Effect]
@@ -100,7 +100,7 @@ class LitePull:
         now: int,
         effects: list[Effect],
     ) -> None:
-        """A broker answered something that the application waits for, or did not."""
+        """Handle the outcome of a request on behalf of the application."""
         match purpose:
             case OffsetTold():
                 self.polled.told(purpose, address, reply, effects)
@@ -137,7 +137,10 @@ class LitePull:
         self._hold_assigned(now, effects)
 
     def _hold_assigned(self, now: int, effects: list[Effect]) -> None:
-        """Take the assigned queues whose topics have a route; the others follow with it, should there ever be one."""
+        """Take the assigned queues whose topics have a route.
+
+        The others follow once their topics have one.
+        """
         route = self._peers.routes.route
         here = [queue for queue in self._assigned if route(queue.topic) is not None]
         _ = self._handover.want(here, now, effects)
@@ -148,7 +151,7 @@ class LitePull:
         effects += [Answer(call_id, None) for call_id in assigning]
 
     def routed(self, news: RouteNews, now: int, effects: list[Effect]) -> None:
-        """The question for the route of a topic has ended."""
+        """Handle the end of a route request."""
         self._questions.routed(news, now, effects)
         if not self._config.subscriptions:
             self._unrouted.discard(news.done)
@@ -157,7 +160,7 @@ class LitePull:
     # -- the end -----------------------------------------------------------------------------------
 
     def stop(self, effects: list[Effect]) -> None:
-        """What the application still waits for will not come."""
+        """Answer the calls that wait, because the consumer is stopping."""
         error = ClosedError("the consumer was closed")
         assigning, self._assigning = self._assigning, []
         effects += [Answer(call_id, error) for call_id in assigning]

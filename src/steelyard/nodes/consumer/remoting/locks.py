@@ -1,29 +1,36 @@
-"""The brokers' locks of queues (41, 42): one member holds a queue's lock, the next one waits for it.
+"""The brokers' locks of queues (41, 42): one member has a queue's lock, the next waits for it.
 
-RocketMQ has them for ordered consumption only. Here every clustering consumer with `clean_handover` takes
-them, because they tell the new owner of a queue when the old one is done: that works on any broker and
-between any members that do the same. Others never lock and do not mind.
+RocketMQ uses them for ordered consumption only. Here every clustering consumer with
+`clean_handover` takes them, because they tell the new owner of a queue when the old one is done.
+That works on any broker, between any members that do the same; others do not lock and are not
+affected.
 
-- **One request at a time** goes to a broker, for all queues there: a broker with several threads may take
-  in two the wrong way round, and a renewal that comes in after the unlock would lock for nobody.
-- **An unlock that was not answered** (the broker was stalled, the link broke) may still come in, after a lock that was
-  granted since. That lock is not believed in: once the broker answers again, what was sent before is taken in within
-  `SETTLE_MS`, and then the lock is asked for once more.
-- **Waiting**: a refused lock is asked for again after `POLL_MS`, then twice as long, up to `POLL_MAX_MS`.
-- **Renewal** of everything every `lock_renew_ms`, and at once when a broker did not know this member any
-  more: it has forgotten its locks as well.
-- **Unlocking** waits, for `drain_timeout_ms` at most, while the application is at work on the queue for an earlier
-  holding (its broker was lost and came back): whoever gets the lock next would work on the same messages beside it.
-- **Without a lock** a consumer that is `patient` (an ordered one) never starts. Any other starts without it
-  after `takeover_timeout_ms`, unless the broker then knows members that this one has not heard of, or the topic's
-  route has changed recently and others may still plan with the old one; or at once where the broker knows no locks,
-  or no other member of the group. It goes on when it loses one. It keeps asking, so that the next owner waits for it.
-- **The dead** do not unlock; their locks live a minute. Where a lock is refused and members have departed
-  of late, the refusing broker is asked whom it knows (38), and what it does not know is unlocked in the
-  name of the departed, which brokers believe. Never for ordered consumers: somebody who is only cut off
-  from the broker may still be at work.
+- **One request at a time** goes to a broker, for all queues there: a broker with several threads
+  may process two in the reverse order, and a renewal processed after the unlock would leave a lock
+  that nobody uses.
+- **An unlock without a reply** (the broker was stalled, the link broke) may still be processed
+  after a lock that was granted since. That lock is not relied upon: once the broker answers again,
+  earlier requests are processed within `SETTLE_MS`, and the lock is then requested once more.
+- **Waiting**: a refused lock is requested again after `POLL_MS`, then after twice as long, up to
+  `POLL_MAX_MS`.
+- **Renewal** of all locks happens every `lock_renew_ms`, and at once when a broker did not know
+  this member any more: it has forgotten its locks as well.
+- **Unlocking** is delayed, by at most `drain_timeout_ms`, while the application is busy with an
+  earlier holding of the queue (its broker was lost and came back): whoever gets the lock next would
+  consume the same messages at the same time.
+- **Without a lock** a consumer that is `patient` (an ordered one) never starts. Any other starts
+  without it after `takeover_timeout_ms`, unless the broker then knows members that are missing in
+  the plan, or the topic's route has changed recently and others may still plan with the old one. It
+  starts at once if the broker does not support locks, or knows no other member of the group. It
+  continues when it loses one. It keeps requesting the lock, so that the next owner has to wait for
+  it.
+- **Dead members** do not unlock; their locks last a minute. If a lock is refused and members have
+  departed lately, the refusing broker is asked whom it knows (38). The queues are then unlocked on
+  behalf of the departed members that it does not know, which brokers accept. Ordered consumers
+  never do this: a member that is only cut off from the broker may still be consuming.
 
-Source: client/impl/consumer/RebalanceImpl.java `lockAll`, `unlock`; broker/client/rebalance/RebalanceLockManager.java.
+Source: client/impl/consumer/RebalanceImpl.java `lockAll`, `unlock`;
+broker/client/rebalance/RebalanceLockManager.java.
 """
 
 from __future__ import annotations
@@ -48,32 +55,35 @@ from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 
 LOCK_TIMEOUT_MS = 1_000
-"""MQClientAPIImpl.lockBatchMQ and unlockBatchMQ are called with this."""
+"""Timeout with which MQClientAPIImpl.lockBatchMQ and unlockBatchMQ are called."""
 
 POLL_MS = 10
 POLL_MAX_MS = 500
 
 RETRY_MS = 1_000
-"""After a broker did not answer, or not with locks."""
+"""Delay after a broker did not answer, or not with locks."""
 
 BARE_POLL_MS = 2_000
-"""How often the lock of a queue is asked for that is read without it."""
+"""Interval between requests for the lock of a queue that is read without it."""
 
 EXPIRY_MS = 60_000
-"""A lock that is not renewed for so long belongs to nobody (rocketmq.broker.rebalance.lockMaxLiveTime)."""
+"""A lock not renewed for this long belongs to nobody.
+
+Source: rocketmq.broker.rebalance.lockMaxLiveTime.
+"""
 
 
 class LockTimer(msgspec.Struct, frozen=True):
-    """Timer key: time to say something to this broker."""
+    """Timer key: time for the next request to this broker."""
 
     address: Address
 
 
 class LockNews(msgspec.Struct):
-    """What an answer came to.
+    """The consequences of a reply.
 
-    `free`: holdings that need not wait any longer. `lost`: holdings that somebody else has locked; they
-    must not go on. `won`, `missed`: queues sought without a holding.
+    `free`: holdings that need not wait any longer. `lost`: holdings that another member has locked,
+    or may have had meanwhile; they must end. `won`, `missed`: queues sought without a holding.
     """
 
     free: list[Held] = []
@@ -83,29 +93,35 @@ class LockNews(msgspec.Struct):
 
 
 class _BrokerLocks(msgspec.Struct):
-    """What is asked of one broker, and what it said of its locks."""
+    """The requests to one broker, and what it said of its locks."""
 
     busy: bool = False
     ask_at: int | None = None
-    """When to ask for what is missing."""
+    """When to request missing locks."""
     wait_ms: int = POLL_MS
     renew_at: int | None = None
     timer_at: int | None = None
     unlocks: dict[str, dict[MessageQueue, None]] = {}
-    """To unlock, by client id."""
+    """Queues to unlock, by client id."""
     unheard: dict[MessageQueue, int | None] = {}
-    """Queues whose unlock was not answered, and when it will have been taken in; None until the broker answers again."""
+    """Queues whose unlock was not answered, and when it will have been processed.
+
+    None until the broker answers again.
+    """
     refused: dict[MessageQueue, None] = {}
-    """Queues whose locks somebody departed may have: ask who is present."""
+    """Queues whose locks a departed member may have: ask who is present."""
     lockless: bool = False
-    """The broker does not know locks."""
+    """The broker does not support locks."""
     alone: bool = False
     """The broker knows no other member of the group, whoever has the locks."""
 
 
 class Locks:
-    """See the module's text. `needed`: False where no queue is locked. `patient`: never without a lock.
-    `strict`: a holding ends when somebody else alive has its lock."""
+    """The locks of one consumer.
+
+    `needed`: False if no queue is locked. `patient`: never reads without a lock. `strict`: a
+    holding ends when another live member has its lock.
+    """
 
     def __init__(
         self, peers: Peers, holdings: Holdings, *, needed: bool, patient: bool, strict: bool
@@ -120,7 +136,7 @@ class Locks:
         self._brokers: dict[Address, _BrokerLocks] = {}
         self._departed = Departed(self._me)
         config = peers.config
-        # The old owner may need all of its time, and more where the application is told of everything.
+        # The old owner may need all of its time, and with hooks its application has it twice.
         drain_ms = config.drain_timeout_ms * (2 if config.hooks else 1) + config.call_timeout_ms
         self._takeover_ms = max(config.takeover_timeout_ms, drain_ms)
         self._rerouted_ms = config.route_poll_ms + config.call_timeout_ms
@@ -130,7 +146,7 @@ class Locks:
     # -- asking ------------------------------------------------------------------------------------
 
     def holds(self, held: Held, now: int) -> bool:
-        """Whether the queue is surely locked for this member; always where locks are not needed."""
+        """Return whether the queue is surely locked for this member, or locks are not needed."""
         if not self.needed:
             return True
         claim = self._claims.get(held.queue)
@@ -139,12 +155,12 @@ class Locks:
         return now < claim.granted_at + self._peers.config.lock_life_ms
 
     def granted_at(self, queue: MessageQueue) -> int:
-        """When the lock was asked for that was granted last; 0: it is not ours."""
+        """Return when the lock that was granted last was requested; 0: it is not ours."""
         claim = self._claims.get(queue)
         return 0 if claim is None else claim.granted_at
 
     def renew(self, held: Held, now: int, effects: list[Effect]) -> None:
-        """Ask for this queue's lock soon."""
+        """Request this queue's lock as soon as possible."""
         address = self._peers.master(held.queue)
         claim = self._claims.get(held.queue)
         if address is None or claim is None:
@@ -157,19 +173,19 @@ class Locks:
         self._talk(address, now, effects)
 
     def want(self, queue: MessageQueue, now: int, *, sought: bool = False) -> None:
-        """This member wants the lock from now on; `ask` once all are named."""
+        """Add a claim to the lock; call `ask` once all are added."""
         assert queue not in self._claims
         event = ClaimMove.SOUGHT if sought else ClaimMove.PLANNED
         claim = self._claims[queue] = LockClaim(CLAIMS.move(None, event), now)
         for address, broker in self._brokers.items():
             unlocks = broker.unlocks.get(self._me)
-            if unlocks and unlocks.pop(queue, False) is None:  # not said yet: it may still be ours
-                claim.address = address
+            if unlocks and unlocks.pop(queue, False) is None:
+                claim.address = address  # the unlock was not sent: the lock may still be ours
                 if not unlocks:
                     del broker.unlocks[self._me]
 
     def ask(self, now: int, effects: list[Effect]) -> LockNews:
-        """Ask for everything that is waited for, now. Some need no lock."""
+        """Request all awaited locks now; return the queues that need none."""
         news = LockNews()
         addresses: dict[Address, None] = {}
         for queue, claim in self._claims.items():
@@ -191,7 +207,10 @@ class Locks:
         return news
 
     def let_go(self, queue: MessageQueue, now: int, effects: list[Effect]) -> bool:
-        """This member does not want the lock any longer. True: done; else `LocksLetGo` tells when it is."""
+        """Give up the claim to the lock.
+
+        Returns True if nobody need be told; otherwise `let_go_answered` says when the lock is free.
+        """
         claim = self._claims.pop(queue, None)
         if claim is None or claim.address is None:
             return True
@@ -200,11 +219,11 @@ class Locks:
         return False
 
     def forget(self, queue: MessageQueue) -> None:
-        """This member does not want the lock any longer, and nobody is there to be told."""
+        """Give up the claim to the lock without telling anybody."""
         self._claims.pop(queue, None)
 
     def abandon(self, now: int, effects: list[Effect]) -> None:
-        """The end: unlock everything without waiting for anybody."""
+        """Unlock everything at the end, without waiting."""
         for queue in list(self._claims):
             claim = self._claims.pop(queue)
             if claim.address is not None:
@@ -221,7 +240,7 @@ class Locks:
         self._talk(timer.address, now, effects)
 
     def registered(self, address: Address, now: int, effects: list[Effect]) -> None:
-        """The broker did not know this member: it may have been restarted, and has forgotten its locks."""
+        """Note that the broker did not know this member: it may have forgotten its locks too."""
         if address not in self._brokers and not self._claims_at(address):
             return
         broker = self._broker(address)
@@ -230,14 +249,14 @@ class Locks:
         self._talk(address, now, effects)
 
     def heard(self, members: Collection[str], now: int) -> None:
-        """The members that brokers told of in one rebalance."""
+        """Note the members that brokers listed in one rebalance."""
         self._departed.heard(members, now)
         if not self._departed.alone:
             for broker in self._brokers.values():
                 broker.alone = False
 
     def rerouted(self, topic: str, now: int) -> None:
-        """The topic's route is new. Other members may not hear of that before they ask again."""
+        """Note that the topic's route changed; others may not know before they ask again."""
         self._rerouted_at[topic] = now if topic in self._rerouted_at else 0
 
     # -- the conversation with one broker ----------------------------------------------------------
@@ -246,7 +265,7 @@ class Locks:
         return self._brokers.setdefault(address, _BrokerLocks())
 
     def _talk(self, address: Address, now: int, effects: list[Effect]) -> None:
-        """The next request, unless one is under way or it is not time."""
+        """Send the next request, unless one is pending or it is not time."""
         broker = self._broker(address)
         if broker.busy:
             return
@@ -274,7 +293,7 @@ class Locks:
     def _take_unlocks(
         self, broker: _BrokerLocks, client_id: str, now: int
     ) -> tuple[MessageQueue, ...]:
-        """What is to be unlocked in this name by now; it is not to be any longer."""
+        """Remove and return the queues to unlock now on behalf of a client."""
         unlocks = broker.unlocks[client_id]
         mine = client_id == self._me
         queues = tuple(q for q in unlocks if not (mine and self._holdings.at_work_until(q, now)))
@@ -285,13 +304,13 @@ class Locks:
         return queues
 
     def heard_out(self, now: int, effects: list[Effect]) -> None:
-        """The application gave a verdict: perhaps a lock need not be kept any longer."""
+        """Note that the application gave a verdict: a delayed unlock may be possible."""
         for address, broker in self._brokers.items():
             if broker.unlocks:
                 self._talk(address, now, effects)
 
     def _due_at(self, address: Address, broker: _BrokerLocks, now: int) -> tuple[MessageQueue, ...]:
-        """What to ask the broker for now: everything, or what is missing."""
+        """Return the queues to request from the broker now: all, or those missing."""
         renew = broker.renew_at is not None and now >= broker.renew_at
         if not renew and (broker.ask_at is None or now < broker.ask_at):
             return ()
@@ -302,8 +321,10 @@ class Locks:
         return tuple(queue for queue in here if renew or not self._claims[queue].granted_at)
 
     def _claims_at(self, address: Address) -> list[MessageQueue]:
-        """The queues whose locks are this broker's: it gave them, or is their master, or was asked last while no route
-        names a master."""
+        """Return the claimed queues whose locks are this broker's.
+
+        It granted them, or is their master, or was asked last while no route names a master.
+        """
         here = []
         for queue, claim in self._claims.items():
             master = self._peers.master(queue)
@@ -316,7 +337,7 @@ class Locks:
         self, address: Address, broker: _BrokerLocks, now: int, effects: list[Effect]
     ) -> None:
         times = [at for at in (broker.ask_at, broker.renew_at) if at is not None]
-        # Only our own are left: those that wait for the application.
+        # Those left are our own, delayed for the application.
         times += [self._holdings.at_work_until(q, now) for q in broker.unlocks.get(self._me, ())]
         at = min(times, default=None)
         if at is None or (broker.timer_at is not None and broker.timer_at <= at):
@@ -350,7 +371,7 @@ class Locks:
     def answered(
         self, asked: LocksAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> LockNews:
-        """The outcome of a 41."""
+        """Handle the outcome of a LOCK_BATCH_MQ (41)."""
         broker = self._broker(asked.address)
         broker.busy = False
         news = LockNews()
@@ -373,7 +394,7 @@ class Locks:
                 before = claim.state
                 claim.grant(asked.address, asked.at)
                 if lapsed and self._strict and held is not None:
-                    # Somebody may have had it meanwhile: where is its offset now?
+                    # Another member may have had it meanwhile and moved its offset.
                     news.lost.append(held)
                 else:
                     self._wait_ended(queue, before, news)
@@ -384,7 +405,7 @@ class Locks:
         return news
 
     def _settle(self, broker: _BrokerLocks, asked: LocksAsked, now: int) -> None:
-        """The broker answers: whatever it was sent before is taken in soon, or was by the time that it was asked."""
+        """Note that the broker answers: what it was sent before is, or soon will be, processed."""
         for queue, settled_at in list(broker.unheard.items()):
             if settled_at is None:
                 broker.unheard[queue] = now + SETTLE_MS
@@ -392,7 +413,7 @@ class Locks:
                 del broker.unheard[queue]
 
     def _turn_to_masters(self, asked: LocksAsked, now: int, effects: list[Effect]) -> None:
-        """Who was asked does not say. The routes may name another master by now: its locks are renewed at once."""
+        """Renew the locks at once at masters that the routes name by now, after no usable reply."""
         masters = {
             self._peers.master(queue): None for queue in asked.queues if queue in self._claims
         }
@@ -408,7 +429,7 @@ class Locks:
     def _granted(
         self, asked: LocksAsked, reply: Command | RemotingError, effects: list[Effect]
     ) -> frozenset[MessageQueue] | None:
-        """The queues that are locked for this member, None where the broker does not say."""
+        """Return the queues locked for this member, or None if the broker does not say."""
         if isinstance(reply, RemotingError):
             return None
         if reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED and not self._patient:
@@ -435,10 +456,14 @@ class Locks:
         news: LockNews,
         now: int,
     ) -> None:
-        """The queue is not locked for this member. `answered`: the broker said so, somebody else has it."""
+        """Note that the queue is not locked for this member.
+
+        `answered`: the broker said so, because another member has it.
+        """
         held = self._holdings.get(queue)
         if answered:
-            # Read without it: by now the lock of whoever was dead when that began belongs to somebody else.
+            # If the queue is read without its lock: the lock of a member that was dead when that
+            # began has expired by now, so a live member has it.
             lapsed = claim.granted_at or now - claim.since > EXPIRY_MS
             claim.refuse()
             if self._strict and held is not None and lapsed and not claim.awaited:
@@ -453,7 +478,7 @@ class Locks:
             self._do_without(queue, claim, news)
         elif claim.state is ClaimState.SEEKING:
             news.missed.append(queue)
-            if not answered:  # it may be ours without our knowing
+            if not answered:  # it may have been granted all the same
                 self._unlock(asked.address, self._me, [queue])
         elif broker.lockless:
             self._do_without(queue, claim, news)
@@ -467,7 +492,7 @@ class Locks:
     def present_answered(
         self, asked: PresentAsked, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> LockNews:
-        """Whom the broker that refuses a lock knows. What the dead have is unlocked."""
+        """Note whom the refusing broker knows. The locks of dead members are unlocked."""
         broker = self._broker(asked.address)
         broker.busy = False
         news = LockNews()
@@ -499,8 +524,11 @@ class Locks:
         now: int,
         effects: list[Effect],
     ) -> None:
-        """The wait was long enough. But if the broker knows members that this one has not heard of, the plan
-        was made without them, and one of them may well read the queue."""
+        """Read the queue without its lock, because the wait was long enough.
+
+        But if the broker knows members that are missing in the plan, one of them may well be
+        reading the queue, and the wait begins again.
+        """
         waited_ms = now - claim.since
         if known is not None and self._departed.unheard_of(known):
             claim.since = now
@@ -512,7 +540,7 @@ class Locks:
     def let_go_answered(
         self, asked: LocksLetGo, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> tuple[MessageQueue, ...]:
-        """The outcome of a 42, whatever it is. Returns the queues that others may have now."""
+        """Handle the outcome of an UNLOCK_BATCH_MQ (42); return the queues free for others now."""
         broker = self._broker(asked.address)
         broker.busy = False
         mine = asked.queues if asked.client_id == self._me else ()
@@ -528,7 +556,7 @@ class Locks:
             self._wait_ended(queue, before, news)
 
     def _wait_ended(self, queue: MessageQueue, before: ClaimState, news: LockNews) -> None:
-        """Whoever waited for the claim in the state before may go on."""
+        """Report what may continue now that the claim, in the state before, need not wait."""
         if before is ClaimState.SEEKING:
             news.won.append(queue)
         elif before is ClaimState.WAITING:
@@ -545,8 +573,11 @@ class Locks:
         answered: bool,
         now: int,
     ) -> None:
-        """When to speak next, after a 41 was answered or was not. `awaited`: what was waited for until then. That is asked
-        for soon, also where it is read without its lock from now on."""
+        """Schedule the next requests, after a LOCK_BATCH_MQ (41) has ended.
+
+        `awaited`: the queues awaited until then. Their locks are requested soon, even if they are
+        read without them from now on.
+        """
         here = self._claims_at(address)
         if broker.lockless or not here:
             broker.renew_at = broker.ask_at = None
@@ -565,7 +596,7 @@ class Locks:
             broker.ask_at = now + BARE_POLL_MS
 
     def check(self) -> None:
-        """Assert that every holding on its way has a claim, and that what is missing is asked for and what is ours renewed."""
+        """Assert that coming holdings have claims, and that claims are requested or renewed."""
         for queue, claim in self._claims.items():
             held = self._holdings.get(queue)
             assert (claim.state is ClaimState.SEEKING) == (held is None)

@@ -1,6 +1,7 @@
-"""A consumer as a member of its group: what its heartbeats say, whether brokers can filter as it subscribed (46), and news of
-other members (40). Which brokers know it is kept by `client_instance`.
+"""A consumer's membership of its group: its heartbeats, and news of other members (40).
 
+It also asks brokers whether they can filter as subscribed (46). Which brokers know the consumer is
+kept by `client_instance`.
 Source: client/impl/factory/MQClientInstance.java `prepareHeartbeatData`, `checkClientInBroker`.
 """
 
@@ -29,7 +30,7 @@ from steelyard.wire.remoting.command import Command
 def subscriptions_of(
     config: ConsumerConfig, retry_topic: str, version: int
 ) -> dict[str, SubscriptionData]:
-    """All subscriptions by topic, with the one of the retry topic, where there is one."""
+    """Return all subscriptions by topic, including that of the retry topic, if there is one."""
     found = {wanted.topic: subscription(wanted, version) for wanted in config.subscriptions}
     if retry_topic:
         found[retry_topic] = subscription(Subscription(retry_topic), version)
@@ -42,13 +43,13 @@ CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
 
 
 class Membership:
-    """See the module's text."""
+    """The membership of one consumer."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
         self._troubles = Troubles("broker")
         self._checking = 0
-        """Questions about subscriptions that are not answered yet."""
+        """Pending requests about subscriptions."""
         self._conditions: dict[str, SubscriptionData] = {}
         """Subscriptions by more than tags, by topic, that no broker was asked about yet."""
 
@@ -59,7 +60,7 @@ class Membership:
         now: int,
         effects: list[Effect],
     ) -> None:
-        """Brokers are to hear of this member and of its subscriptions."""
+        """Start to send heartbeats with this member and its subscriptions."""
         config = self._peers.config
         subscribed = tuple(subscriptions)
         consumer = ConsumerData(
@@ -75,10 +76,11 @@ class Membership:
         self._peers.client.start(body, now, effects)
 
     def ask_condition(self, topic: str, now: int, effects: list[Effect]) -> None:
-        """The topic's route is known: ask one of its brokers, once, whether it can filter as subscribed.
+        """Ask one broker of the topic, once, whether it can filter as subscribed.
 
-        Java asks before the first heartbeat as well, and does not start when the answer is no; here people are
-        told, and the pulls are tried all the same (MQClientInstance.checkClientInBroker).
+        For a topic whose route is known. Java also asks before the first heartbeat, and does not
+        start if the answer is no. Here the refusal is logged, and fails a start that is still
+        waited for; pulls are tried all the same (MQClientInstance.checkClientInBroker).
         """
         route = self._peers.routes.route(topic)
         if topic not in self._conditions or route is None or not route.readers:
@@ -93,7 +95,10 @@ class Membership:
     def condition_answered(
         self, asked: ConditionAsked, reply: Command | RemotingError
     ) -> ConfigError | None:
-        """Why the broker cannot filter as subscribed; None where it can, or knows no such question."""
+        """Note whether the broker can filter as subscribed; return why not.
+
+        None if it can, or does not know this request.
+        """
         self._checking -= 1
         if isinstance(reply, RemotingError) or reply.code == ResponseCode.SUCCESS:
             return None
@@ -105,7 +110,10 @@ class Membership:
     def registered(
         self, address: Address, reply: Command | RemotingError, now: int, effects: list[Effect]
     ) -> bool:
-        """The outcome of a heartbeat; people hear of one that fails. True: the broker did not know this member before."""
+        """Handle the outcome of a heartbeat, and log failures.
+
+        Returns whether the broker did not know this member before.
+        """
         client = self._peers.client
         if not client.leaving:
             if isinstance(reply, RemotingError):
@@ -118,7 +126,10 @@ class Membership:
         return client.registered(address, reply, now, effects)
 
     def notified(self, command: Command, effects: list[Effect]) -> bool:
-        """NOTIFY_CONSUMER_IDS_CHANGED (40): other members are there than before. False where that is another group."""
+        """Return whether a NOTIFY_CONSUMER_IDS_CHANGED (40) is about this group.
+
+        It says that the group's members have changed.
+        """
         try:
             header = headers.read(headers.ConsumerGroupHeader, command.ext)
         except ProtocolError as error:
@@ -128,5 +139,5 @@ class Membership:
 
     @property
     def checking(self) -> bool:
-        """Some question about a subscription is not answered yet."""
+        """Return whether a request about a subscription is pending."""
         return self._checking > 0

@@ -1,16 +1,18 @@
-"""A push consumer (concurrent): joins a group, holds its share of the queues, feeds the listener.
+"""A push or lite pull consumer: joins a group, holds its share of the queues, delivers messages.
 
-From the start: routes of all topics and of the group's retry topic (105) → heartbeats to every broker
-in them (34) → the first rebalance (38) → locks (41) → per queue: where to start (14, 30 or 29) → pulls (11).
-The parts and what they decide: `membership` (who knows us), `balance` (what to hold), `handover` (taking
-and giving up, with `locks` and `hooks`), `holdings` (where to start, commits), `pulling` (the pull loops),
-`delivery` (the listener). This module only passes events on.
+The start: routes of all topics and of the group's retry topic (105) → heartbeats to all their
+brokers (34) → the first rebalance (38) → locks (41) → for each queue: where to start (14, 30 or 29)
+→ pulls (11). The parts and what they decide: `membership` (heartbeats), `balance` (what to hold),
+`handover` (taking and giving up, with `locks` and `hooks`), `holdings` (where to start), `commits`,
+`pulling` (the pull loops), `delivery` (the listener, or polls in `lite_pull`). This module only
+passes events on.
 
-A rebalance runs at the start, on a notification (40), when a route changed, when a broker knows this
-member again, and every `rebalance_interval_ms`, lest a notification was lost.
+A rebalance runs at the start, on a notification (40), when a route changed, when a broker did not
+know this member any more, and every `rebalance_interval_ms`, in case a notification was lost.
 
-`Stop`: no more pulling and handing; wait, at most `stop_timeout_ms`, for what the listener has; commit
-(15) and unlock (42); unregister from every broker (35); answer. After that nothing is sent any more.
+`Stop`: stop pulling and delivering; wait, for at most `stop_timeout_ms`, for the listener to finish
+its batches; commit (15) and unlock (42); unregister from every broker (35); answer. After that
+nothing is sent any more.
 """
 
 from __future__ import annotations
@@ -106,8 +108,11 @@ STOP_TIMER = "stop"
 
 
 class ConsumerNode:
-    """See the module's text. `allocate`: a strategy in place of the one that `config.strategy` names.
-    `kept`: what the driver was told to `Persist` last, of a broadcasting consumer."""
+    """A push or lite pull consumer.
+
+    `allocate`: a strategy in place of the one that `config.strategy` names. `kept`: the data of the
+    last `Persist` of a broadcasting consumer.
+    """
 
     def __init__(
         self,
@@ -123,7 +128,7 @@ class ConsumerNode:
         self._topics = [wanted.topic for wanted in config.subscriptions]
         if self._peers.retry_topic:
             self._topics.append(self._peers.retry_topic)
-        subscriptions_of(config, self._peers.retry_topic, version=0)  # a wrong one is told at once
+        subscriptions_of(config, self._peers.retry_topic, version=0)  # rejects invalid ones
         self._client = self._peers.client
         self._membership = Membership(self._peers)
         strategy = registry.strategy(config.strategy) if allocate is None else allocate
@@ -239,7 +244,7 @@ class ConsumerNode:
                     self._locks.registered(address, now, effects)
                 retry_topic = self._peers.retry_topic
                 if fresh and retry_topic and self._peers.routes.route(retry_topic) is None:
-                    # A broker makes the retry topic of a new group at its first heartbeat.
+                    # A broker creates the retry topic of a new group at its first heartbeat.
                     self._client.poll_soon(now, effects)
                 if self._stop is None:
                     self._balance.wake(now, effects, news=fresh)
@@ -301,13 +306,13 @@ class ConsumerNode:
         held = self._pulling.answered(sent, address, reply, now, more)
         if held is not None and held.state is HoldingState.PULLING:
             self._delivery.offer(held, now, effects)
-        effects += more  # after what came was handed over
+        effects += more  # only after the delivery of what came
         if held is not None and held.state is not HoldingState.PULLING:
             self._handover.go_on(held, now, effects)
             self._leave_if_done(now, effects)
 
     def _heard_out(self, now: int, effects: list[Effect]) -> None:
-        """The application said something: what is given up may be done, and with it the consumer."""
+        """Note that the application finished something: a handover, or the stop, may be done."""
         self._handover.heard_out(now, effects)
         self._leave_if_done(now, effects)
 
@@ -332,7 +337,7 @@ class ConsumerNode:
     # -- rebalance ---------------------------------------------------------------------------------
 
     def _rebalance(self, now: int, effects: list[Effect]) -> None:
-        """Once all member lists are in: decide, give up, take."""
+        """Decide what to hold, once all member lists are in, and change the holdings."""
         if self._stop is not None:
             return
         decision = self._balance.decision(self._handover.wanted, now)
@@ -359,7 +364,7 @@ class ConsumerNode:
         self._introduce(decision, now, effects)
 
     def _tell_shares(self, effects: list[Effect]) -> None:
-        """Tell the application of other queues of its topics, and of other shares of them."""
+        """Tell the application of topics whose queues, or its shares of them, have changed."""
         if not self._config.queue_changes or self._stop is not None:
             return
         plan = self._handover.wanted
@@ -369,14 +374,14 @@ class ConsumerNode:
         ]
 
     def _introduce(self, decision: Decision, now: int, effects: list[Effect]) -> None:
-        """A broker that does not list this member has forgotten it: say again who is here."""
+        """Send heartbeats again if a broker does not list this member: it has forgotten it."""
         if decision.absent:
             self._client.register(self._client.brokers(), now, effects)
 
     # -- events ------------------------------------------------------------------------------------
 
     def _requested(self, link: Link, command: Command, now: int, effects: list[Effect]) -> None:
-        """A broker asks or tells."""
+        """Handle a request or notification of a broker."""
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             if self._membership.notified(command, effects) and self._stop is None:
                 self._balance.wake(now, effects)
@@ -479,7 +484,7 @@ class ConsumerNode:
     # -- the end -----------------------------------------------------------------------------------
 
     def _leave_if_done(self, now: int, effects: list[Effect]) -> None:
-        """While stopping: leave once nothing is held any more."""
+        """Leave the group, while stopping, once nothing is held any more."""
         if self._stop is None or self._left or self._holdings.queues():
             return
         self._left = True
@@ -494,7 +499,7 @@ class ConsumerNode:
         effects.append(Answer(self._stop, None))
 
     def check(self) -> None:
-        """Assert what must hold of all parts after each event."""
+        """Assert the invariants of all parts; called after each event."""
         self._peers.calls.check()
         self._peers.routes.check()
         self._balance.check()

@@ -1,19 +1,22 @@
-"""Messages for an orderly listener: of each queue one batch at a time, in the order of their offsets.
+"""Delivery to an orderly listener: one batch of each queue at a time, in the order of offsets.
 
-A queue with messages that were not handed yet has a turn, and a turn is in one of four steps:
+A queue with messages to deliver has a turn, which is in one of four steps:
 
-- LINE: it waits for a free place at the listener. There it gets its next batch, if the broker's lock of
-  the queue is still believed in. If not, the lock is asked for and the turn rests, a little longer each time.
-- LISTENER: the listener has its batch. SUCCESS: the messages are finished, and the queue goes on with the
-  same place, but after a minute behind the others. SUSPEND_CURRENT_QUEUE_A_MOMENT: the turn rests for
-  `suspend_ms`, and the same messages come again, each tried once more often.
-- LEAVING: messages that were tried `retry_max` times are on their way to the group's retry topic, as copies.
-  Those that arrive there are finished, the others come again.
-- RESTING: until a timer is due; then it is in line.
+- LINE: it waits for a free place at the listener. There it gets its next batch if the broker's lock
+  of the queue is still valid. If not, the lock is requested and the turn rests, a little longer
+  each time.
+- LISTENER: the listener has its batch. After SUCCESS the messages are finished, and the queue keeps
+  its place for the next batch; after a minute it goes to the end of the line. After
+  SUSPEND_CURRENT_QUEUE_A_MOMENT the turn rests for `suspend_ms`; then the same messages are
+  delivered again, with their numbers of tries increased by one.
+- LEAVING: messages that were tried `retry_max` times are on their way to the group's retry topic,
+  as copies. Those that arrive there are finished, the others are tried again.
+- RESTING: a timer is running; after that the turn is in line.
 
-A queue that is given up keeps its batch at the listener, and the node waits for it (`AtApplication.handed`). A verdict
-that comes too late counts for nothing. Should the queue be this member's again before the listener is done
-with the old batch, the new holding waits for it: two batches of one queue are never out at once.
+If a queue is given up while its batch is with the listener, the node waits for it
+(`AtApplication.handed`). A verdict that comes too late is ignored. If this member gets the queue
+again before the listener has finished the old batch, the new holding waits for it: two batches of
+one queue are never with the listener at once.
 Source: client/impl/consumer/ConsumeMessageOrderlyService.java.
 """
 
@@ -43,18 +46,21 @@ from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.message import MessageView
 
 CONTINUOUS_MS = 60_000
-"""rocketmq.client.maxTimeConsumeContinuously: after that a queue goes behind those that wait."""
+"""Time after which a queue goes behind those that wait.
+
+Source: rocketmq.client.maxTimeConsumeContinuously.
+"""
 
 REST_MS_MIN = 10
 REST_MS_MAX = 30_000
-"""submitConsumeRequestLater: whatever `suspend_ms` says."""
+"""Limits of a rest, whatever `suspend_ms` says (submitConsumeRequestLater)."""
 
 LOCK_REST_MS_MAX = 3_000
-"""Longest wait between two looks at a lock: tryLockLaterAndReconsume after one that was refused."""
+"""Longest rest of a turn without its lock (tryLockLaterAndReconsume)."""
 
 
 class Rest(DeliveryTimer, frozen=True):
-    """Timer key: a turn has rested."""
+    """Timer key: a turn has rested long enough."""
 
     queue: MessageQueue
     epoch: int
@@ -94,20 +100,20 @@ TURNS: Machine[Step, Move] = Machine(
 
 
 class _Turn(msgspec.Struct, eq=False):
-    """One queue that has something to consume."""
+    """The turn of one queue that has something to consume."""
 
     held: Held
     began: int
-    """When it was last behind the others in line."""
+    """When it was last put at the end of the line."""
     step: Step
     run: ConsumeRequest | None = None
     """What was taken from the queue and is not finished."""
     messages: tuple[MessageView, ...] = ()
-    """Of the run: those to consume, or to consume again."""
+    """Those messages of the run that are to be consumed, or to be consumed again."""
     handed_at: int = 0
     lock_rest_ms: int = REST_MS_MIN
     successor: Held | None = None
-    """The same queue, given up and taken anew while the listener still had this turn's batch."""
+    """The same queue, given up and taken anew while this turn's batch was not finished."""
 
     def move(self, event: Move) -> None:
         self.step = TURNS.move(self.step, event)
@@ -122,7 +128,7 @@ class _Departure(msgspec.Struct):
 
 
 class OrderedDelivery:
-    """See the module's text."""
+    """The delivery of an ordered consumer."""
 
     def __init__(self, peers: Peers, locks: Locks, statistics: ConsumeStatistics) -> None:
         config = peers.config
@@ -159,13 +165,13 @@ class OrderedDelivery:
             self._line.append(turn)
 
     def _end(self, turn: _Turn, now: int) -> None:
-        """Nothing to do for this turn any more."""
+        """End a turn that has nothing more to do."""
         del self._turns[turn.held.queue]
         if turn.successor is not None and turn.successor.state is HoldingState.PULLING:
             self._begin(turn.successor, now)
 
     def _hand_more(self, now: int, effects: list[Effect]) -> None:
-        """As many batches as there are places."""
+        """Deliver as many batches as there are places."""
         while self._free > 0 and self._line:
             turn = self._line.popleft()
             if turn.held.state is not HoldingState.PULLING or not self._filled(turn):
@@ -178,7 +184,7 @@ class OrderedDelivery:
                 turn.lock_rest_ms = min(2 * turn.lock_rest_ms, LOCK_REST_MS_MAX)
 
     def _filled(self, turn: _Turn) -> bool:
-        """Take the next messages, unless there are some to consume again. False: there are none."""
+        """Take the next messages unless some are to be consumed again; return whether any are."""
         if turn.run is None:
             turn.run = turn.held.process.take(self._batch_max)
             turn.messages = () if turn.run is None else turn.run.messages
@@ -229,7 +235,7 @@ class OrderedDelivery:
         self._hand_more(now, effects)
 
     def _finish(self, turn: _Turn, now: int) -> None:
-        """The batch is done: on with the queue, or with another one."""
+        """Finish a batch: continue with the queue, or with another one."""
         assert turn.run is not None
         turn.held.process.finish(turn.run)
         turn.run, turn.messages = None, ()
@@ -244,7 +250,7 @@ class OrderedDelivery:
             self._line.appendleft(turn)
 
     def _again(self, turn: _Turn, now: int, effects: list[Effect]) -> None:
-        """The batch failed. What was tried too often leaves, the rest is tried again."""
+        """Try a failed batch again; messages tried too often go to the retry topic instead."""
         tries_max = self._tries_max
         spent = {
             position
@@ -269,7 +275,7 @@ class OrderedDelivery:
                 self.sent_back(purpose, error, now, effects)
 
     def _drop(self, turn: _Turn, spent: set[int], now: int, effects: list[Effect]) -> None:
-        """There is no retry topic: what was tried too often is over."""
+        """Drop messages tried too often, because there is no retry topic."""
         dropped = [turn.messages[position].message_id for position in sorted(spent)]
         effects += [
             LogLine("WARNING", f"message {message_id} failed and is dropped: {DROPPED}")
@@ -287,7 +293,7 @@ class OrderedDelivery:
         now: int,
         effects: list[Effect],
     ) -> None:
-        """A copy was stored, or was not."""
+        """Note whether a copy was stored."""
         departure = self._departures[sent.number]
         turn = departure.turn
         departure.open.discard(sent.position)
@@ -312,7 +318,7 @@ class OrderedDelivery:
     def _try_again(
         self, turn: _Turn, without: set[int] | frozenset[int], now: int, effects: list[Effect]
     ) -> None:
-        """The same messages again, after a while; not those at the positions of `without`."""
+        """Try the same messages again after a rest, except those at the positions of `without`."""
         turn.messages = tuple(
             msgspec.structs.replace(message, reconsume_times=message.reconsume_times + 1)
             for position, message in enumerate(turn.messages)
@@ -321,7 +327,7 @@ class OrderedDelivery:
         effects.append(self._rest(turn, Move.FAILED, self._suspend_ms, now))
 
     def resize(self, handed_max: int, now: int, effects: list[Effect]) -> None:
-        """So many places at the listener from now on; what is out beyond them comes back by itself."""
+        """Change the number of places at the listener; batches beyond it finish normally."""
         self._free += handed_max - self._handed_max
         self._handed_max = handed_max
         self._hand_more(now, effects)

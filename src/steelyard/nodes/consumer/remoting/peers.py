@@ -1,4 +1,4 @@
-"""What the parts of a consumer share: its settings, its calls to brokers, and what each call is for."""
+"""What the parts of a consumer share: settings, calls to brokers, and their purposes."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from steelyard.wire.remoting.command import Command
 from steelyard.wire.remoting.names import retry_topic
 
 IN_FLIGHT_MAX = 1 << 20
-"""Far above one pull per queue: what is in flight is limited by queues and listener threads."""
+"""Far above one pull per queue: queues and listener threads limit what is in flight."""
 
 
 class MembersAsked(msgspec.Struct, frozen=True):
-    """The member list (38) for one topic of rebalance number `run`."""
+    """Purpose: the member list (38) for one topic, of rebalance number `run`."""
 
     topic: str
     run: int
 
 
 class OffsetAsked(msgspec.Struct, frozen=True):
-    """The group's committed offset of a queue (14)."""
+    """Purpose: the group's committed offset of a queue (14)."""
 
     queue: MessageQueue
     epoch: int
 
 
 class StartAsked(msgspec.Struct, frozen=True):
-    """Where to start without a committed offset (30, 29)."""
+    """Purpose: where to start without a committed offset (30, 29)."""
 
     queue: MessageQueue
     epoch: int
@@ -49,9 +49,10 @@ class PullSent(msgspec.Struct, frozen=True):
 
 
 class LastCommitSent(msgspec.Struct, frozen=True):
-    """The commit that ends a holding (15): the queue's lock is let go once it is answered.
+    """Purpose: the commit that ends a holding (15); once answered, the queue's lock is released.
 
-    `handed`: the offset behind the last message that the listener was handed, for our brokers' ledger.
+    `handed`: the offset behind the last message that was delivered to the listener, for the ledger
+    of our brokers.
     """
 
     queue: MessageQueue
@@ -60,7 +61,7 @@ class LastCommitSent(msgspec.Struct, frozen=True):
 
 
 class LocksAsked(msgspec.Struct, frozen=True):
-    """Lock or renew these queues (41), sent at `at`."""
+    """Purpose: to lock these queues or renew their locks (41), sent at `at`."""
 
     address: Address
     queues: tuple[MessageQueue, ...]
@@ -68,7 +69,7 @@ class LocksAsked(msgspec.Struct, frozen=True):
 
 
 class LocksLetGo(msgspec.Struct, frozen=True):
-    """Unlock these queues (42): our own, or those of a `client_id` that has departed."""
+    """Purpose: to unlock these queues (42): our own, or those of a departed `client_id`."""
 
     address: Address
     client_id: str
@@ -76,27 +77,27 @@ class LocksLetGo(msgspec.Struct, frozen=True):
 
 
 class PresentAsked(msgspec.Struct, frozen=True):
-    """Who of the group is known to the broker that refuses a lock (38)?"""
+    """Purpose: the members known to the broker that refuses a lock (38)."""
 
     address: Address
 
 
 class ConditionAsked(msgspec.Struct, frozen=True):
-    """Can the broker filter by the condition that this topic is subscribed by (46)?"""
+    """Purpose: whether the broker can filter this topic as subscribed (46)."""
 
     topic: str
     address: Address
 
 
 class SentBack(msgspec.Struct, frozen=True):
-    """A failed message goes back to its broker (36): the one at `position` of return `number`."""
+    """Purpose: to send a failed message back (36 or 310), at `position` of return `number`."""
 
     number: int
     position: int
 
 
 class OffsetTold(msgspec.Struct, frozen=True):
-    """A commit (15) that the application waits for, with others of call `call_id`."""
+    """Purpose: a commit (15) for which the application waits, with others of call `call_id`."""
 
     queue: MessageQueue
     epoch: int
@@ -104,14 +105,14 @@ class OffsetTold(msgspec.Struct, frozen=True):
 
 
 class RangeAsked(msgspec.Struct, frozen=True):
-    """One end of a queue, the first offset (31) or the one after the last (30), for seek `call_id`."""
+    """Purpose: the first offset of a queue (31), or the one after its last (30), for a seek."""
 
     call_id: int
     lowest: bool
 
 
 class QuestionSent(msgspec.Struct, frozen=True):
-    """A call of the application that one request answers."""
+    """Purpose: a call of the application that one request answers."""
 
     call_id: int
 
@@ -149,7 +150,7 @@ class Peers:
             config, LitePullConfig
         )
         self.retry_topic = retry_topic(config.group) if sends_back else ""
-        """Where messages that failed come from; empty for who sends none back."""
+        """Topic from which failed messages return; empty if failed messages are not sent back."""
         self.calls: Calls[Purpose] = Calls(in_flight_max=IN_FLIGHT_MAX, signer=signer_of(config))
         self.routes = RouteCache(config.nameservers, rng)
         unregister = headers.UnregisterClientRequestHeader(
@@ -159,17 +160,17 @@ class Peers:
         self._ticket = 0
 
     def ticket(self) -> int:
-        """A number for what is handed to the application or sent back: unique in this node."""
+        """Return a number, unique in this node, for a delivery or a message sent back."""
         self._ticket += 1
         return self._ticket
 
     def address(self, queue: MessageQueue) -> Address | None:
-        """Where to read the queue from, None while its broker is not in the routes."""
+        """Return the broker to read the queue from, or None while it is not in the routes."""
         route = self.routes.route(queue.topic)
         return None if route is None else route.readers.get(queue.broker_name)
 
     def master(self, queue: MessageQueue) -> Address | None:
-        """Who has the queue's lock, None while there is no master in the routes."""
+        """Return the broker with the queue's lock, or None while the routes have no master."""
         route = self.routes.route(queue.topic)
         return None if route is None else route.masters.get(queue.broker_name)
 
@@ -183,7 +184,7 @@ class Peers:
         effects: list[Effect],
         timeout_ms: int | None = None,
     ) -> None:
-        """Send a request without a body; the outcome comes to the node under `purpose`."""
+        """Send a request without a body; the node receives the outcome under `purpose`."""
         command = Command(code=code, ext=headers.write(header))
         self.call(address, command, purpose, now, effects, timeout_ms)
 

@@ -1,16 +1,18 @@
-"""Messages for an application that polls: they wait in their queues until it asks.
+"""Delivery to an application that polls: messages wait in their queues until it asks for them.
 
-`Poll` returns what is here of the queues in turn, or waits for it. What it returned counts as consumed
+`Poll` returns available messages of the queues in turn, or waits for some. They count as consumed
 
-- with `auto_commit`: when the next poll begins. Every `commit_interval_ms` that is committed.
-- without: when the application commits, all that was returned or offsets of its own.
+- with `auto_commit`: when the next poll begins; every `commit_interval_ms` that is committed;
+- without: when the application commits, either all that was returned or offsets of its own.
 
-Until then its offset is not committed, so that it is delivered again when this member dies. `Wishes.agreed` is the
-offset up to which a queue counts as consumed, where that is not simply all that left it. A queue that is
-given up waits (`AtApplication.handed`) until what was returned of it is consumed; with hooks the next poll is enough,
-for then the application is told and can commit.
+Until then their offsets are not committed, so that they are delivered again if this member dies.
+`Wishes.agreed` is the offset up to which a queue counts as consumed, if that is not simply all that
+was taken from it. A queue that is given up waits (`AtApplication.handed`) until what was returned
+of it is consumed. With hooks the next poll is enough, because the application is then told and can
+commit.
 
-At a stop the last poll is not consumed: who wants that commits before.
+A stop does not consume the messages of the last poll; an application that wants that commits
+before.
 Source: client/impl/consumer/DefaultLitePullConsumerImpl.java, AssignedMessageQueue.java.
 """
 
@@ -66,7 +68,10 @@ class _Parked(msgspec.Struct, frozen=True):
 
 
 class _Returned(msgspec.Struct, frozen=True):
-    """What the last poll returned of one queue. `was_out`: more of it was not consumed before."""
+    """What the last poll returned of one queue.
+
+    `was_out`: earlier messages of it were not consumed yet.
+    """
 
     held: Held
     run: ConsumeRequest
@@ -74,14 +79,14 @@ class _Returned(msgspec.Struct, frozen=True):
 
 
 class _Committing(msgspec.Struct):
-    """A commit whose brokers have not all answered. `error`: the first one."""
+    """A commit that some brokers have not answered yet. `error`: the first one."""
 
     open: int = 0
     error: SteelyardError | None = None
 
 
 class PolledDelivery:
-    """See the module's text."""
+    """The delivery of a consumer that polls."""
 
     def __init__(
         self,
@@ -99,10 +104,11 @@ class PolledDelivery:
         self._line: deque[Held] = deque()
         """Queues with messages, in the order of their turns."""
         self._out: dict[int, Held] = {}
-        """By epoch: not all that was returned of them is consumed, or the application has set an offset."""
+        """Queues, by epoch, with returned messages not consumed, or an offset from the application.
+        """
         self._parked: _Parked | None = None
         self._last: tuple[int, list[_Returned]] = (0, [])
-        """The number of the last poll that returned messages, and which."""
+        """The number of the latest poll, and what it has returned so far."""
         self._committing: dict[int, _Committing] = {}
 
     # -- polls -------------------------------------------------------------------------------------
@@ -127,7 +133,7 @@ class PolledDelivery:
             effects.append(SetTimer(PollTimer(call_id), now + call.timeout_ms))
 
     def _poll_begins(self) -> None:
-        """What polls returned before counts as consumed."""
+        """Count what earlier polls returned as consumed."""
         if self._config.auto_commit:
             for held in self._out.values():
                 held.wishes.agreed = None
@@ -138,7 +144,7 @@ class PolledDelivery:
         self._out.clear()
 
     def _take(self, call: Poll, now: int) -> tuple[MessageView, ...]:
-        """Messages of the queues in turn, each until it has no more or there are enough."""
+        """Take messages of the queues in turn, each until it has no more or there are enough."""
         found: list[MessageView] = []
         returned: list[_Returned] = []
         line = self._line
@@ -152,7 +158,7 @@ class PolledDelivery:
             run = process.take(call.messages_max - len(found))
             if run is None:
                 continue
-            process.finish(run)  # only what waits counts against the limits
+            process.finish(run)  # only waiting messages count against the limits
             found += run.messages
             returned.append(_Returned(held, run, held.epoch in self._out))
             if held.wishes.agreed is None:
@@ -230,7 +236,7 @@ class PolledDelivery:
             self._committed(call_id, committing, effects)
 
     def _agree(self, held: Held, offset: int) -> None:
-        """The application says how far it is."""
+        """Set the offset up to which the application says that it has consumed a queue."""
         held.wishes.agreed = offset
         if self._config.auto_commit:
             self._out[held.epoch] = held  # until the next poll
@@ -264,7 +270,7 @@ class PolledDelivery:
         reply: Command | RemotingError,
         effects: list[Effect],
     ) -> None:
-        """A broker answered to a commit, or did not."""
+        """Handle the outcome of a commit."""
         committing = self._committing[told.call_id]
         committing.open -= 1
         error: SteelyardError | None = None
@@ -310,7 +316,7 @@ class PolledDelivery:
             self.offer(held, now, effects)
 
     def move(self, held: Held, offset: int, now: int, effects: list[Effect]) -> None:
-        """The application wants to go on at another offset. What is here of the queue is left."""
+        """Continue at another offset for the application, and discard what was prefetched."""
         fresh = self._holdings.restart(held, offset, now)
         self._out.pop(held.epoch, None)
         if self._config.auto_commit:
@@ -325,7 +331,7 @@ class PolledDelivery:
         return tuple(sorted(held.queue for held in self._holdings.all() if held.state in here))
 
     def held(self, queues: Iterable[MessageQueue]) -> list[Held] | ConfigError:
-        """The holdings of queues, or what is wrong with asking for them."""
+        """Return the holdings of these queues, or a ConfigError if one is not held."""
         found: list[Held] = []
         for queue in queues:
             held = self._holdings.get(queue)
@@ -337,7 +343,7 @@ class PolledDelivery:
     # -- the rest of a delivery --------------------------------------------------------------------
 
     def stop(self, effects: list[Effect]) -> None:
-        """The application polls no more: nothing is waited for."""
+        """End the poll that waits, and count all messages as no longer with the application."""
         for held in self._out.values():
             held.application.handed = 0
         self._out.clear()
@@ -350,7 +356,7 @@ class PolledDelivery:
         raise AssertionError("an application that polls has no listeners")
 
     def handled(self, event: Handled, now: int, effects: list[Effect]) -> None:
-        """It was told something, and has nothing to decide."""
+        """Ignore the end of a notification, which needs no decision."""
 
     def sent_back(
         self, sent: SentBack, reply: Command | RemotingError, now: int, effects: list[Effect]
@@ -358,7 +364,7 @@ class PolledDelivery:
         raise AssertionError("nothing of a polled queue is sent back")
 
     def check(self) -> None:
-        """Assert that nothing waits for a poll while a poll waits for it, and that every queue in line is marked."""
+        """Assert that no message waits while a poll does, and that queues in line are marked."""
         assert all(held.application.queued for held in self._line)
         assert len({held.epoch for held in self._line}) == len(self._line)
         for held in self._holdings.all():

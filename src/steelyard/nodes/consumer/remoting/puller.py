@@ -1,14 +1,15 @@
-"""A pull consumer: the application says which queue to read from which offset, and keeps its own account.
+"""A pull consumer: the application reads queues at offsets of its choice, and keeps the offsets.
 
-What the application asks is answered by one request to one broker (`consumer.questions`). Beside that, the
-client belongs to its group: it sends heartbeats to the brokers in its routes, and works out which queues of
-the topics it registered (`config.subscriptions`) are its share, as a push consumer does, from the member
-list (38) and the strategy. It only tells: nothing is locked, read or committed for these queues, and
-what became of the last owner's offsets is a matter between the applications.
+Each call of the application is answered by one request to one broker (`questions`). Besides, the
+client belongs to its group: it sends heartbeats to the brokers in its routes, and computes its
+share of the queues of the registered topics (`config.subscriptions`) from the member list (38) and
+the strategy, as a push consumer does. It only reports that share. Nothing is locked, read or
+committed for these queues; the handover between their owners is left to the applications.
 
-From the start: routes of the registered topics (105) → heartbeats (34) → the first rebalance (38). Without
-registered topics there is no rebalance, and brokers get to know the client when it first asks for a queue
-of theirs. `QueuesChanged` is handed when the share or the queues of a topic are not what they were.
+The start: routes of the registered topics (105) → heartbeats (34) → the first rebalance (38).
+Without registered topics there is no rebalance, and brokers hear of the client only once it has
+asked for a queue of theirs. `QueuesChanged` is delivered when the share, or the queues of a topic,
+have changed.
 Source: client/impl/consumer/DefaultMQPullConsumerImpl.java, RebalancePullImpl.java.
 """
 
@@ -60,13 +61,13 @@ from steelyard.wire.remoting.command import Command, is_response
 
 
 class Balanced(Call[tuple[MessageQueue, ...]], frozen=True):
-    """The queues of a registered topic that are this member's share. Answered after the first rebalance."""
+    """Return this member's share of a registered topic, after the first rebalance."""
 
     topic: str
 
 
 class PullerNode:
-    """See the module's text. `allocate`: a strategy in place of the one that `config.strategy` names."""
+    """A pull consumer. `allocate`: a strategy in place of the one that `config.strategy` names."""
 
     def __init__(
         self, config: ConsumerConfig, rng: Random, allocate: Strategy | None = None
@@ -75,7 +76,7 @@ class PullerNode:
         self._peers = Peers(config, rng)
         self._topics = [wanted.topic for wanted in config.subscriptions]
         for wanted in config.subscriptions:
-            subscription(wanted, version=0)  # a wrong one is told at once
+            subscription(wanted, version=0)  # an invalid one is rejected at once
         self._client = self._peers.client
         self._membership = Membership(self._peers)
         strategy = registry.strategy(config.strategy) if allocate is None else allocate
@@ -174,7 +175,7 @@ class PullerNode:
     # -- rebalance ---------------------------------------------------------------------------------
 
     def _rebalance(self, now: int, effects: list[Effect]) -> None:
-        """Once all member lists are in: decide, and tell what is different."""
+        """Decide on the shares, once all member lists are in, and report what has changed."""
         if self._stop is not None:
             return
         decision = self._balance.decision(self._shares.all(), now)
@@ -199,7 +200,7 @@ class PullerNode:
     # -- events ------------------------------------------------------------------------------------
 
     def _requested(self, link: Link, command: Command, now: int, effects: list[Effect]) -> None:
-        """A broker asks or tells."""
+        """Handle a request or notification of a broker."""
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             if self._membership.notified(command, effects) and self._stop is None:
                 self._balance.wake(now, effects)
@@ -259,7 +260,7 @@ class PullerNode:
         effects.append(Answer(self._stop, None))
 
     def check(self) -> None:
-        """Assert what must hold of all parts after each event."""
+        """Assert the invariants of all parts; called after each event."""
         self._peers.calls.check()
         self._peers.routes.check()
         self._balance.check()

@@ -1,14 +1,19 @@
-"""The pull loop of each held queue: ask, take in, ask again; the broker holds a pull that finds nothing.
+"""The pull loop of each held queue; the broker holds a pull that finds no messages.
 
-What an answer does (client/impl/consumer/PullAPIWrapper.java, DefaultMQPushConsumerImpl.pullMessage):
-- 0 FOUND: messages go to the process queue, the next pull is sent at once.
+What follows each response code (client/impl/consumer/PullAPIWrapper.java,
+DefaultMQPushConsumerImpl.pullMessage):
+
+- 0 FOUND: the messages go to the process queue, and the next pull is sent at once.
 - 19 NOT_FOUND, 20 RETRY_IMMEDIATELY: the next pull is sent at once, from `nextBeginOffset`.
 - 21 OFFSET_MOVED: the queue starts anew at `nextBeginOffset`.
-- 2 SYSTEM_BUSY, 215 FLOW_CONTROL: again after 20 ms.
-- 24, 25: the broker does not know this member, or not well enough: a heartbeat, then again later.
-- anything else, or no answer: again after `pull_retry_ms`. A broker that leaves a pull without an
-  answer is taken for dead: its link is closed.
-A broker that answers nothing at once, time and again, is asked only every `flow_retry_ms`.
+- 2 SYSTEM_BUSY, 215 FLOW_CONTROL: the pull is repeated after 20 ms.
+- 24, 25: the broker does not know this member, or not its latest subscription: a heartbeat is sent,
+  and the pull is repeated after `pull_retry_ms`.
+- Any other code, or no response: the pull is repeated after `pull_retry_ms`. A broker that does not
+  respond to a pull in time is presumed dead, and its link is closed.
+
+A broker that repeatedly responds at once, without any progress, is asked only every
+`flow_retry_ms`.
 """
 
 from __future__ import annotations
@@ -51,7 +56,7 @@ _UNKNOWN_HERE = (ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_
 
 
 class PullService:
-    """See the module's text. `begin` once before anything else."""
+    """The pull loops of one consumer. Call `begin` once before anything else."""
 
     def __init__(self, peers: Peers, holdings: Holdings, statistics: ConsumeStatistics) -> None:
         config = peers.config
@@ -59,18 +64,19 @@ class PullService:
         self._holdings = holdings
         self._statistics = statistics
         self.paused = False
-        """No pull is sent; what is under way is taken in."""
+        """No pull is sent; the responses of those in flight are used."""
         self._limits = Limits(
             config.queue_messages_max,
             config.queue_bytes_max,
             None if config.orderly else config.queue_span_max,
         )
         self._shares: dict[str, Limits] = {}
-        """In place of `_limits`, by topic, where topics have limits."""
+        """Limits in place of `_limits`, by topic, if topics have limits."""
         self._polled = isinstance(config, LitePullConfig)
         clustering = config.message_model is MessageModel.CLUSTERING
         self._carries_commits = clustering and not self._polled
-        # A consumer that polls may read topics that no heartbeat names: the subscription travels with the pull.
+        # A consumer that polls may read topics that no heartbeat names, so its pulls carry the
+        # subscription.
         self._sys_flag = PullFlag.SUSPEND | (PullFlag.SUBSCRIPTION if self._polled else 0)
         self._subscriptions: Mapping[str, SubscriptionData] = {}
         self._tags: dict[str, frozenset[str]] = {}
@@ -80,7 +86,7 @@ class PullService:
         self._tags = {topic: frozenset(s.tags_set) for topic, s in subscriptions.items()}
 
     def share_out(self) -> None:
-        """Other queues are held than before: what a topic may have in the client is divided anew."""
+        """Divide the limits of topics, and of a client that polls, among the queues held now."""
         config = self._peers.config
         if isinstance(config, LitePullConfig):
             queues = sum(1 for h in self._holdings.all() if h.state not in LEAVING)
@@ -100,13 +106,13 @@ class PullService:
         self.paused = True
 
     def resume(self, now: int, effects: list[Effect]) -> None:
-        """Pull everything that can be pulled."""
+        """Pull all queues again."""
         self.paused = False
         for held in self._holdings.all():
             self.look(held, now, effects)
 
     def look(self, held: Held, now: int, effects: list[Effect]) -> None:
-        """Send a pull, unless one is under way, the client holds too much, or the broker is unknown."""
+        """Send a pull, unless one is in flight, a limit is exceeded, or the broker is unknown."""
         if held.pull.under_way or held.wishes.paused or held.state is not HoldingState.PULLING:
             return
         config = self._peers.config
@@ -159,8 +165,11 @@ class PullService:
         now: int,
         effects: list[Effect],
     ) -> Held | None:
-        """The outcome of a pull. Returns the queue that has new messages to hand, if it has, or that is
-        given up and waited for this."""
+        """Handle the outcome of a pull.
+
+        Returns the queue if it has new messages to deliver, or if it is given up and was waiting
+        for this.
+        """
         held = self._holdings.find(sent.queue, sent.epoch)
         if held is None:
             return None
@@ -230,7 +239,7 @@ class PullService:
             self._holdings.later(held, retry_ms, now, effects)
             return
         offset = max(header.next_begin_offset, 0)
-        if self._polled and offset > sent.offset:  # what waits for a poll is good all the same
+        if self._polled and offset > sent.offset:  # messages that wait for a poll remain valid
             held.process.add((), offset)
             text = f"{sent.queue} begins at offset {offset}, beyond {sent.offset}; continuing there"
             effects.append(LogLine("WARNING", text))
@@ -248,13 +257,13 @@ class PullService:
     def _unanswered(
         self, held: Held, address: Address, error: RemotingError, now: int, effects: list[Effect]
     ) -> None:
-        self._holdings.commits.lost(held)  # the commit that rode on the pull may be lost
+        self._holdings.commits.lost(held)  # the commit that the pull carried may be lost
         self._holdings.later(held, self._peers.config.pull_retry_ms, now, effects)
         if isinstance(error, CallTimeoutError):
             self._peers.calls.hang_up(address, "a pull was not answered", effects)
 
 
 def restore_topics(messages: list[MessageView]) -> None:
-    """Messages of the group's retry topic come to the listener under the topic they were sent to."""
+    """Give messages of the group's retry topic the topics to which they were sent."""
     for message in messages:
         message.topic = message.property_of(RETRY_TOPIC) or message.topic

@@ -1,21 +1,23 @@
-"""Calls of the application that one request to one broker answers: an offset, a pull, a message sent back.
+"""Calls that one request to one broker answers: an offset, a pull, a message sent back.
 
-A call goes to the broker of its queue, by the route of the topic. Where that does not name the broker, or
-is not known, the nameserver is asked first, once. Errors come to the caller as they are: nothing is tried
-again here, for the application knows best.
+A call goes to the broker of its queue, by the route of the topic. If the route is not known, or
+does not name the broker, the nameserver is asked first, once. Errors are returned to the caller,
+without retries, because the application is in a better position to decide.
 
 | call | request | answer |
 |---|---|---|
-| `QueryConsumerOffset` | 14 | the group's offset, None where it has none (22); 4.x brokers say 0 for a young queue |
+| `QueryConsumerOffset` | 14 | the group's offset, None if there is none (22) |
 | `CommitOffset` | 15 | None |
 | `MinOffset`, `MaxOffset` | 31, 30 | the first offset of the queue, the one after the last |
 | `OffsetForTimestamp` | 29 | the first offset stored at that time or later |
 | `Pull` | 11 | `PullResult` |
 | `SendBack` | 36 | None |
-| `FetchQueues` | 105 | the queues of a topic that can be read, by the nameserver's word of now |
+| `FetchQueues` | 105 | the readable queues of a topic, fresh from the nameserver |
 
-Or a RouteError, RemotingError, BrokerError or ProtocolError; a ConfigError for a call that makes no sense.
-Source: client/impl/MQAdminImpl.java, client/impl/consumer/PullAPIWrapper.java, DefaultMQPullConsumerImpl.java.
+Otherwise the answer is a RouteError, RemotingError, BrokerError or ProtocolError, and a ConfigError
+for invalid arguments. A 4.x broker returns offset 0, not None, for a young queue.
+Source: client/impl/MQAdminImpl.java, client/impl/consumer/PullAPIWrapper.java,
+DefaultMQPullConsumerImpl.java.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from steelyard.wire.remoting.flags import PullFlag
 from steelyard.wire.remoting.message import MessageView, decode_records
 
 PULL_TIMEOUT_MS = 10_000
-"""How long a pull may take beyond the time that the broker holds it (consumerPullTimeoutMillis)."""
+"""Limit of a pull beyond the time that the broker holds it (consumerPullTimeoutMillis)."""
 
 
 class QueryConsumerOffset(Call[int | None], frozen=True):
@@ -71,22 +73,22 @@ class OffsetForTimestamp(Call[int], frozen=True):
 
 
 class PullStatus(Enum):
-    """What a pull came to; `FOUND`: it brought messages. Source: client/consumer/PullStatus.java."""
+    """The outcome of a pull. Source: client/consumer/PullStatus.java."""
 
     FOUND = "FOUND"
     NO_NEW_MSG = "NO_NEW_MSG"
-    """The queue ends here, for now."""
+    """The end of the queue is reached, for now."""
     NO_MATCHED_MSG = "NO_MATCHED_MSG"
-    """There are messages, but none that the expression wants; go on at `next_begin_offset`."""
+    """No message matches the expression; continue at `next_begin_offset`."""
     OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
-    """The queue does not have the offset: too small, or beyond the end. `next_begin_offset` is one that it has."""
+    """The offset is too small, or beyond the end; `next_begin_offset` is valid."""
 
 
 class PullResult(msgspec.Struct, frozen=True):
-    """What a single pull brought: `messages`, if `status` is FOUND. Source: PullResult.java.
+    """The result of one pull, with `messages` if `status` is FOUND. Source: PullResult.java.
 
-    `next_begin_offset`: where the next pull should begin, whatever the status. `min_offset`, `max_offset`: the first
-    offset of the queue, and the one behind its last.
+    `next_begin_offset`: where the next pull should begin, whatever the status. `min_offset`,
+    `max_offset`: the first offset of the queue, and the one after its last.
     """
 
     status: PullStatus
@@ -97,7 +99,11 @@ class PullResult(msgspec.Struct, frozen=True):
 
 
 class Pull(Call[PullResult], frozen=True):
-    """`hold_ms`: how long the broker may wait for a message where there is none; 0: not at all."""
+    """Pull messages of a queue from an offset on.
+
+    `hold_ms`: how long the broker may wait for a message if there is none; 0: not at all.
+    `timeout_ms`: by default PULL_TIMEOUT_MS more than that.
+    """
 
     queue: MessageQueue
     offset: int
@@ -109,7 +115,11 @@ class Pull(Call[PullResult], frozen=True):
 
 
 class SendBack(Call[None], frozen=True):
-    """`delay_level`: 0 leaves it to the broker, by the number of deliveries; negative: to the dead letters at once."""
+    """Send a message back to its broker, which delivers it to the group again.
+
+    `delay_level`: 0 leaves the delay to the broker, by the number of deliveries; a negative one
+    sends the message to the dead-letter topic at once.
+    """
 
     message: MessageView
     delay_level: int = 0
@@ -140,7 +150,7 @@ _PULL_STATUS = {
 
 
 class Questions:
-    """See the module's text. `routed` and `answered` settle what `ask` began."""
+    """The calls in progress. `routed` and `answered` complete what `ask` began."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
@@ -163,7 +173,7 @@ class Questions:
         self._peers.client.ask_routes(self._peers.routes.renew(topic), now, effects)
 
     def routed(self, news: RouteNews, now: int, effects: list[Effect]) -> None:
-        """The question for the route of a topic has ended."""
+        """Handle the end of a route request."""
         route = self._peers.routes.route(news.done)
         for call_id in self._unrouted.pop(news.done, ()):
             question = self._open[call_id]
@@ -185,7 +195,7 @@ class Questions:
         reply: Command | RemotingError,
         effects: list[Effect],
     ) -> None:
-        """A broker answered, or did not."""
+        """Handle the outcome of a request."""
         question = self._open.get(sent.call_id)
         if question is None:
             return  # the client was closed
@@ -198,7 +208,7 @@ class Questions:
             self._answer(sent.call_id, error, effects)
 
     def close(self, effects: list[Effect]) -> None:
-        """The client stops: what is open will not be answered any more."""
+        """End all calls with an error, because the client stops."""
         self._unrouted.clear()
         error = ClosedError("the consumer was closed while the call was in progress")
         for call_id in list(self._open):
@@ -211,7 +221,7 @@ class Questions:
     def _address(self, question: Question) -> Address | None:
         if isinstance(question, FetchQueues):
             return None
-        if isinstance(question, SendBack):  # is written: only a master takes it
+        if isinstance(question, SendBack):  # a write: only a master accepts it
             route = self._peers.routes.route(question.message.topic)
             return None if route is None else route.masters.get(question.message.broker_name)
         return self._peers.address(question.queue)
@@ -280,7 +290,7 @@ class Questions:
         self._peers.ask(address, code, header, purpose, now, effects, timeout_ms)
 
     def check(self) -> None:
-        """Assert that what waits for a route is open."""
+        """Assert that calls waiting for a route are in progress."""
         for waiting in self._unrouted.values():
             assert waiting
             assert all(call_id in self._open for call_id in waiting)
@@ -297,7 +307,7 @@ def _topic(question: Question) -> str:
 
 
 def _wrong(question: Question) -> ConfigError | None:
-    """Why a call makes no sense, None where it does."""
+    """Return why a call is invalid, or None if it is not."""
     match question:
         case CommitOffset(offset=offset) | Pull(offset=offset) if offset < 0:
             return ConfigError(f"the offset is {offset}; it must be 0 or more")
@@ -323,7 +333,7 @@ def _wish(pull: Pull) -> Subscription:
 
 
 def _pull_header(group: str, pull: Pull, now: int) -> headers.PullMessageRequestHeader:
-    """The subscription travels with the pull: brokers need not know this client."""
+    """Return the header of a pull, with the subscription, as brokers need not know this client."""
     is_tags = pull.expression_type is ExpressionType.TAG
     data = subscription(_wish(pull), 0 if is_tags else now)
     hold = PullFlag.SUSPEND if pull.hold_ms else 0
@@ -352,7 +362,7 @@ def _pull_result(pull: Pull, address: Address, reply: Command) -> PullResult:
     if status is PullStatus.FOUND:
         tags = frozenset(subscription(_wish(pull), 0).tags_set)
         messages = tuple(wanted(decode_records(reply.body, pull.queue.broker_name), tags))
-        if not messages:  # tags that share a hash code with one that is wanted
+        if not messages:  # only tags with the same hash code as a wanted one
             status = PullStatus.NO_MATCHED_MSG
     return PullResult(
         status, header.next_begin_offset, header.min_offset, header.max_offset, messages
@@ -363,7 +373,7 @@ def _pull_result(pull: Pull, address: Address, reply: Command) -> PullResult:
 
 
 def _result(question: Question, address: Address, reply: Command) -> object:
-    """What a reply says. Raises BrokerError and ProtocolError."""
+    """Return the result in a reply. Raises BrokerError and ProtocolError."""
     if isinstance(question, Pull):
         return _pull_result(question, address, reply)
     if isinstance(question, QueryConsumerOffset) and reply.code == ResponseCode.QUERY_NOT_FOUND:

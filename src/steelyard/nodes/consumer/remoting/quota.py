@@ -1,16 +1,18 @@
-"""Which free queues a member of a group with quotas tries to lock next (`even`).
+"""The free queues that a member of a group with quotas tries to lock next (`even`).
 
-With quotas nobody tells a member which queues are its own, only how many (`groups.remoting.rebalancer`). What it has
-too many of it gives up, the latest first; what it lacks it finds by trying: whoever locks a queue holds it.
-As everybody has a quota and the quotas add up to the number of queues, there is a free queue as long as
-somebody lacks one.
+With quotas a member is told only how many queues it may hold, not which
+(`groups.remoting.rebalancer`). If it has too many, it gives up those taken last. If it has too few,
+it tries to lock others: whoever locks a queue holds it. As every member has a quota and the quotas
+add up to the number of queues, some queue is free, or soon will be, while a member has too few.
 
-- In the **first pass** after a change of the plan it tries as many as it lacks at a time, in an order of its
-  own (a hash of its id and the queue), so that members who start together do not all try the same.
-- After that whatever is locked will come free now and then, as others give up: it tries everything at once,
-  after a wait of `WAIT_MS` that doubles up to `WAIT_MAX_MS`, and lets go at once what is too much.
+- In the **first pass** after a change of the plan it tries only as many at a time as are missing,
+  in an order of its own (a hash of its id and the queue), so that members that start together do
+  not all try the same.
+- After that, locked queues become free now and then, as others give them up. It tries all of them
+  at once, after a delay of `WAIT_MS` that doubles up to `WAIT_MAX_MS`, and unlocks at once any that
+  are too many.
 
-Nothing of this is RocketMQ's; its brokers and locks are enough for it.
+RocketMQ has nothing like this; its brokers and locks suffice for it.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ WAIT_MAX_MS = 500
 
 
 class Quota:
-    """See the module's text. `size`: how many queues of `pool` this member is to hold."""
+    """The search for free queues. `size`: how many queues of `pool` this member is to hold."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -36,7 +38,7 @@ class Quota:
         self._wait_ms = WAIT_MS
 
     def plan(self, size: int, pool: Collection[MessageQueue]) -> None:
-        """A rebalance decided. The first pass begins again where either is new."""
+        """Handle the result of a rebalance; a changed one starts the first pass again."""
         new = (size, frozenset(pool))
         if new != (self.size, self.pool):
             self.size, self.pool = new
@@ -49,7 +51,7 @@ class Quota:
         return blake2b(text.encode(), digest_size=8).digest()
 
     def pick(self, lacking: int, ours: Collection[MessageQueue]) -> list[MessageQueue]:
-        """The queues to try now, `ours` left out. Empty only where there are none at all."""
+        """Return the queues to try now, without `ours`; empty only if there are no others."""
         picked: list[MessageQueue] = []
         while self._position < len(self._order) and len(picked) < lacking:
             queue = self._order[self._position]
@@ -59,7 +61,10 @@ class Quota:
         return picked or [queue for queue in self._order if queue not in ours]
 
     def wait(self) -> int:
-        """How long to wait before the next try, the last one not having been enough; 0 in the first pass."""
+        """Return the delay before the next try after one that did not suffice.
+
+        0 in the first pass.
+        """
         if self._position < len(self._order):
             return 0
         wait_ms = self._wait_ms

@@ -1,17 +1,19 @@
-"""What operators ask of a consumer through its brokers, and tell it.
+"""The requests of operators to a consumer, which reach it through its brokers.
 
 | code | request | answer |
 |---|---|---|
-| 220 | read these queues from these offsets on (one-way) | none; held queues start anew there, and commit it |
+| 220 | read these queues from these offsets on (one-way) | none |
 | 221 | how far is each queue of a topic | offsets that would be committed now |
-| 307 | what are you doing | settings, subscriptions, queues, rates; on demand where the threads are |
-| 309 | consume this message now | what the listener said; nothing changes in the queue |
+| 307 | what is the consumer doing | settings, subscriptions, queues, rates; threads on demand |
+| 309 | consume this message now | the listener's verdict; nothing changes in the queue |
 
-What the application has to say to that (307 with threads, 309) is handed to it like a batch. Java's client
-stops for ten seconds at a reset, so that no listener finishes an old message after it; here what an earlier
-holding of a queue finishes counts for nothing anyway. The body for C++ clients (a list) is not read.
-Source: client/impl/ClientRemotingProcessor.java, MQClientInstance.java `resetOffset`, `getConsumerStatus`,
-DefaultMQPushConsumerImpl.java `consumerRunningInfo`, ConsumeMessage*Service.java `consumeMessageDirectly`.
+After 220, held queues start anew at their offsets and commit them. Questions that the application
+has to answer (307 with threads, 309) are delivered to it like a batch. Java's client pauses for ten
+seconds at a reset, so that no listener finishes an old message after it; here verdicts on an
+earlier holding of a queue are ignored in any case. The body for C++ clients (a list) is not read.
+Source: client/impl/ClientRemotingProcessor.java, MQClientInstance.java `resetOffset`,
+`getConsumerStatus`, DefaultMQPushConsumerImpl.java `consumerRunningInfo`,
+ConsumeMessage*Service.java `consumeMessageDirectly`.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ from steelyard.wire.remoting.command import RESPONSE_FLAG, Command, is_oneway
 from steelyard.wire.remoting.message import decode_records
 
 PENDING_MAX = 64
-"""Most answers that wait for the application; more are refused as busy (2)."""
+"""Most answers that may wait for the application; more requests are refused as busy (2)."""
 
 _MIB = 1024 * 1024
 _MINUTE_MS = 60_000
@@ -57,7 +59,10 @@ _GOOD = (ConsumeStatus.CONSUME_SUCCESS, ConsumeOrderlyStatus.SUCCESS)
 
 
 class _Pending(msgspec.Struct, frozen=True):
-    """An answer that waits for the application. `info`: the rest of an answer to 307, None for 309."""
+    """An answer that waits for the application.
+
+    `info`: the rest of an answer to 307, None for 309.
+    """
 
     link: Link
     opaque: int
@@ -66,7 +71,7 @@ class _Pending(msgspec.Struct, frozen=True):
 
 
 class Reporting:
-    """See the module's text. `begin` once before anything else."""
+    """The answers of one consumer to operators. Call `begin` once before anything else."""
 
     def __init__(
         self,
@@ -91,13 +96,13 @@ class Reporting:
         self._began = now
 
     def resize(self, consume_threads: int) -> None:
-        """So many listeners run now."""
+        """Note the number of listener threads."""
         self._consume_threads = consume_threads
 
     # -- requests ----------------------------------------------------------------------------------
 
     def requested(self, link: Link, command: Command, now: int, effects: list[Effect]) -> bool:
-        """A request of a broker. False where it is not one of these."""
+        """Handle a request of a broker; return False if it is not one of these."""
         try:
             match command.code:
                 case RequestCode.GET_CONSUMER_RUNNING_INFO:
@@ -161,7 +166,7 @@ class Reporting:
         effects.append(Deliver(ticket, question))
 
     def handled(self, event: Handled, now: int, effects: list[Effect]) -> bool:
-        """The application has answered. False where it was asked by somebody else."""
+        """Pass the application's answer on to an operator; return False if none waits for it."""
         pending = self._pending.pop(event.ticket, None)
         if pending is None:
             return False
@@ -198,8 +203,8 @@ class Reporting:
         _reply(link, command, ResponseCode.SUCCESS, effects)
 
     def _start_anew(self, held: Held, offset: int, now: int, effects: list[Effect]) -> None:
-        # Who gives the queue up need not care: the next owner is told as well. And one that is announced to
-        # the application before it is pulled must not be pulled without that.
+        # A queue that is given up is left alone: its next owner is told as well. With hooks, a
+        # queue must not be pulled before the application knows of it.
         anew = (
             {HoldingState.PULLING}
             if self._peers.config.hooks
@@ -273,7 +278,7 @@ class Reporting:
 
 
 def _settings(config: ConsumerConfig) -> dict[str, str]:
-    """The settings under the names that DefaultMQPushConsumer has for them."""
+    """Return the settings under the names that DefaultMQPushConsumer uses."""
     values: dict[str, object] = {
         "consumerGroup": config.group,
         "messageModel": config.message_model.value,
@@ -303,7 +308,7 @@ def _settings(config: ConsumerConfig) -> dict[str, str]:
 
 
 def _result(said: Verdict) -> tuple[str, str | None]:
-    """What the listener said in the words of CMResult.java, and why where it failed."""
+    """Return a verdict in the terms of CMResult.java, and the reason for a failure."""
     if isinstance(said, str):
         return "CR_THROW_EXCEPTION", said
     return ("CR_SUCCESS" if said in _GOOD else "CR_LATER"), None

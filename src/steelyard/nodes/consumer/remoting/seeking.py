@@ -1,7 +1,7 @@
-"""Seeks of an application that polls: to an offset that a queue has, to its begin, to its end.
+"""Seeks of an application that polls: to an offset, to the beginning, or to the end of a queue.
 
-The broker is asked for both ends of the queue first (31, 30): a seek beyond them is a mistake that a pull would
-correct without a word. Source: client/impl/consumer/DefaultLitePullConsumerImpl.java `seek`.
+The broker is asked for both ends of the queue first (31, 30), because a pull would silently correct
+a seek beyond them. Source: client/impl/consumer/DefaultLitePullConsumerImpl.java `seek`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Seeking(msgspec.Struct):
 
 
 class Seeking:
-    """See the module's text."""
+    """The seeks in progress."""
 
     def __init__(self, peers: Peers, holdings: Holdings, polled: PolledDelivery) -> None:
         self._peers = peers
@@ -77,7 +77,7 @@ class Seeking:
     ) -> None:
         seeking = self._open.get(asked.call_id)
         if seeking is None:
-            return  # the other end brought an error
+            return  # the request for the other end failed
         try:
             offset = _offset(address, reply)
         except SteelyardError as error:
@@ -119,7 +119,7 @@ class Seeking:
 
 
 def _offset(address: Address, reply: Command | RemotingError) -> int:
-    """The offset of an answer. Raises what is wrong with it."""
+    """Return the offset in a reply. Raises SteelyardError."""
     if isinstance(reply, RemotingError):
         raise reply
     if reply.code != ResponseCode.SUCCESS:

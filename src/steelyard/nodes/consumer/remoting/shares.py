@@ -1,4 +1,4 @@
-"""Which queues each topic has, and which of them are this member's: what is different since it was looked at last."""
+"""The queues of each topic, and this member's share of them, compared with the last look."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from steelyard.types import MessageQueue
 
 
 class Shares:
-    """See the module's text. Topics without a route stay as they were."""
+    """The shares of one member. A topic without a route keeps what it had."""
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
         self._last: dict[str, QueuesChanged] = {}
 
     def changed(self, topics: Iterable[str], plan: Collection[MessageQueue]) -> list[QueuesChanged]:
-        """Take in that this member is to have the queues of `plan`. Returns what is news."""
+        """Note that this member is to hold the queues of `plan`; return what has changed."""
         news: list[QueuesChanged] = []
         for topic in topics:
             route = self._peers.routes.route(topic)
@@ -31,7 +31,7 @@ class Shares:
         return news
 
     def of(self, topic: str) -> tuple[MessageQueue, ...]:
-        """This member's queues of a topic."""
+        """Return this member's queues of a topic."""
         share = self._last.get(topic)
         return () if share is None else share.mine
 
