@@ -1,3 +1,3 @@
-"""The broker's Kafka listener: what Kafka clients ask of a broker, served over the same store as RocketMQ's requests."""
+"""The broker's Kafka listener, which serves Kafka clients from the same store as RocketMQ's."""
 
 KAFKA_TIMER = "kafka"

@@ -1,7 +1,8 @@
-"""The parts of the Kafka listener, put together for the broker's node.
+"""The parts of the Kafka listener, composed for the broker's node.
 
-Each part is a module of this package that serves the API keys named in its first line. A part with something to do later
-has `next_at` and `due(now, effects)`; one timer of the node serves them all.
+Each part is a module of this package, whose docstring names the API keys that it serves. A part
+that has something to do later has `next_at` and `due(now, effects)`; one timer of the node serves
+them all.
 """
 
 from __future__ import annotations
@@ -51,26 +52,26 @@ from steelyard.nodes.seam import Answer, Closed, Effect, Hang, Link, Opened, Ref
 from steelyard.wire.kafka.frame import RawReply, Request
 
 EARLY_MAX = 10_000
-"""Most requests that wait until the broker has had its first look at the cluster."""
+"""Most requests that wait until the broker has first looked at the cluster."""
 EARLY_BYTES_MAX = 256 * 1024 * 1024
-"""Most bytes of them."""
+"""Most bytes of these requests."""
 
 
 class Timed(Protocol):
-    """A part with something to do at `next_at`, None for nothing."""
+    """A part with something to do at `next_at`; None if there is nothing."""
 
     @property
     def next_at(self) -> int | None: ...
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """Do what is due; `next_at` is later than `now` afterwards."""
+        """Do what is due; afterwards `next_at` is later than `now`."""
 
 
 class KafkaService:
-    """See the module's text."""
+    """The Kafka listener of a broker; see the module docstring."""
 
     def __init__(self, parts: Parts, delete: Delete, now: int) -> None:
-        """`delete` deletes a topic of this broker."""
+        """Create all parts. `delete` deletes a topic of this broker."""
         assert parts.config.kafka is not None
         config, store, durability = parts.config.kafka, parts.store, parts.durability
         self._timer_at: int | None = None
@@ -159,18 +160,18 @@ class KafkaService:
     # -- events ----------------------------------------------------------------------------------
 
     def dialed(self, event: Opened, now: int, effects: list[Effect]) -> None:
-        """A link to another broker is there."""
+        """Handle the opening of a link to another broker."""
         self.markings.opened(event, now, effects)
 
     def refused(self, event: Refused, now: int, effects: list[Effect]) -> None:
-        """Nobody at an address; maybe one of those that this listener dialed."""
+        """Handle a failed attempt to connect, possibly one of this listener's."""
         self.markings.refused(event, now, effects)
 
     def opened(self, peer: Peer) -> None:
         self.channel.opened(peer)
 
     def received(self, link: Link, message: object, now: int, effects: list[Effect]) -> None:
-        """A client's request, or another broker's response."""
+        """Handle a client's request, or another broker's response."""
         if isinstance(message, RawReply):
             self.markings.answered(link, message, now, effects)
             return
@@ -186,12 +187,12 @@ class KafkaService:
         self._early.append((link, message))
 
     def failed(self, link: Link, message: object, effects: list[Effect]) -> None:
-        """A bug ended the handling of a message."""
+        """Answer a request whose handling ended with a bug, if that is possible."""
         if isinstance(message, Request):
             self.channel.failed(link, message, effects)
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
-        """A call to a nameserver or to another broker ended."""
+        """Handle the outcome of a call to a nameserver or to another broker."""
         for part in (self.announcing, self.handover):
             if part.ended(outcome, now, effects):
                 return
@@ -207,14 +208,14 @@ class KafkaService:
             self.faults.tell(f"offsets of topic {topic} are left over: {error}", now, effects)
 
     def await_ready(self, call_id: int, effects: list[Effect]) -> None:
-        """Answer an `Asked` when Kafka clients are served."""
+        """Answer an `Asked` once Kafka clients are served."""
         if self.cluster.is_ready:
             effects.append(Answer(call_id, None))
         else:
             self._waiting.append(call_id)
 
     def _serve_early(self, now: int, effects: list[Effect]) -> None:
-        """The first look at the cluster is done: serve those who came before."""
+        """Serve the requests that came before the broker had looked at the cluster."""
         effects.extend(Answer(call_id, None) for call_id in self._waiting)
         early, self._early, self._waiting = self._early, [], []
         self._early_bytes = 0
@@ -223,7 +224,7 @@ class KafkaService:
             self.received(link, request, now, effects)
 
     def closed(self, event: Closed, now: int, effects: list[Effect]) -> bool:
-        """A link is gone; False where it was none of a Kafka client."""
+        """Forget a closed link; return whether it was a Kafka client's."""
         link = event.link
         self.markings.closed(event, now, effects)
         self.fetches.closed(link)
@@ -231,14 +232,14 @@ class KafkaService:
         return self.channel.closed(link)
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """The timer came."""
+        """Run the parts that are due, because the timer fired."""
         self._timer_at = None
         for part in self._timed:
             if part.next_at is not None and part.next_at <= now:
                 part.due(now, effects)
 
     def follow_up(self, now: int, effects: list[Effect]) -> None:
-        """After each event: see what became of the topics; set the timer where something is due earlier than it."""
+        """Take in changes of topics after each event, and set the timer if it must fire earlier."""
         if self.cluster.is_ready and (self._early or self._waiting):
             self._serve_early(now, effects)
         self.topology.follow(now, effects)

@@ -1,4 +1,4 @@
-"""Brokers and topics of the cluster: the parts that know, make and tell them, put together for `service`."""
+"""Composes the parts that know, change and describe the brokers and topics of the cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from steelyard.nodes.seam import Effect
 
 
 class Topology:
-    """See the module's text."""
+    """The parts that know and change the cluster; see `service`."""
 
     def __init__(
         self, parts: Parts, cluster: Cluster, peer_requests: PeerRequests, delete: Delete, now: int
@@ -51,7 +51,7 @@ class Topology:
             Altering(cluster, changes, durability),
         )
         self.controlled = forwarding.controlled(served(granted))
-        """Handlers of what the controller must grant, by API key."""
+        """Handlers of requests that only the controller may grant, by API key."""
         self.asked = (forwarding, changes, self._surveys)
         """Parts that serve other brokers."""
 
@@ -63,18 +63,18 @@ class Topology:
         self._name_service.due(now, effects)
 
     def follow(self, now: int, effects: list[Effect]) -> None:
-        """See what became of this broker's topics."""
+        """Take in what changed in this broker's topics."""
         self._cluster.follow(now, effects)
         self._changes.follow(now, effects)
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
-        """A call to a nameserver or to another broker ended."""
+        """Handle the outcome of a call to a nameserver or to another broker."""
         for part in (self._changes, self._surveys, self._forwarding, self._name_service):
             if part.ended(outcome, now, effects):
                 return
 
     def link_lost(self, address: str, now: int) -> None:
-        """A link to a nameserver or another broker closed: see who is still there."""
+        """Check soon which brokers are up, because a link to one or to a nameserver closed."""
         self._name_service.soon(now)
 
     def check(self) -> None:

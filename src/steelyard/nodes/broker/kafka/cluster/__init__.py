@@ -1,1 +1,1 @@
-"""The cluster as Kafka clients see it: brokers, topics and partitions, and how brokers agree on them."""
+"""The cluster as Kafka clients see it, and how its brokers agree on topics and partitions."""

@@ -1,13 +1,15 @@
-"""What a broker keeps on its own disk of the whole cluster, so that no fact is in the nameservers' memory only.
+"""What a broker stores of the whole cluster, so that no fact is only in the nameservers' memory.
 
 | table | key | value |
 |---|---|---|
-| `kafka_topics` | a topic's name | its attributes as JSON: layout, id, settings; also where this broker has no queue of it |
-| `kafka_brokers` | a broker's name | its `BrokerEntry` as JSON; brokers that were met once stay known while they are down |
-| `kafka_deleted_topics` | a topic's id, base64 | `all`: the topic was deleted; `part`: this broker's queues of it were (through its RocketMQ port) |
-| `kafka_handed_over` | topic, layout and broker | empty: what that broker kept under that layout is here (`handover`) |
+| `kafka_topics` | topic name | attributes as JSON: layout, id, settings |
+| `kafka_brokers` | broker name | its `BrokerEntry` as JSON |
+| `kafka_deleted_topics` | topic id, base64 | `all`: topic deleted; `part`: only the queues here |
+| `kafka_handed_over` | topic, layout, broker | empty: what that broker kept is here (`handover`) |
 
-A power cut may lose the last moments; other brokers have the same facts. Methods that write raise StorageError.
+Topics are stored even if this broker has no queue of them; brokers, once met, even while they are
+down. `part` comes from a deletion through the RocketMQ listener. A power cut may lose the latest
+writes; other brokers have the same facts. Methods that write raise StorageError.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from steelyard.nodes.broker.peers.requests import BrokerEntry
 from steelyard.store.store import Store
 
 DELETED_MAX = 100_000
-"""Most deleted topics that are remembered; the oldest are forgotten first."""
+"""Most deleted topics to remember; the oldest are forgotten first."""
 
 WHOLE, PART = b"all", b"part"
 
@@ -31,7 +33,7 @@ _decode_entry = msgspec.json.Decoder(BrokerEntry).decode
 
 
 class Catalogue:
-    """See the module's text."""
+    """The facts about the cluster on this broker's disk; see the module docstring."""
 
     def __init__(self, store: Store) -> None:
         self._topics = store.table("kafka_topics")
@@ -42,7 +44,7 @@ class Catalogue:
     # -- topics ----------------------------------------------------------------------------------
 
     def topics(self) -> Iterator[tuple[str, Mapping[str, str]]]:
-        """The name and the attributes of every topic; those that make no sense are left out."""
+        """Yield the name and the attributes of every topic; unreadable ones are left out."""
         for name, data in self._topics.items():
             try:
                 yield name, _decode_attributes(data)
@@ -50,7 +52,11 @@ class Catalogue:
                 continue
 
     def keep(self, topic: KafkaTopic) -> None:
-        """Make what is known of a topic durable. Where this broker's part of it was deleted, it is to have one again."""
+        """Store what is known of a topic.
+
+        If this broker's part of it was deleted, that is forgotten: the broker is to have a part
+        again.
+        """
         if self._deleted.get(_key(topic.topic_id)) == PART:
             self._deleted.delete(_key(topic.topic_id))
         data = msgspec.json.encode(attributes_of(topic))
@@ -63,7 +69,7 @@ class Catalogue:
     # -- deleted topics --------------------------------------------------------------------------
 
     def bury(self, topic_id: bytes, *, whole: bool) -> None:
-        """Remember that a topic was deleted, or this broker's part of it."""
+        """Remember that a topic was deleted: `whole`, or only this broker's part of it."""
         key = _key(topic_id)
         if self._deleted.get(key) in (WHOLE, WHOLE if whole else PART):
             return
@@ -72,17 +78,17 @@ class Catalogue:
         self._deleted.put(key, WHOLE if whole else PART)
 
     def is_deleted(self, topic_id: bytes) -> bool:
-        """The topic with this id was deleted on all brokers."""
+        """Return whether the topic with this id was deleted on all brokers."""
         return self._deleted.get(_key(topic_id)) == WHOLE
 
     def has_no_part(self, topic_id: bytes) -> bool:
-        """This broker's part of it was deleted."""
+        """Return whether this broker's part of the topic was deleted."""
         return _key(topic_id) in self._deleted
 
     # -- brokers ---------------------------------------------------------------------------------
 
     def brokers(self) -> Iterator[BrokerEntry]:
-        """All that were met, in the order in which they were; those that make no sense are left out."""
+        """Yield all brokers ever met, in that order; unreadable ones are left out."""
         for data in dict(self._brokers.items()).values():
             try:
                 yield _decode_entry(data)

@@ -1,16 +1,18 @@
-"""Makes, changes and deletes topics on all brokers that have a part of them.
+"""Creates, changes and deletes topics on all brokers that have a part of them.
 
-Only the controller does. Settings and deletions: first here, then in the nameservers' settings, then it tells the live
-brokers, and when all have answered (or took too long) the `Then` of the change is told what it came to. A broker that could
-not be told finds out by itself (`name_service`).
+Only the controller does. Changes of settings and deletions are made here first, then in the
+nameservers' settings, then on the live brokers; when all have answered or their calls have timed
+out, the `Then` of the change gets the outcome. A broker that could not be reached finds out by
+itself (`name_service`).
 
-Partitions are given out once: the controller asks the others what they know of the topic (`surveys`), has them keep what it
-is to be, and only then keeps it itself and tells the nameservers. Both times enough of them must be there (`membership`),
-and no other broker must have asked meanwhile (`claims`); if not, nothing comes of it, and clients ask again. Meanwhile
-other changes of the topic wait.
+Partitions are laid out once. The controller asks the others what they know of the topic
+(`surveys`), has them store the new version, and only then stores it itself and tells the
+nameservers. Both times enough brokers must be up (`membership`), and no other broker may have asked
+in the meantime (`claims`); otherwise the change fails, and clients ask again. Other changes of the
+topic wait for its end.
 
-Other brokers tell the controller of queues that came through their RocketMQ listeners (9002), and everybody tells everybody
-what is new (9003).
+Brokers tell the controller about queues created through their RocketMQ listeners (9002), and each
+other about new, changed and deleted topics (9003).
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ from steelyard.wire.remoting.codes import RequestCode, ResponseCode
 from steelyard.wire.remoting.command import Command
 
 Faults = Mapping[str, tuple[ErrorCode, str]]
-"""By topic: what went wrong, in a code and in words."""
+"""By topic: the error code and the text of what went wrong."""
 
 Then = Callable[[Faults, int, list[Effect]], None]
 """(what went wrong, now, effects to add to)."""
@@ -62,31 +64,32 @@ Then = Callable[[Faults, int, list[Effect]], None]
 WAITING_MAX = 10_000
 """Most changes that wait for others of the same topics."""
 CONTRADICTIONS_MAX = 1_000
-"""Most contradictions that are said once only."""
+"""Most contradictions to remember, so that each is logged once."""
 
 Delete = Callable[[str, int, list[Effect]], None]
-"""Deletes a topic of this broker, with all that is in it. Raises StorageError."""
+"""Deletes a topic of this broker, with all its messages. Raises StorageError."""
 
 
 class _Step(PendingCall, frozen=True):
-    """A call of a change under way. `broker`: the name of the one that was told, empty for a nameserver."""
+    """A call of a change in progress. `broker`: the name of its receiver, empty for nameservers."""
 
     change: int
     broker: str = ""
 
 
 class _Wanted(PendingCall, frozen=True):
-    """We asked the controller for partitions."""
+    """A request to the controller for partitions."""
 
 
 _Stage = Callable[[int, "_Change", int, list[Effect]], None]
-"""(serial, change, now, effects): a part of a change; it waits for the calls that it adds to `pending`."""
+"""(serial, change, now, effects): one stage of a change, done when no call is `pending`."""
 
 
 class _Change(msgspec.Struct):
-    """A change under way. `stages`: those to come; `pending`: calls without an outcome; `kept`: brokers that took the news.
+    """A change in progress.
 
-    `topics`: to be made here when the others have them.
+    `stages`: those to come. `pending`: calls without an outcome. `kept`: brokers that stored the
+    news. `topics`: to be stored here once the others have them.
     """
 
     news: News
@@ -99,7 +102,7 @@ class _Change(msgspec.Struct):
 
 
 class Changes:
-    """See the module's text."""
+    """Changes of topics, and the news of other brokers; see the module docstring."""
 
     def __init__(
         self,
@@ -120,21 +123,21 @@ class Changes:
         self._serial = 0
         self._under_way: dict[int, _Change] = {}
         self._claimed: set[str] = set()
-        """Topics whose partitions are just given out."""
+        """Topics that are being laid out."""
         self._waiting: list[Callable[[int, list[Effect]], None]] = []
-        """(now, effects): changes that wait for one of those."""
+        """(now, effects): changes that wait for one of these."""
         self._asking = False
         self._fault_told = False
         self._contradictions: set[tuple[str, str, str]] = set()
         self.touched: set[str] = set()
-        """Topics that changed since `name_service` began to read."""
+        """Topics that changed since `name_service` last began to read."""
 
-    # -- making and changing -----------------------------------------------------------------------
+    # -- making and changing ---------------------------------------------------------------------
 
     def put(
         self, topics: Sequence[KafkaTopic], then: Then, now: int, effects: list[Effect]
     ) -> None:
-        """Make topics, or give known ones a new layout or new settings."""
+        """Create topics, or give known ones new layouts or settings."""
         if not self._cluster.is_controller:
             then(_not_controller([topic.name for topic in topics]), now, effects)
             return
@@ -150,7 +153,7 @@ class Changes:
             self._claim(topics, then, now, effects)
 
     def _dated(self, topic: KafkaTopic, now: int) -> KafkaTopic:
-        """A new topic with the time at which it is made; those that are laid out alike by all brokers have none."""
+        """Return a new topic with its time of creation, unless all brokers lay it out alike."""
         if topic.created_at or topic.is_fixed or self._cluster.topic(topic.name) is not None:
             return topic
         return replace(topic, created_at=now)
@@ -158,7 +161,7 @@ class Changes:
     def _claim(
         self, topics: Sequence[KafkaTopic], then: Then, now: int, effects: list[Effect]
     ) -> None:
-        """Ask the others about those whose partitions are given out, where enough of them are there."""
+        """Ask the others about the topics to lay out, if enough of them are up."""
         topics = [topic for topic in topics if topic != self._cluster.topic(topic.name)]
         there = {broker.name for broker in self._cluster.live_brokers()}
         faults: dict[str, tuple[ErrorCode, str]] = {}
@@ -197,7 +200,7 @@ class Changes:
         self._surveys.ask(others, asked, answered, now, effects, claim=claim)
 
     def _is_numbered(self, topic: KafkaTopic) -> bool:
-        """To make it so means to give out partitions."""
+        """Return whether this version of the topic has new partitions."""
         known = self._cluster.topic(topic.name)
         return known is None or not known.layout.extends(topic.layout)
 
@@ -208,7 +211,7 @@ class Changes:
         faults: dict[str, tuple[ErrorCode, str]],
         now: int,
     ) -> None:
-        """Refuse topics whose partitions must not be given out by the brokers that are there."""
+        """Refuse topics that the brokers that are up must not lay out."""
         for name in names:
             text = self._cluster.membership.lacks(name, there, now)
             if text:
@@ -217,7 +220,7 @@ class Changes:
     def _current(
         self, topics: Sequence[KafkaTopic], faults: dict[str, tuple[ErrorCode, str]]
     ) -> list[KafkaTopic]:
-        """The topics as they may be now: since they were planned, others may have told of them."""
+        """Return the topics as they may be made now: others may have reported some meanwhile."""
         left: list[KafkaTopic] = []
         for topic in topics:
             known = self._cluster.topic(topic.name)
@@ -238,7 +241,7 @@ class Changes:
         return left
 
     def _released(self, topics: Sequence[KafkaTopic], then: Then) -> Then:
-        """`then`, and after it whoever waited for these topics."""
+        """Return `then` followed by the changes that waited for these topics."""
 
         def released(faults: Faults, now: int, effects: list[Effect]) -> None:
             self._claimed.difference_update(topic.name for topic in topics)
@@ -257,7 +260,7 @@ class Changes:
         now: int,
         effects: list[Effect],
     ) -> None:
-        """Settings, or a cluster of one: first here, then the nameservers and the others."""
+        """Make changes of settings, or in a cluster of one: here first, then tell the others."""
         done = self._put_local(self._current(topics, faults), faults, now, effects)
         news = News(self._cluster.entry, {topic.name: attributes_of(topic) for topic in done})
         self._begin(news, faults, then, now, effects)
@@ -269,7 +272,7 @@ class Changes:
         now: int,
         effects: list[Effect],
     ) -> list[KafkaTopic]:
-        """Those that this broker could keep."""
+        """Store topics on this broker; return those that could be stored."""
         changed = False
         done: list[KafkaTopic] = []
         for topic in topics:
@@ -292,7 +295,7 @@ class Changes:
         return done
 
     def delete(self, names: Sequence[str], then: Then, now: int, effects: list[Effect]) -> None:
-        """Delete topics with all that is in them."""
+        """Delete topics with all their messages."""
         if not self._cluster.is_controller:
             then(_not_controller(names), now, effects)
             return
@@ -310,23 +313,23 @@ class Changes:
         self._begin(news, faults, then, now, effects)
 
     def _bury(self, name: str, topic_id: bytes, now: int, effects: list[Effect]) -> None:
-        """Delete a topic here, and remember that it is deleted. Raises StorageError."""
+        """Delete a topic here, and remember that it was deleted. Raises StorageError."""
         if topic_id != NO_ID:
             try:
                 self._cluster.catalogue.bury(topic_id, whole=True)
             except DiskFullError:
                 if not self._cluster.is_local(name) or self._cluster.id_of(name) != topic_id:
                     raise
-                self._delete(name, now, effects)  # its messages make the room that is missing
+                self._delete(name, now, effects)  # to free the space that is missing
                 self._cluster.catalogue.bury(topic_id, whole=True)
         if self._cluster.topic(name) is not None and self._cluster.id_of(name) != topic_id:
-            return  # it was made again
+            return  # it was created again
         if self._cluster.is_local(name):
             self._delete(name, now, effects)
         self._cluster.forget(name, now, effects)
 
     def was_deleted(self, name: str, topic_id: bytes, now: int, effects: list[Effect]) -> None:
-        """Another broker says that a topic was deleted while this one was away."""
+        """Delete a topic that, as another broker says, was deleted while this one was away."""
         try:
             self._bury(name, topic_id, now, effects)
         except StorageError as error:
@@ -334,12 +337,12 @@ class Changes:
                 f"topic {name}, which was deleted, could not be removed from disk: {error}", effects
             )
 
-    # -- telling everybody ---------------------------------------------------------------------------
+    # -- telling everybody -----------------------------------------------------------------------
 
     def _begin(
         self, news: News, faults: Faults, then: Then, now: int, effects: list[Effect]
     ) -> None:
-        """Tell the nameservers and the others of what is true here already."""
+        """Tell the nameservers and the other brokers what is already true here."""
         if self._cluster.is_alone or not (news.changed or news.deleted):
             then(faults, now, effects)
         else:
@@ -353,7 +356,7 @@ class Changes:
         self._go_on(self._serial, now, effects)
 
     def _go_on(self, serial: int, now: int, effects: list[Effect]) -> None:
-        """The next stages of a change, up to one that waits for answers."""
+        """Run the next stages of a change, up to one that waits for answers."""
         change = self._under_way[serial]
         while not change.pending and change.stages:
             change.stages.pop(0)(serial, change, now, effects)
@@ -380,7 +383,7 @@ class Changes:
                 )
 
     def _make(self, serial: int, change: _Change, now: int, effects: list[Effect]) -> None:
-        """The others have kept the topics: keep them here, too, where they are enough."""
+        """Store topics here that the others have stored, if these are enough."""
         there = {self._cluster.me.name, *change.kept}
         self._judge(change.news.changed, there, change.faults, now)
         for name in self._overtaken(change.news):
@@ -392,14 +395,14 @@ class Changes:
         change.news = replace(change.news, changed=changed)
 
     def _overtaken(self, news: News) -> list[str]:
-        """Topics that another broker claimed after the one that brings this."""
+        """Return the topics that a broker has claimed since the one that sends this news."""
         claim = TopicClaim(news.broker.name, news.claim)
         return [name for name in news.claimed if not self._surveys.claims.holds(name, claim)]
 
     def tell_nameservers(
         self, name: str, pending: PendingCall, now: int, effects: list[Effect]
     ) -> int:
-        """Bring what we know of a topic, or that it is gone, into the nameservers' settings; how many were asked."""
+        """Write a topic, or that it is gone, to the nameservers; return how many were asked."""
         topic = self._cluster.topic(name)
         namespace = self._cluster.layouts_namespace
         if topic is None:
@@ -416,7 +419,7 @@ class Changes:
         )
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
-        """A call ended; False where it was none of ours."""
+        """Handle the outcome of a call; return False if it is not one of these."""
         pending = outcome.purpose
         if isinstance(pending, _Wanted):
             self._asking = False
@@ -432,10 +435,14 @@ class Changes:
             self._go_on(pending.change, now, effects)
         return True
 
-    # -- queues that are not partitions yet -----------------------------------------------------------
+    # -- queues that are not partitions yet ------------------------------------------------------
 
     def follow(self, now: int, effects: list[Effect]) -> None:
-        """After each event: make partitions of the queues that came through the RocketMQ listener, and forget what went there."""
+        """Act on what happened through the RocketMQ listener; called after each event.
+
+        Queues created there get partitions, and topics deleted there are removed from the
+        nameservers.
+        """
         if self._cluster.disk_fault:
             fault, self._cluster.disk_fault = self._cluster.disk_fault, ""
             self._tell_fault(f"cluster metadata could not be written to disk: {fault}", effects)
@@ -457,14 +464,14 @@ class Changes:
             self._asking = self._peer_requests.ask(
                 address, QUEUES_WANTED, _Wanted(), now, effects, body=body
             )
-            self._cluster.wanted.clear()  # asked again with the next round, where it was in vain
+            self._cluster.wanted.clear()  # the next round asks again if this fails
 
     def _cover(
         self, broker: str, queues: dict[str, int], then: Then, now: int, effects: list[Effect]
     ) -> None:
         self._cluster.wanted.clear()
         if not self._claimed.isdisjoint(queues) and len(self._waiting) < WAITING_MAX:
-            # Another broker's queues get their numbers just now; these come behind them.
+            # Some of these topics are being laid out for another broker's queues: wait.
             self._waiting.append(partial(self._cover, broker, queues, then))
             return
         topics = []
@@ -491,7 +498,7 @@ class Changes:
     def queues_wanted(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:
-        """9002: another broker has queues that are not partitions yet. Raises ProtocolError."""
+        """Answer 9002: another broker has queues that are not partitions. Raises ProtocolError."""
         asked = read_body(request.body, QueuesWanted)
         if not self._cluster.is_controller:
             return request.reply(ResponseCode.SYSTEM_ERROR, "this is not the controller")
@@ -509,13 +516,16 @@ class Changes:
         self._cover(asked.broker, queues, then, now, effects)
         return None
 
-    # -- news of others ------------------------------------------------------------------------------
+    # -- news of others --------------------------------------------------------------------------
 
     @serves(NEWS)
     def take_news(
         self, request: RemotingRequest, now: int, effects: list[Effect]
     ) -> Command | None:
-        """9003. Refused where a topic was not taken over as it came. Raises ProtocolError, StorageError."""
+        """Answer 9003, refused if a topic could not be taken over as sent.
+
+        Raises ProtocolError and StorageError.
+        """
         news = read_body(request.body, News)
         self._cluster.meet(news.broker)
         if not (news.changed or news.deleted):
@@ -537,9 +547,9 @@ class Changes:
         return self._durability.acknowledge(request, request.reply(), effects)
 
     def take(self, topic: KafkaTopic, now: int, effects: list[Effect]) -> bool:
-        """Another broker, or a nameserver, knows a topic so: take that over, unless we know better.
+        """Take over a topic from another broker or a nameserver, unless this broker knows better.
 
-        True where this broker has the topic with these partitions, or more, on its disk now.
+        Returns whether this broker now has the topic with these partitions, or more, on its disk.
         """
         if self._cluster.catalogue.is_deleted(topic.topic_id):
             return False
@@ -565,7 +575,7 @@ class Changes:
         return _agrees(holds, topic)
 
     def _tell_fault(self, text: str, effects: list[Effect]) -> None:
-        """Say once what the disk does not take; more of it would follow."""
+        """Log once what the disk refuses; more of the same would follow."""
         if not self._fault_told:
             self._fault_told = True
             effects.append(LogLine("ERROR", text))
@@ -573,7 +583,7 @@ class Changes:
     def _tell_contradiction(
         self, known: KafkaTopic, other: KafkaTopic, holds: KafkaTopic, effects: list[Effect]
     ) -> None:
-        """Say once that brokers numbered a topic's partitions in two ways, and what to do."""
+        """Log once that brokers laid out a topic in two ways, and what to do."""
         one, two = sorted((write(known.layout), write(other.layout)))
         if (known.name, one, two) in self._contradictions:
             return
@@ -582,7 +592,7 @@ class Changes:
         effects.append(LogLine("ERROR", contradiction(known, other, holds)))
 
     def under_way(self) -> set[str]:
-        """Topics that are being changed."""
+        """Return the topics that are being changed."""
         news = [change.news for change in self._under_way.values()]
         return {name for each in news for name in (*each.changed, *each.deleted)}
 
@@ -593,7 +603,7 @@ class Changes:
 
 
 def _ignore(faults: Faults, now: int, effects: list[Effect]) -> None:
-    """Nobody waits for it."""
+    """Do nothing: nobody waits for the outcome."""
 
 
 def _not_controller(names: Sequence[str]) -> Faults:

@@ -1,12 +1,14 @@
-"""The cluster as Kafka clients see it: brokers with node ids, topics with partitions, and who leads what.
+"""The cluster as Kafka clients see it: brokers with node ids, topics, partitions and their leaders.
 
-A partition is a queue: `place` says which, and on which broker. A topic's layout, id and Kafka settings are attributes of its
-RocketMQ topic, on every broker that has a part of it, so that each knows them after a restart. Topics that came through
-the RocketMQ listener are topics here where their names are legal for Kafka; the system's own are hidden, but for the ledger.
+A partition is a queue; `place` tells which one, and on which broker. A topic's layout, id and Kafka
+settings are attributes of its RocketMQ topic on every broker that has a part of it, so that each
+knows them after a restart. Topics created through the RocketMQ listener are visible here if their
+names are legal in Kafka. System topics are hidden, except for the ledger.
 
-Layouts and ids are given by the controller, the live broker with the lowest node id; a broker without nameservers is the
-whole cluster. `name_service` tells us of other brokers, `changes` makes changes. What is known of topics and brokers is on
-this broker's disk (`catalogue`): after a restart it is known before anybody is asked.
+Layouts and ids are assigned by the controller, the live broker with the lowest node id; a broker
+without nameservers is the whole cluster. `name_service` reports the other brokers, `changes` makes
+changes. What is known of topics and brokers is on this broker's disk (`catalogue`), so that a
+restarted broker knows it before it asks anybody.
 """
 
 from __future__ import annotations
@@ -44,11 +46,11 @@ from steelyard.wire.remoting.bodies import TopicConfig
 from steelyard.wire.remoting.names import PERM_READ_WRITE
 
 BROKERS_MAX = 1_000
-"""Most brokers of a cluster, those that are down as well; others are not heard."""
+"""Most brokers of a cluster, including those that are down; further ones are ignored."""
 
 
 class PartitionPlace(msgspec.Struct, frozen=True, gc=False):
-    """Where a partition is. `here`: on this broker, in the queue `queue_id`."""
+    """Where a partition is: on which node, and in which of its queues. `here`: on this broker."""
 
     node_id: int
     queue_id: int
@@ -56,7 +58,7 @@ class PartitionPlace(msgspec.Struct, frozen=True, gc=False):
 
 
 class Broker(msgspec.Struct, frozen=True, gc=False):
-    """A broker of the cluster. `address`: of its Kafka listener; `remoting`: of its RocketMQ listener."""
+    """A broker of the cluster. `address`: its Kafka listener; `remoting`: its RocketMQ listener."""
 
     name: str
     node_id: int
@@ -78,7 +80,7 @@ class Broker(msgspec.Struct, frozen=True, gc=False):
 
 
 class Cluster:
-    """See the module's text; a `groups.kafka.groups.TopicsView`."""
+    """The brokers and topics of the cluster; implements `groups.kafka.groups.TopicsView`."""
 
     def __init__(
         self,
@@ -86,8 +88,11 @@ class Cluster:
         registered: Callable[[str], None],
         deleted: Callable[[str, int, list[Effect]], None],
     ) -> None:
-        """`registered` is told the name of every broker that says that it has started, `deleted` (topic, now, effects) of every
-        topic that is gone."""
+        """Load what the disk has.
+
+        `registered` is called with the name of every broker that announces its start, `deleted`
+        with (topic, now, effects) for every topic that is gone.
+        """
         config = parts.config
         assert config.kafka is not None
         self._config = config
@@ -97,24 +102,24 @@ class Cluster:
         self._rng = parts.rng
         self.readers = TopicSettingsReader(config.kafka, config.store)
         self.is_alone = not config.nameservers
-        """This broker is the whole cluster."""
+        """Whether this broker is the whole cluster."""
         self.is_ready = self.is_alone
-        """We have looked who else is there."""
+        """Whether this broker has looked for the others."""
         self.brokers_namespace = f"STEELYARD_KAFKA_BROKERS@{config.cluster}"
         self.layouts_namespace = f"STEELYARD_KAFKA_LAYOUT@{config.cluster}"
-        """Of the nameservers' settings: name to `BrokerEntry`, topic to its attributes, both as JSON."""
+        """Nameserver namespaces: name to `BrokerEntry`, topic to its attributes, both as JSON."""
         self.me = Broker(config.name, config.kafka.node_id, config.kafka.address, config.address)
         self.brokers: dict[str, Broker] = {config.name: self.me}
-        """By name; those that are down as well."""
+        """By name, including those that are down."""
         self.membership = ClusterMembership(config.kafka.brokers, lambda: self.brokers)
         if self.is_alone:
             self.membership.settled_at = 0  # there is nobody to look for
         self.brokers_version = 0
-        """Grows when a broker comes, goes or is another than before."""
+        """Incremented when a broker comes, goes or changes."""
         self.registered = registered
         self.cluster_id = cluster_id(config.cluster)
         self.version = 1
-        """Grows with every change."""
+        """Incremented when a topic comes, goes or changes."""
         self._deleted = deleted
         self._known: dict[str, KafkaTopic] = {}
         self._names: dict[bytes, str] = {}
@@ -124,15 +129,15 @@ class Cluster:
         self._seen: dict[str, TopicConfig] = {}
         self._seen_version = -1
         self.wanted: dict[str, int] = {}
-        """Topics of this broker that have more queues than partitions here, and how many queues."""
+        """Topics of which this broker has more queues than partitions, and how many queues."""
         self.gone: list[str] = []
         """Topics that were deleted through the RocketMQ listener."""
         self.disk_fault = ""
-        """Why the disk did not take a fact of the cluster; empty again when that was told."""
+        """Why the disk refused a fact of the cluster; empty again once that was logged."""
         self._load()
 
     def _load(self) -> None:
-        """What the disk has. A version before this one kept topics in the attributes of their queues only."""
+        """Load what the disk has; earlier versions kept topics as attributes of queues only."""
         for entry in self.catalogue.brokers():
             self.meet(entry, live=False)
         kept = dict(self.catalogue.topics())
@@ -150,14 +155,14 @@ class Cluster:
     # -- topics ----------------------------------------------------------------------------------
 
     def names(self) -> Iterable[str]:
-        """All topics, internal ones as well."""
+        """Return all topics, including internal ones."""
         return list(self._known)
 
     def topic(self, name: str) -> KafkaTopic | None:
         return self._known.get(name)
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has, 0 for an unknown one."""
+        """Return the number of partitions of a topic, 0 for an unknown one."""
         known = self._known.get(topic)
         return 0 if known is None else known.layout.partitions
 
@@ -169,7 +174,7 @@ class Cluster:
         return self._names.get(topic_id)
 
     def settings_of(self, topic: str) -> TopicSettings:
-        """What a topic's Kafka settings come to; the defaults for an unknown topic."""
+        """Return a topic's effective Kafka settings; the defaults for an unknown topic."""
         settings = self._settings.get(topic)
         if settings is None:
             known = self._known.get(topic)
@@ -179,7 +184,7 @@ class Cluster:
         return settings
 
     def is_reserved(self, name: str) -> bool:
-        """The name is that of a topic which Kafka clients do not see."""
+        """Return whether a topic of this name is hidden from Kafka clients."""
         return name in self._topics.system and name != LEDGER_TOPIC
 
     def is_visible(self, name: str) -> bool:
@@ -188,7 +193,7 @@ class Cluster:
     # -- places ----------------------------------------------------------------------------------
 
     def place(self, topic: str, partition: int) -> PartitionPlace | ErrorCode:
-        """Where a partition is (its broker may be down), or what to answer: there is none, or nobody knows its broker."""
+        """Return where a partition is, or the error to answer with; its broker may be down."""
         place = self._places.get((topic, partition))
         if place is not None:
             return place
@@ -201,23 +206,23 @@ class Cluster:
             return ErrorCode.LEADER_NOT_AVAILABLE
         here = broker == self.me.name
         if here and self._topics.get(topic) is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # it was made just now, elsewhere
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # this broker's part is not created yet
         place = PartitionPlace(self.brokers[broker].node_id, queue_id, here)
         self._places[topic, partition] = place
         return place
 
     def partition_of(self, topic: str, queue_id: int) -> int | None:
-        """The partition that a queue of this broker is."""
+        """Return the partition that a queue of this broker is, or None."""
         known = self._known.get(topic)
         return None if known is None else known.layout.partition_of(self.me.name, queue_id)
 
     def queue_of(self, partition: TopicPartition) -> tuple[str, int] | None:
-        """The queue that a partition is: the name of its broker, which may be down, and its id there."""
+        """Return the broker of a partition, which may be down, and the id of its queue there."""
         known = self._known.get(partition.topic)
         return None if known is None else known.layout.place(partition.partition)
 
     def local_partitions(self, topic: str) -> list[tuple[int, int]]:
-        """The partitions of a topic that are queues of this broker: (partition, queue id) of each."""
+        """Return (partition, queue id) of each partition of a topic on this broker."""
         known = self._known.get(topic)
         if known is None or not self.is_local(topic):
             return []
@@ -228,13 +233,13 @@ class Cluster:
         ]
 
     def coordinator_of(self, key: str, topic: str = OFFSETS_TOPIC) -> int | None:
-        """The node id of the broker that coordinates a group, None where nobody does just now.
+        """Return the node id of the broker that coordinates a group, None if none does now.
 
-        With TRANSACTIONS_TOPIC: of a transactional id.
+        With TRANSACTIONS_TOPIC, `key` is a transactional id.
         """
         partitions = self.partitions(topic)
         if not partitions:
-            # A broker that is the whole cluster coordinates everything before it has a layout, too.
+            # A broker that is the whole cluster coordinates everything even without a layout.
             is_whole = self.is_alone and self.membership.names == (self.me.name,)
             return self.me.node_id if is_whole else None
         place = self.place(topic, coordinator_partition(key, partitions))
@@ -243,7 +248,10 @@ class Cluster:
         return place.node_id
 
     def coordinator_fault(self, key: str, topic: str = OFFSETS_TOPIC) -> ErrorCode:
-        """NONE where this broker coordinates a group (with TRANSACTIONS_TOPIC: a transactional id), else what to answer."""
+        """Return NONE if this broker coordinates a group, otherwise the error to answer with.
+
+        With TRANSACTIONS_TOPIC, `key` is a transactional id.
+        """
         node_id = self.coordinator_of(key, topic)
         if node_id == self.me.node_id:
             if self._awaits(key, topic):
@@ -254,7 +262,7 @@ class Cluster:
         return ErrorCode.NOT_COORDINATOR
 
     def _awaits(self, key: str, topic: str) -> bool:
-        """What another broker kept of a key, under a layout that does not hold any more, is not here yet."""
+        """Return whether another broker has yet to hand over what it keeps of a key."""
         known = self._known.get(topic)
         return known is not None and any(
             self.awaits_from(topic, layout, broker)
@@ -263,7 +271,7 @@ class Cluster:
         )
 
     def awaits_any(self, topic: str) -> bool:
-        """Some broker has not handed over what it kept for this one under a layout of a topic that does not hold any more."""
+        """Return whether any broker has yet to hand over what it keeps under superseded layouts."""
         known = self._known.get(topic)
         return (
             known is not None
@@ -276,7 +284,7 @@ class Cluster:
         )
 
     def awaits_from(self, topic: str, layout: Layout, broker: str) -> bool:
-        """A broker has not handed over what it kept under a layout that does not hold any more."""
+        """Return whether a broker has yet to hand over what it keeps under a superseded layout."""
         return (
             broker != self.me.name
             and self.membership.counts(broker)
@@ -290,17 +298,17 @@ class Cluster:
         return self.me.node_id
 
     def live(self, node_id: int) -> Broker | None:
-        """The live broker with this node id."""
+        """Return the live broker with this node id, or None."""
         return next((each for each in self.live_brokers() if each.node_id == node_id), None)
 
     def live_brokers(self) -> list[Broker]:
-        """By node id."""
+        """Return the live brokers, by node id."""
         live = [broker for broker in self.brokers.values() if broker.live]
         return sorted(live, key=lambda broker: (broker.node_id, broker.name))
 
     @property
     def controller(self) -> Broker:
-        """The live broker with the lowest node id: it alone gives out layouts."""
+        """Return the live broker with the lowest node id, which alone assigns layouts."""
         return self.live_brokers()[0]
 
     @property
@@ -309,11 +317,11 @@ class Cluster:
 
     @property
     def entry(self) -> BrokerEntry:
-        """What this broker says of itself."""
+        """Return this broker's own entry."""
         return self.me.entry
 
     def meet(self, entry: BrokerEntry, *, live: bool = True) -> None:
-        """What another broker said of itself."""
+        """Take in what another broker says of itself."""
         broker = Broker(entry.name, entry.node_id, entry.address, entry.remoting, live)
         if entry.name not in self.brokers and len(self.brokers) >= BROKERS_MAX:
             return
@@ -325,7 +333,7 @@ class Cluster:
             self._keep(partial(self.catalogue.keep_broker, entry))
 
     def _keep(self, put: Callable[[], None]) -> None:
-        """Write a fact of the cluster that others have as well: it counts, also where the disk does not take it."""
+        """Store a fact that other brokers have as well; it is valid even if the disk refuses it."""
         try:
             put()
         except StorageError as error:
@@ -334,11 +342,11 @@ class Cluster:
     # -- changes ---------------------------------------------------------------------------------
 
     def new_id(self) -> bytes:
-        """An id for a new topic."""
+        """Return a random id for a new topic."""
         return bytes(self._rng.randrange(256) for _ in range(16))
 
     def learn(self, topic: KafkaTopic) -> None:
-        """A topic is new, or changed."""
+        """Take in a new or changed topic."""
         known = self._known.get(topic.name)
         if known == topic:
             return
@@ -350,11 +358,14 @@ class Cluster:
         self._weigh(topic.name)
 
     def is_free(self, topic: KafkaTopic) -> bool:
-        """No other topic has its id; one may, where somebody copied the attributes of a topic to another."""
+        """Return whether no other topic has its id.
+
+        One may have it if somebody copied a topic's attributes to another topic.
+        """
         return self._names.get(topic.topic_id, topic.name) == topic.name
 
     def forget(self, name: str, now: int, effects: list[Effect]) -> None:
-        """A topic is gone."""
+        """Forget a topic that is gone."""
         self._seen.pop(name, None)
         self.wanted.pop(name, None)
         known = self._known.pop(name, None)
@@ -371,9 +382,9 @@ class Cluster:
         self.version += 1
 
     def put_local(self, topic: KafkaTopic, now: int) -> bool:
-        """Make what is known of a topic durable, and this broker's part of it; True where that changed the part.
+        """Store a topic and this broker's part of it; return whether that changed the part.
 
-        Raises ProtocolError where the broker has no room for it, StorageError.
+        Raises ProtocolError if the broker has no room for the part, and StorageError.
         """
         self.catalogue.keep(topic)
         self.learn(topic)
@@ -396,20 +407,20 @@ class Cluster:
         return True
 
     def restore(self, topic: KafkaTopic) -> None:
-        """What a topic was to become could not be kept: it is as before."""
+        """Return to a topic's former version, because its change could not be stored."""
         self._keep(partial(self.catalogue.keep, topic))
         self.learn(topic)
 
     def lacks_part(self, topic: KafkaTopic) -> bool:
-        """This broker should have queues of the topic, and has none."""
+        """Return whether this broker should have queues of the topic, but has none."""
         return self.me.name in topic.layout.queues() and not self.is_local(topic.name)
 
     def is_local(self, name: str) -> bool:
-        """This broker has queues of the topic."""
+        """Return whether this broker has queues of the topic."""
         return self._topics.get(name) is not None
 
     def follow(self, now: int, effects: list[Effect]) -> None:
-        """Take in what changed in this broker's own topics, through either listener."""
+        """Take in changes of this broker's own topics, made through either listener."""
         if self._topics.version.counter == self._seen_version:
             return
         self._seen_version = self._topics.version.counter
@@ -431,7 +442,7 @@ class Cluster:
             self._weigh(name)
 
     def weigh_all(self) -> None:
-        """Look again which queues are not partitions yet."""
+        """Determine again which queues are not partitions yet."""
         for name in self._seen:
             self._weigh(name)
 
@@ -456,9 +467,10 @@ class Cluster:
 
 
 def coordinator_partition(key: str, partitions: int) -> int:
-    """Which partition of __consumer_offsets (__transaction_state) a group (transactional id) belongs to.
+    """Return the partition of __consumer_offsets or __transaction_state that a name belongs to.
 
-    Source: GroupCoordinatorService.partitionFor, Utils.abs: the one number without a positive counterpart is 0.
+    `key`: a group id or a transactional id. Source: GroupCoordinatorService.partitionFor;
+    Utils.abs, which returns 0 for the smallest integer.
     """
     code = java_hash(key)
     return (0 if code == -(2**31) else abs(code)) % partitions

@@ -1,7 +1,8 @@
-"""Brings requests that only the controller may grant to it (9001), and its answers back.
+"""Forwards requests that only the controller may grant to it (9001), and returns its answers.
 
-A request that came so is not brought any further: should two brokers take each other for the controller, the client gets
-NOT_CONTROLLER. Where the controller does not answer, the broker answers by itself, which comes to the same.
+A forwarded request is not forwarded again: if two brokers take each other for the controller, the
+client gets NOT_CONTROLLER. If the controller does not answer, the broker handles the request
+itself, which refuses changes with NOT_CONTROLLER unless the broker has become the controller.
 Source: core/kafka/server/ForwardingManager.scala (Envelope, KIP-590).
 """
 
@@ -33,7 +34,7 @@ class _Forwarded(PendingCall, frozen=True):
 
 
 class ForwardedCall(OpenRequest):
-    """A request that another broker brought; the answer goes back to that broker."""
+    """A request that another broker forwarded; the answer goes back to that broker."""
 
     __slots__ = ("_asked",)
 
@@ -50,7 +51,7 @@ class ForwardedCall(OpenRequest):
 
 
 class Forwarding:
-    """See the module's text. `handlers`: of the requests that may come, by API key."""
+    """Requests to and from the controller; see the module docstring."""
 
     def __init__(self, cluster: Cluster, peer_requests: PeerRequests) -> None:
         self._cluster = cluster
@@ -60,11 +61,11 @@ class Forwarding:
         self._under_way: dict[int, tuple[OpenRequest, Prompt]] = {}
 
     def serve(self, key: int, handler: Prompt) -> None:
-        """Take such requests from other brokers."""
+        """Accept such requests from other brokers."""
         self._handlers[key] = handler
 
     def controlled(self, handlers: Mapping[int, Prompt]) -> dict[int, Prompt]:
-        """Handlers that have the controller do what `handlers` do there."""
+        """Return handlers that have the controller do what `handlers` do there."""
         self._handlers.update(handlers)
         return {key: partial(self._handle, handler) for key, handler in handlers.items()}
 
@@ -78,9 +79,10 @@ class Forwarding:
     def forward(
         self, call: OpenRequest, otherwise: Prompt, now: int, effects: list[Effect]
     ) -> bool:
-        """Bring a request to the controller; False where that is us, or where it was brought already.
+        """Forward a request to the controller; `otherwise` answers it if the controller does not.
 
-        `otherwise` answers it where the controller does not.
+        Returns False if this broker is the controller, the request was forwarded already, or it
+        could not be sent.
         """
         if self._cluster.is_controller or isinstance(call, ForwardedCall):
             return False
@@ -94,7 +96,7 @@ class Forwarding:
         return True
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
-        """A call ended; False where it was none of ours."""
+        """Handle the outcome of a call; return False if it is not one of these."""
         pending = outcome.purpose
         if not isinstance(pending, _Forwarded):
             return False
@@ -108,7 +110,7 @@ class Forwarding:
 
     @serves(FORWARD)
     def requested(self, asked: RemotingRequest, now: int, effects: list[Effect]) -> Command | None:
-        """9001. Raises ProtocolError."""
+        """Handle 9001, a request that another broker forwards. Raises ProtocolError."""
         requests = frame.RequestDecoder().feed(asked.body)
         if len(requests) != 1:
             raise ProtocolError(f"{len(requests)} Kafka requests in one that is forwarded")
@@ -125,7 +127,7 @@ class Forwarding:
 
 
 def _read(request: frame.Request, outcome: object) -> ApiMessage | None:
-    """The controller's answer, None for none."""
+    """Return the controller's answer, or None if it has none."""
     if not isinstance(outcome, Command) or outcome.code != ResponseCode.SUCCESS:
         return None
     try:

@@ -1,14 +1,18 @@
-"""One topic as two brokers know it: what holds from now on, whoever hears of it first.
+"""Merges two versions of one topic, so that all brokers arrive at the same one.
 
-Every broker comes to the same result in whatever order it hears of the versions: `merged` takes the greater of two in an order
-of all versions. Contradictions come from brokers that could not hear of each other when they first made the topic, or were
-written by a Steelyard that did not ask the others first; they are reported, and nothing that is stored is given up:
+The order in which a broker hears of versions does not matter: `merged` returns the greater of two
+in an order of all versions. Versions contradict each other if they come from brokers that could not
+hear of each other when they created the topic, or from a Steelyard that did not ask the others
+first. Contradictions are reported, and nothing that is stored is given up:
 
-- A topic that grew holds as it is now, the longer one.
-- `__consumer_offsets` and `__transaction_state` keep the layout with more brokers. The others are noted in `KafkaTopic.merged`,
-  and what their brokers keep is handed to those of the layout that holds (`handover`).
-- Of two topics of one name the one that was created later holds: most probably the other was deleted. Queues of the other
-  that have no number become further partitions at the end (`Cluster.wanted`).
+- Of two layouts of one topic the longer one is valid. If it extends the other, the topic has grown,
+  which is no contradiction.
+- `__consumer_offsets` and `__transaction_state` keep the layout with the most partitions, then with
+  the most brokers. The others are noted in `KafkaTopic.merged`, and their brokers hand over what
+  they keep to those of the valid layout (`handover`).
+- Of two topics with one name but different ids, the one created later is valid: most probably the
+  other was deleted. Queues of the other that are not partitions become further partitions at the
+  end (`Cluster.wanted`).
 """
 
 from __future__ import annotations
@@ -20,7 +24,10 @@ from steelyard.routes.layout import Layout, write
 
 
 def merged(known: KafkaTopic, other: KafkaTopic) -> tuple[KafkaTopic, bool]:
-    """The topic that holds, and whether the two contradict each other. Of two that differ in settings only, `other`."""
+    """Return the valid version, and whether the two contradict each other.
+
+    If they differ only in settings, `other` is valid.
+    """
     assert known.name == other.name
     if known.is_fixed:
         return _merged_fixed(known, other)
@@ -34,22 +41,24 @@ def merged(known: KafkaTopic, other: KafkaTopic) -> tuple[KafkaTopic, bool]:
 
 
 def contradiction(known: KafkaTopic, other: KafkaTopic, holds: KafkaTopic) -> str:
-    """What an operator must know of two versions of a topic that contradict each other, and is to do."""
+    """Describe two contradictory versions to an operator, and what to do."""
     name, mine, theirs = known.name, write(known.layout), write(other.layout)
     text = (
-        f"topic {name} was laid out twice, by brokers that did not know of each other: this one has {mine},"
-        f" another has {theirs}. {write(holds.layout)} is valid from now on."
+        f"topic {name} was laid out twice, by brokers that did not know of each other: this one has"
+        f" {mine}, another has {theirs}. {write(holds.layout)} is valid from now on."
     )
     if holds.is_fixed:
         text += (
-            " Brokers of the other layouts hand over their groups and transactions when they run; until then the"
-            " clients wait. Start all brokers; if one is gone for good, start the others with --kafka-brokers and"
-            " the names of those that remain; its groups and transactions are then lost."
+            " Brokers of the other layouts hand over their groups and transactions when they run;"
+            " until then the clients wait. Start all brokers; if one is gone for good, start the"
+            " others with --kafka-brokers and the names of those that remain; its groups and"
+            " transactions are then lost."
         )
     else:
         text += (
-            " Queues without a number become further partitions at the end, so nothing stored is lost; but offsets that"
-            " groups committed under the other numbers are no longer valid: check and reset them."
+            " Queues without a number become further partitions at the end, so nothing stored is"
+            " lost; but offsets that groups committed under the other numbers are no longer valid:"
+            " check and reset them."
         )
     return text + " To avoid it, give every broker the list of all (--kafka-brokers)."
 
@@ -64,15 +73,15 @@ def _merged_fixed(known: KafkaTopic, other: KafkaTopic) -> tuple[KafkaTopic, boo
 
 
 def _rank(layout: Layout) -> tuple[int, str]:
-    """The longer first, then by what is written."""
+    """Order layouts: the longer first, then by their text."""
     return -layout.partitions, write(layout)
 
 
 def _spread(layout: Layout) -> tuple[int, int, str]:
-    """The one with more partitions, then with more brokers, first."""
+    """Order layouts: more partitions first, then more brokers."""
     return -layout.partitions, -len(layout.queues()), write(layout)
 
 
 def _age(topic: KafkaTopic) -> tuple[int, tuple[int, str], bytes]:
-    """The one that was created last, first."""
+    """Order topics: the latest first."""
     return -topic.created_at, _rank(topic.layout), topic.topic_id

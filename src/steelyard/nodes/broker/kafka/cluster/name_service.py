@@ -1,18 +1,22 @@
 """Finds the other brokers of the cluster and the layouts of its topics through the nameservers.
 
-Brokers share nothing but the nameservers: each puts what it is (node id, addresses) into their settings, the controller puts
-the topics. A round reads all of it from one nameserver: who is alive (106), who is who and which topics there are (219).
+Brokers share nothing but the nameservers. Each writes its own entry (node id, addresses) to their
+settings, and the controller writes the topics. A round reads everything from one nameserver: which
+brokers are alive (106), their entries, and the topics (both 219).
 
-- A round every 3 s, at once where something hints at a change. A nameserver that does not answer is passed over; all
-  brokers read from the first one that does, so that one that forgot is found out by all, and told again by all.
-- The broker answers Kafka clients from its first rounds on: until then `Cluster.is_ready` is False. It waits until the
-  nameserver has its registration and its settings, so that of two that start together one sees both. Then it says hello
-  to the others and reads once more: a controller that it takes the place of has done its last by then.
-- A nameserver that forgot (they keep settings in memory) is told again, by every broker of all topics that it knows
-  (`catalogue`). It does so when a topic was missing in two rounds, so that one that is being deleted does not return, and
-  when it has asked the other brokers whether it was deleted while this one was away (`surveys`). Then it is deleted here,
-  too. While the nameserver does not list ourselves, what it says of others is not believed.
-- A broker whose part of a topic is missing makes it, empty.
+- There is a round every 3 s, and soon after any hint of a change. A nameserver that does not answer
+  is skipped. All brokers read from the first one that answers, so all of them notice if it has lost
+  its settings, and all restore them.
+- The broker answers Kafka clients after its first rounds; until then `Cluster.is_ready` is False.
+  It waits until the nameserver has its registration and its entry (at most `REGISTERED_WAIT_MS`),
+  so that of two brokers that start together at least one sees both. Then it greets the others and
+  reads once more: by then, a controller that it replaces has made its last change.
+- Nameservers keep settings in memory. Every broker restores all topics that it knows (`catalogue`)
+  to one that has lost them, but only a topic that was missing in two rounds, so that one that is
+  being deleted does not return, and only after asking the other brokers whether it was deleted
+  while this one was away (`surveys`). If it was, it is deleted here as well. Once the broker is
+  ready, it ignores a nameserver that does not list it, and registers there again.
+- A broker that lacks its part of a topic creates it, empty.
 """
 
 from __future__ import annotations
@@ -38,32 +42,32 @@ from steelyard.wire.remoting.command import Command
 
 ROUND_MS = 3_000
 RETRY_MS = 500
-"""Until the next round after one that failed."""
+"""Pause after a round that failed."""
 PAUSE_MS = 100
-"""Between rounds, however many hints there are."""
+"""Shortest pause between rounds, however many hints there are."""
 REGISTERED_PAUSE_MS = 20
 REGISTERED_WAIT_MS = 5_000
-"""How often, and for how long, the first round looks for our own registration."""
+"""How often, and for how long, the first rounds look for this broker's own registration."""
 
 ROUNDS_TO_TELL = 2
-"""A topic that was missing so often is told to the nameservers again, unless another broker knows that it was deleted."""
+"""Rounds in which a topic must be missing before the broker restores it to the nameservers."""
 
 CLUSTER, BROKERS, LAYOUTS = "cluster", "brokers", "layouts"
 
 
 class _Read(PendingCall, frozen=True):
-    """One of the three questions of a round."""
+    """One of the three reads of a round."""
 
     serial: int
     what: str
 
 
 class _Hello(PendingCall, frozen=True):
-    """We told another broker that we are here."""
+    """A greeting to another broker."""
 
 
 class NameService:
-    """See the module's text."""
+    """The rounds that read the nameservers; see the module docstring."""
 
     def __init__(
         self,
@@ -84,16 +88,16 @@ class NameService:
         self._position = 0
         self._serial = 0
         self._answers: dict[str, Command | None] | None = None
-        """Of the round under way; None without one."""
+        """Of the round in progress; None between rounds."""
         self._again = False
         self._started_at = now
         self._hellos = 0
         self._is_greeted = False
-        """All have heard our hello."""
+        """Whether all greetings have been answered, or have failed."""
         self._missing: dict[str, int] = {}
-        """Topics that the last rounds did not find, and how many of them."""
+        """Topics that the last rounds did not find, and in how many rounds."""
         self._is_asking = False
-        """The other brokers are asked about some of those."""
+        """Whether the other brokers are being asked about some of these."""
         self._settled: dict[str, tuple[str, KafkaTopic]] = {}
         """What the last round found and left nothing to do about."""
         self.next_at: int | None = now if parts.config.nameservers else None
@@ -101,7 +105,7 @@ class NameService:
     # -- rounds ----------------------------------------------------------------------------------
 
     def soon(self, now: int) -> None:
-        """Something hints at a change."""
+        """Begin the next round soon, because something hints at a change."""
         if self._answers is not None:
             self._again = True
         elif self.next_at is not None:
@@ -127,7 +131,7 @@ class NameService:
         self._settle(now, effects)
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
-        """A call ended; False where it was none of ours."""
+        """Handle the outcome of a call; return False if it is not one of these."""
         pending = outcome.purpose
         if isinstance(pending, _Hello):
             self._hellos -= 1
@@ -145,7 +149,7 @@ class NameService:
         return True
 
     def _settle(self, now: int, effects: list[Effect]) -> None:
-        """Take the round in when all answers are there."""
+        """Apply the results of the round once all answers are there."""
         if self._answers is None or len(self._answers) < 3:
             return
         answers, self._answers = self._answers, None
@@ -159,7 +163,7 @@ class NameService:
         ):
             self._position = (self._position + 1) % len(self._nameservers)
             if not self._position:
-                self._cluster.is_ready = True  # we know nobody else, and serve what we have
+                self._cluster.is_ready = True  # no nameserver answers: serve what is known
             self.next_at = now + RETRY_MS
             return
         self._position = 0
@@ -174,7 +178,7 @@ class NameService:
         }
         is_registered = self._cluster.me.name in live
         if not is_registered and self._cluster.is_ready:
-            # It forgot us, and probably everybody: what we know is better. We tell it at once who we are.
+            # It has probably forgotten everybody: what this broker knows is better. Register again.
             self._registration.begin(now, effects)
             self.next_at = now + RETRY_MS
             return
@@ -193,7 +197,7 @@ class NameService:
         self._cluster.weigh_all()
         self.next_at = now + (PAUSE_MS if self._again else ROUND_MS)
 
-    # -- brokers -----------------------------------------------------------------------------------
+    # -- brokers ---------------------------------------------------------------------------------
 
     def _meet(
         self, entries: Mapping[str, str], live: set[str], now: int, effects: list[Effect]
@@ -223,7 +227,7 @@ class NameService:
             self._peer_requests.ask(address, code, PendingCall(), now, effects, ext=ext)
 
     def _greet(self, now: int, effects: list[Effect]) -> None:
-        """Say hello; when all have heard it, or nobody is there, this broker is ready."""
+        """Greet the other brokers; if there are none, this broker is ready at once."""
         body = msgspec.json.encode(News(self._cluster.entry))
         for broker in self._cluster.live_brokers():
             if broker.name != self._cluster.me.name:
@@ -234,7 +238,7 @@ class NameService:
         if not self._hellos:
             self._cluster.is_ready = True
 
-    # -- topics ------------------------------------------------------------------------------------
+    # -- topics ----------------------------------------------------------------------------------
 
     def _learn(self, layouts: Mapping[str, str], now: int, effects: list[Effect]) -> None:
         cluster, changes = self._cluster, self._changes
@@ -258,7 +262,10 @@ class NameService:
             self._ask_for(lost[:TOPICS_MAX], now, effects)
 
     def _ask_for(self, names: list[str], now: int, effects: list[Effect]) -> None:
-        """Ask the others whether topics that the nameserver does not have were deleted; tell it of those that were not."""
+        """Ask the others whether these topics, which a nameserver lacks, were deleted.
+
+        Those that were are deleted here, the others are restored to the nameservers.
+        """
         cluster = self._cluster
         ids = {name: cluster.id_of(name) for name in names}
 
@@ -280,7 +287,7 @@ class NameService:
     def _take(
         self, name: str, text: str, now: int, effects: list[Effect]
     ) -> tuple[str, KafkaTopic] | None:
-        """Take in what the nameserver knows of a topic; it and the topic, if there is no more to do about it."""
+        """Take in what a nameserver knows of a topic; return both versions if they agree."""
         cluster, changes = self._cluster, self._changes
         try:
             attributes = read_body(text.encode(), dict[str, str])
@@ -296,7 +303,7 @@ class NameService:
                 changes.tell_nameservers(name, PendingCall(), now, effects)  # they are behind
             return None
         if cluster.lacks_part(topic):
-            return None  # our part of it could not be made
+            return None  # this broker's part could not be created
         return text, known
 
     def check(self) -> None:
@@ -305,7 +312,7 @@ class NameService:
 
 
 def _was_deleted(topic: KafkaTopic, answers: Answers) -> bool:
-    """Another broker knows that a topic was deleted, or all brokers that had a part of it have deleted theirs."""
+    """Return whether the whole topic was deleted, or its part on each of its brokers."""
     gone = {
         name: answer.deleted[topic.name]
         for name, answer in answers.items()
@@ -315,7 +322,7 @@ def _was_deleted(topic: KafkaTopic, answers: Answers) -> bool:
 
 
 def _table(answer: Command | None) -> Mapping[str, str] | None:
-    """The settings of a namespace, None where the nameserver did not say."""
+    """Return the settings of a namespace; None if the nameserver did not answer."""
     if answer is not None and answer.code == ResponseCode.QUERY_NOT_FOUND:
         return {}
     if answer is None or answer.code != ResponseCode.SUCCESS:

@@ -1,4 +1,4 @@
-"""What a new topic is to look like, and where further partitions go."""
+"""Plans the layouts of new topics, and where further partitions go."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steelyard.routes.layout import Extent, Layout, spread
 
 
 class Plans:
-    """See the module's text."""
+    """Plans of topics, with the defaults of this broker's configuration."""
 
     def __init__(self, config: BrokerConfig, cluster: Cluster) -> None:
         assert config.kafka is not None
@@ -28,13 +28,16 @@ class Plans:
     def new_topic(
         self, name: str, partitions: int = -1, settings: Mapping[str, str] | None = None
     ) -> KafkaTopic:
-        """A topic that is to be made, its partitions spread over the live brokers. -1: as many as is usual."""
+        """Return a topic to create, with its partitions spread over the live brokers.
+
+        `partitions`: -1 for the configured number.
+        """
         if partitions < 0:
             partitions = self._usual_partitions(name)
         brokers = self._live()
         topic_id = self._cluster.new_id()
         if name in FIXED:
-            # All of them are there when it is made, and each broker comes to the same layout and id.
+            # All are up when it is created, and each broker arrives at the same layout and id.
             brokers = sorted(self._cluster.membership.names)
             topic_id = fixed_id(self._cluster_name, name)
         first = coordinator_partition(name, len(brokers))  # small topics are not all on one broker
@@ -42,7 +45,7 @@ class Plans:
         return KafkaTopic(name, topic_id, layout, settings or {})
 
     def more_partitions(self, topic: KafkaTopic, partitions: int) -> list[Extent]:
-        """The extents to add to a topic that is to have so many partitions; brokers with few of them go first."""
+        """Return the extents to add for `partitions` in all; brokers with few queues come first."""
         have = topic.layout.queues()
         live = self._live()
         live.sort(key=lambda name: have.get(name, 0))

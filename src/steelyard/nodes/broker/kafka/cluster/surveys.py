@@ -1,7 +1,8 @@
-"""Asks other brokers what they know of topics (9005), and answers them from what this broker knows.
+"""Asks other brokers what they know of topics (9005), and answers when they ask.
 
-Asked before a topic is made or grows, so that nobody numbers its partitions twice, and before a topic that the nameserver
-does not have is brought back to it, lest one return that was deleted while a broker was away.
+Brokers are asked before a topic is created or grows, so that it is not laid out twice, and before a
+topic that a nameserver lacks is restored to it, so that one that was deleted while a broker was
+away does not return.
 """
 
 from __future__ import annotations
@@ -35,20 +36,20 @@ TOPICS_MAX = 1_000
 """Most topics in one request."""
 
 Answers = Mapping[str, SurveyAnswer]
-"""By the name of the broker; who did not answer is not in it."""
+"""By the name of the broker; those that did not answer are missing."""
 
 Then = Callable[[Answers, int, list[Effect]], None]
 
 
 class _Asked(PendingCall, frozen=True):
-    """A broker was asked."""
+    """A question to one broker."""
 
     serial: int
     broker: str
 
 
 class _Round(msgspec.Struct):
-    """Brokers that are asked the same. `pending`: how many did not answer yet."""
+    """Brokers that are asked the same. `pending`: how many have not answered yet."""
 
     then: Then
     pending: int
@@ -56,7 +57,7 @@ class _Round(msgspec.Struct):
 
 
 class Surveys:
-    """See the module's text."""
+    """The surveys of this broker, and its answers to others; see the module docstring."""
 
     def __init__(self, cluster: Cluster, peer_requests: PeerRequests) -> None:
         self._cluster = cluster
@@ -75,9 +76,10 @@ class Surveys:
         *,
         claim: TopicClaim | None = None,
     ) -> None:
-        """Ask brokers what they know of topics, TOPICS_MAX at most; `then` gets what they answered, at once where nobody is asked.
+        """Ask brokers what they know of at most TOPICS_MAX topics; `then` gets their answers.
 
-        `claim`: by which this broker means to number their partitions.
+        It is called at once if nobody is asked. `claim`: with which this broker means to lay them
+        out.
         """
         assert len(topics) <= TOPICS_MAX
         self._serial += 1
@@ -96,7 +98,7 @@ class Surveys:
             then({}, now, effects)
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
-        """A call ended; False where it was none of ours."""
+        """Handle the outcome of a call; return False if it is not one of these."""
         pending = outcome.purpose
         if not isinstance(pending, _Asked):
             return False
@@ -112,7 +114,7 @@ class Surveys:
 
     @serves(SURVEY)
     def requested(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        """9005: another broker asks. Raises ProtocolError."""
+        """Answer 9005, from another broker. Raises ProtocolError."""
         asked = read_body(request.body, Survey)
         if len(asked.topics) > TOPICS_MAX:
             raise ProtocolError(f"{len(asked.topics)} topics in one request; at most {TOPICS_MAX}")
@@ -134,7 +136,7 @@ class Surveys:
         return request.reply(body=body)
 
     def topics(self, answers: Answers) -> list[KafkaTopic]:
-        """What the others know, by the names of the brokers and then of the topics."""
+        """Return the topics that the others know, by the names of brokers, then of topics."""
         found = [
             topic_of(name, attributes, self._cluster.readers)
             for _, answer in sorted(answers.items())
@@ -149,7 +151,7 @@ class Surveys:
 
 
 def _read(answer: object, broker: str) -> SurveyAnswer | None:
-    """What the broker said, None where nobody did; another one may be at its address by now."""
+    """Return a broker's answer; None without one, or if another broker has its address by now."""
     if not isinstance(answer, Command) or answer.code != ResponseCode.SUCCESS:
         return None
     try:

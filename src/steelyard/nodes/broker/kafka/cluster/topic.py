@@ -1,4 +1,4 @@
-"""A topic as Kafka clients see it, and as attributes of its RocketMQ topic, which keep it."""
+"""A topic as Kafka clients see it, and as the attributes of its RocketMQ topic that store it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ INTERNAL = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC, LEDGER_TOPIC))
 
 
 FIXED = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
-"""Topics that do not grow: their partitions say who coordinates what."""
+"""Topics that do not grow: their partitions determine who coordinates what."""
 
 
 MERGED_MAX = 100
-"""Most layouts that one was merged with."""
+"""Most layouts that a topic's own was merged with."""
 
 
 class KafkaTopic(msgspec.Struct, frozen=True, gc=False):
-    """A topic of the cluster. `settings`: what was set, by Kafka's names. `created_at`: ms since the epoch, 0 where unknown.
+    """A topic of the cluster.
 
-    `merged`: of a topic that says who coordinates what, the other layouts that brokers had of it, sorted. What the brokers
-    of those keep belongs to the brokers of this layout now (`handover`).
+    `settings`: those that were set, by Kafka's names. `created_at`: ms since the epoch, 0 if
+    unknown. `merged`: of a topic in FIXED, the other layouts that brokers had of it, sorted; what
+    the brokers of those keep belongs to the brokers of this layout now (`handover`).
     """
 
     name: str
@@ -54,17 +55,17 @@ class KafkaTopic(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_fixed(self) -> bool:
-        """It cannot have more partitions."""
+        """Return whether it cannot have more partitions."""
         return self.name in FIXED
 
 
 def fixed_id(cluster: str, name: str) -> bytes:
-    """The id of one of the topics in FIXED: the same whichever broker makes it."""
+    """Return the id of a topic in FIXED: the same whichever broker creates it."""
     return hashlib.sha256(f"{cluster}/{name}".encode()).digest()[:16]
 
 
 def attributes_of(topic: KafkaTopic) -> dict[str, str]:
-    """A topic's layout, id and settings as attributes of its RocketMQ topic."""
+    """Return a topic's layout, id and settings as attributes of its RocketMQ topic."""
     attributes = {
         **topic.settings,
         LAYOUT_ATTRIBUTE: layouts.write(topic.layout),
@@ -80,7 +81,10 @@ def attributes_of(topic: KafkaTopic) -> dict[str, str]:
 def topic_of(
     name: str, attributes: Mapping[str, str], readers: TopicSettingsReader
 ) -> KafkaTopic | None:
-    """The other way round, None where the attributes are not ours or make no sense. Wrong settings are left out."""
+    """Return the topic that attributes describe; None if they are not ours or are invalid.
+
+    Invalid settings are left out.
+    """
     created = attributes.get(CREATED_ATTRIBUTE, "0")
     merged = attributes.get(MERGED_ATTRIBUTE, "")
     if merged.count(";") >= MERGED_MAX:

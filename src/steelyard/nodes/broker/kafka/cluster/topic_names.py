@@ -1,4 +1,4 @@
-"""What is wrong with the name of a topic, in Kafka's words.
+"""Checks the names of topics, with Kafka's error texts.
 
 Source: clients/common/internals/Topic.java, ReplicationControlManager.validateNewTopicNames.
 """
@@ -12,7 +12,7 @@ CHARACTERS_MAX = 249
 
 
 def name_fault(cluster: Cluster, name: str) -> str | None:
-    """None for a name that a new topic may have."""
+    """Return why a new topic cannot have this name; None if it can."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -33,7 +33,7 @@ def name_fault(cluster: Cluster, name: str) -> str | None:
 
 
 def _collision(cluster: Cluster, name: str) -> str | None:
-    """A `.` and a `_` in the same place make two names one in Kafka's metrics, so both cannot be."""
+    """Return a conflict with an existing name: `.` and `_` are the same in Kafka's metrics."""
     if "." not in name and "_" not in name:
         return None
     plain = name.replace(".", "_")

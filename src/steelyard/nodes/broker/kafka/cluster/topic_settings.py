@@ -1,7 +1,7 @@
-"""The settings of a topic, in Kafka's names: what they are by default, and what values they may have.
+"""The settings of a topic, by Kafka's names: their defaults and permitted values.
 
-Settings that mean something here: cleanup.policy (its `delete`), max.message.bytes, message.timestamp.type, retention.bytes,
-retention.ms, segment.bytes, segment.ms. The others are kept and told, and change nothing.
+These have an effect here: cleanup.policy (its `delete`), max.message.bytes, message.timestamp.type,
+retention.bytes, retention.ms, segment.bytes, segment.ms. The others are only stored and returned.
 Source: clients/common/config/TopicConfig.java, storage/internals/log/LogConfig.java.
 """
 
@@ -25,40 +25,40 @@ BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST = range(1, 8)
 """Types of settings on the wire. Source: DescribeConfigsResponse.ConfigType."""
 
 SEGMENT_BYTES_MIN = 1024 * 1024
-"""Smallest segment that a client may ask for, or it could have the broker make a file per record (KIP-1030)."""
+"""Smallest segment that a client may ask for; without it, one file per record (KIP-1030)."""
 
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
 
 
 class KafkaSetting(NamedTuple):
-    """One setting: its type on the wire, its value, what it is for, its range or choices."""
+    """One setting: its type on the wire, its value, its meaning, its range or choices."""
 
     kind: int
     value: str
-    """Of topics: of those that do not set it."""
+    """Of a topic's setting: the value for topics that do not set it."""
     text: str = ""
     lowest: float = 0
     highest: float = _LONG_MAX
     choices: tuple[str, ...] = ()
     synonyms: tuple[DescribeConfigsSynonym, ...] = ()
-    """The broker's name for it, with its value and where that comes from: the first one counts."""
+    """The broker's settings for it, each with its value and source; the first one counts."""
 
     @property
     def source(self) -> int:
-        """Where the value comes from."""
+        """Return where the value comes from."""
         return self.synonyms[0].source if self.synonyms else DEFAULT_CONFIG
 
 
 class TopicSettings(msgspec.Struct, frozen=True, gc=False):
-    """The settings of one topic that mean something here. -1: without a limit."""
+    """The settings of one topic that the Kafka listener applies. -1: no limit."""
 
     max_message_bytes: int
     """Largest record batch."""
     log_append_time: bool
-    """Records have the broker's time, not the producer's (message.timestamp.type)."""
+    """Whether records get the broker's time, not the producer's (message.timestamp.type)."""
     deletes: bool
-    """What is past the retention is deleted (cleanup.policy has `delete`)."""
+    """Whether records past the retention are deleted (cleanup.policy has `delete`)."""
     retention_ms: int
     retention_bytes: int
     """Of one partition."""
@@ -67,13 +67,13 @@ class TopicSettings(msgspec.Struct, frozen=True, gc=False):
 def named(
     kind: int, name: str, value: str, text: str = "", choices: tuple[str, ...] = ()
 ) -> KafkaSetting:
-    """One that has this name among the settings of brokers, where it cannot be changed."""
+    """Return a setting that has this name among the broker's, where it cannot be changed."""
     synonyms = (DescribeConfigsSynonym(name, value, DEFAULT_CONFIG),)
     return KafkaSetting(kind, value, text, choices=choices, synonyms=synonyms)
 
 
 def broker_settings(*configs: KafkaConfig | StoreConfig) -> dict[Kafka, KafkaSetting]:
-    """The settings in these configurations that Kafka's brokers have, too."""
+    """Return the settings in these configurations that Kafka's brokers have as well."""
     return {
         each.kafka: _of_broker(each, each.kafka, config)
         for config in configs
@@ -148,11 +148,11 @@ _OF_TOPICS = {
     "segment.jitter.ms": _number(LONG, 0, 0),
     "unclean.leader.election.enable": KafkaSetting(BOOLEAN, "false", "Stored, without effect."),
 }
-"""Those that are no setting of a broker here."""
+"""Settings of topics that are not configurable for the broker here."""
 
 
 def topic_settings(config: KafkaConfig, store: StoreConfig) -> dict[str, KafkaSetting]:
-    """All settings that a topic of this broker may have, by name."""
+    """Return all settings that a topic of this broker may have, by name."""
     found = dict(_OF_TOPICS)
     for kafka, setting in broker_settings(config, store).items():
         if kafka.topic:
@@ -168,7 +168,7 @@ class TopicSettingsReader:
         self.known = topic_settings(config, store)
 
     def of(self, given: Mapping[str, str]) -> TopicSettings:
-        """What the settings given, and the defaults of the others, come to. They must have passed `check`."""
+        """Return the effective settings: those given, which passed `check`, and the defaults."""
 
         def value(name: str) -> str:
             return given.get(name, self.known[name].value)
@@ -182,7 +182,7 @@ class TopicSettingsReader:
         )
 
     def check(self, name: str, value: str | None) -> None:
-        """Raise ConfigError, in Kafka's words, where a topic cannot have this setting."""
+        """Raise ConfigError, in Kafka's words, if a topic cannot have this setting."""
         setting = self.known.get(name)
         if setting is None:
             raise ConfigError(f"Unknown topic config name: {name[:200]}")
@@ -193,7 +193,7 @@ class TopicSettingsReader:
             raise ConfigError(f"Invalid value {value[:200]} for configuration {name}: {fault}")
 
     def sound(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Those of the settings given that a topic may have."""
+        """Return the given settings that a topic may have."""
         return {
             name: value
             for name, value in given.items()

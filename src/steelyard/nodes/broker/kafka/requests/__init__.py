@@ -1,1 +1,1 @@
-"""How requests of Kafka clients come in and are answered: order, versions, very large ones, repeated names."""
+"""The intake of Kafka clients' requests: their order, versions, large ones, repeated names."""

@@ -1,8 +1,11 @@
-"""19 CreateTopics, 20 DeleteTopics, 33 AlterConfigs, 37 CreatePartitions, 44 IncrementalAlterConfigs, where they name very many topics.
+"""Limits how much one request may change in topics and their settings.
 
-They are handled in parts (`wide`). How much one of them may change is bounded as in Apache Kafka: POLICY_VIOLATION for all of
-it. (There each partition counts, here what the request names.)
-Source: metadata/controller/QuorumController.java MAX_RECORDS_PER_USER_OP, errors/EventHandlerExceptionInfo.java.
+Applies to 19 CreateTopics, 20 DeleteTopics, 33 AlterConfigs, 37 CreatePartitions and 44
+IncrementalAlterConfigs, which are handled in parts if they name very many topics (`wide`). As in
+Apache Kafka, a request that changes too much is refused as a whole with POLICY_VIOLATION. (Kafka
+counts every partition; here, what the request names is counted.)
+Source: metadata/controller/QuorumController.java MAX_RECORDS_PER_USER_OP,
+errors/EventHandlerExceptionInfo.java.
 """
 
 from __future__ import annotations
@@ -35,8 +38,11 @@ from steelyard.wire.kafka.messages.topics import (
 from steelyard.wire.kafka.schema import ApiMessage
 
 RECORDS_MAX = 10_000
-"""Topics, and settings and assignments of them, that one request may name."""
-TEXT = f"Unable to perform excessively large batch operation: at most {RECORDS_MAX:,} topics, settings and assignments a request."
+"""Most topics, settings and assignments that one request may name."""
+TEXT = (
+    f"Unable to perform excessively large batch operation: at most {RECORDS_MAX:,} topics, settings"
+    " and assignments a request."
+)
 
 _ANSWERS: dict[type[ApiMessage], tuple[Any, str, Any]] = {
     CreateTopicsRequest: (CreateTopicsResponse, "topics", CreatableTopicResult),
@@ -49,12 +55,12 @@ _ANSWERS: dict[type[ApiMessage], tuple[Any, str, Any]] = {
         AlterConfigsResourceResponse,
     ),
 }
-"""The response, its array, and what that has for each of the request's items."""
+"""The response, its array, and the result for each of the request's items."""
 _NAMES = ("name", "topic_id", "resource_type", "resource_name")
 
 
 def _items(message: ApiMessage) -> tuple[str, Sequence[Any]]:
-    """The array that names what is to be changed, and its items."""
+    """Return the name and the items of the array that names what to change."""
     for array in ("resources", "topics", "topic_names"):
         items = getattr(message, array, None)
         if items:
@@ -63,14 +69,14 @@ def _items(message: ApiMessage) -> tuple[str, Sequence[Any]]:
 
 
 def _named(item: Any) -> dict[str, Any]:
-    """What the request and the answer name an item by."""
+    """Return what identifies an item in the request and in the answer."""
     if isinstance(item, str):
         return {"name": item}
     return {name: getattr(item, name) for name in _NAMES if hasattr(item, name)}
 
 
 def is_excessive(message: ApiMessage) -> bool:
-    """Whether it changes more than one request may."""
+    """Return whether a request changes more than one may."""
     count = 0
     for item in _items(message)[1] if type(message) in _ANSWERS else ():
         count += 1 + len(getattr(item, "configs", ())) + len(getattr(item, "assignments", ()) or ())
@@ -80,7 +86,10 @@ def is_excessive(message: ApiMessage) -> bool:
 
 
 def with_duplicates_first(message: ApiMessage) -> ApiMessage:
-    """The request with what it names more than once at the beginning, as pairs: both are in one part, which refuses them."""
+    """Move names that occur more than once to the front of a request, in pairs.
+
+    Both of a pair are then in the same part, which refuses them. Further repetitions are dropped.
+    """
     array, items = _items(message)
     if type(message) not in _ANSWERS or not items:
         return message
@@ -94,7 +103,7 @@ def with_duplicates_first(message: ApiMessage) -> ApiMessage:
 
 
 def refused(message: ApiMessage) -> ApiMessage:
-    """The answer to a request that is excessive, or to a part of it."""
+    """Return the answer to an excessive request, or to a part of it."""
     response, array, result = _ANSWERS[type(message)]
     fault = {"error_code": ErrorCode.POLICY_VIOLATION, "error_message": TEXT}
     answers = [result(**_named(item), **fault) for item in _items(message)[1]]

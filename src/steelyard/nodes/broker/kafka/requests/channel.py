@@ -1,14 +1,16 @@
-"""Takes the requests of Kafka clients, has them handled, and answers each link in the order of its requests.
+"""Takes the requests of Kafka clients, has them handled, and answers each link in order.
 
-A handler gives its answer at once, or later through `Call.answer`. Other requests of the link are handled meanwhile; their
-answers wait for their turn. (Apache Kafka reads no further request of a connection before it has answered the last one.)
+A handler returns its answer at once, or gives it later through `OpenRequest.answer`. Other requests
+of the link are handled meanwhile; their answers wait until all earlier ones have been sent. (Apache
+Kafka reads no further request of a connection until it has answered the last one.)
 
-A large request (in bytes, or one that lists many names) is read in turns, handled in parts, one a turn (`wide`), and its
-answer is written in turns. The requests that follow it on its link wait until it is handled, and are then taken in turns as
-well. What a request names again is left out (`repeats`).
+A large request (in bytes, or because it lists many names) is decoded in turns, handled in parts,
+one per turn (`wide`), and its answer is encoded in turns. The requests behind it on its link wait
+until it has been handled, and are then taken in turns as well. Names that a request repeats are
+dropped (`repeats`).
 
-What breaks the protocol closes the link, as in Kafka: an unknown API or version, bytes that are not a message. Everything
-else has an error code of its API, which the handler gives.
+A violation of the protocol closes the link, as in Kafka: an unknown API or version, or bytes that
+are not a message. Any other error is an error code of the API, which the handler chooses.
 Source: core/kafka/server/KafkaApis.scala, network/SocketServer.scala.
 """
 
@@ -41,9 +43,9 @@ from steelyard.wire.kafka.frame import AT_ONCE_BYTES, Reply, Request
 from steelyard.wire.kafka.schema import ApiMessage, Unread, has_field, read_in_steps, written
 
 UNANSWERED_MAX = 10_000
-"""Most requests of one link that wait for their answers; a link with more is closed."""
+"""Most unanswered requests of one link; a link with more is closed."""
 TAKEN_PER_TURN = 16
-"""Of the requests that came after a large one: as many as one read of a socket may bring."""
+"""Most requests taken per turn after a large one: as many as one read of a socket may bring."""
 TOO_MANY = "too many requests wait for their turn"
 
 
@@ -51,7 +53,7 @@ AnyMessage = TypeVar("AnyMessage", bound=ApiMessage)
 
 
 class _Slot(msgspec.Struct):
-    """The place of one answer in its link."""
+    """The place of one answer in the order of its link."""
 
     request: Request
     reply: Reply | None = None
@@ -59,7 +61,7 @@ class _Slot(msgspec.Struct):
 
 
 class OpenRequest:
-    """One request under way, and how it is answered: once."""
+    """A request that is being handled; it is answered exactly once."""
 
     __slots__ = ("_channel", "_slot", "peer", "request")
 
@@ -75,7 +77,7 @@ class OpenRequest:
         return self.request.message
 
     def read(self, kind: type[AnyMessage]) -> AnyMessage:
-        """The message, which is of this kind."""
+        """Return the message, which must be of this kind."""
         assert isinstance(self.request.message, kind)
         return self.request.message
 
@@ -90,22 +92,22 @@ class OpenRequest:
 
     @property
     def is_gone(self) -> bool:
-        """Its link is closed: nobody waits for the answer."""
+        """Return whether its link is closed, so that nobody waits for the answer."""
         return not self._channel.serves(self.peer.link)
 
     def answer(self, message: ApiMessage, effects: list[Effect]) -> None:
-        """The answer that a handler left open. Nothing happens where the link is gone."""
+        """Give the answer that the handler left open; without effect if the link is gone."""
         request = self.request
         version = request.version
         self._slot.reply = Reply(request.api, version, request.correlation_id, message)
         self._settle(effects)
 
     def answer_in_turns(self, message: ApiMessage, now: int, effects: list[Effect]) -> None:
-        """As `answer`, with an answer that may take long to write. A `now` that is past does no harm."""
+        """Answer like `answer`, if encoding may take long. A `now` in the past does no harm."""
         self._channel.write(self, message, now, effects)
 
     def no_reply(self, effects: list[Effect]) -> None:
-        """This request has no answer at all (Produce with acks=0)."""
+        """End the request without an answer (Produce with acks=0)."""
         self._settle(effects)
 
     def _settle(self, effects: list[Effect]) -> None:
@@ -118,7 +120,10 @@ Prompt = Callable[[OpenRequest, int, list[Effect]], ApiMessage | None]
 """A `Handler` that takes no steps."""
 
 Handler = Callable[[OpenRequest, int, list[Effect]], ApiMessage | Steps[ApiMessage] | None]
-"""(call, now, effects to add to) -> the answer, the work that ends with it, or None where it comes later through the call."""
+"""(call, now, effects to add to) -> the answer, the steps that end with it, or None.
+
+None: the answer comes later, through the call.
+"""
 
 Handlers = Mapping[int, Handler]
 """By API key."""
@@ -130,12 +135,12 @@ HandlerMethod = TypeVar(
 
 
 def serves(kind: type[ApiMessage]) -> Callable[[HandlerMethod], HandlerMethod]:
-    """Decorates the method that is the `Handler` of requests of this kind."""
+    """Mark the decorated method as the `Handler` of requests of this kind."""
     return partial(marked, codes=(KEYS[kind],))
 
 
 class _PartCall(OpenRequest):
-    """One of the parts in which a wide request is handled."""
+    """One of the parts of a wide request."""
 
     __slots__ = ("_wide", "found", "is_answered")
 
@@ -160,7 +165,7 @@ class _PartCall(OpenRequest):
 
 
 class _Wide:
-    """A request that is handled in parts, one a turn. Its answer is there when all parts have theirs."""
+    """A request that is handled in parts, one per turn, and answered when all parts are."""
 
     def __init__(self, call: OpenRequest, cut: Cut, handler: Handler) -> None:
         self._call = call
@@ -173,15 +178,18 @@ class _Wide:
         self._parts = parts_of(message, cut)
         self._next = next(self._parts, None)
         self._steps: Steps[ApiMessage] | None = None
-        """Of the last part in `_waiting`."""
+        """The remaining steps of the last part in `_waiting`."""
         self._waiting: deque[_PartCall] = deque()
-        """Parts without an answer, and those after them."""
+        """Parts not answered yet, and the answered ones behind them."""
         self._joined = JoinedAnswer(cut)
         self._is_handled = False
         self._now = 0
 
     def turn(self, now: int, effects: list[Effect]) -> bool:
-        """Handle another part, or go on with one that takes steps; whether that was the last. Raises ProtocolError."""
+        """Handle the next part, or take a step of the current one; return whether all are handled.
+
+        Raises ProtocolError.
+        """
         self._now = now
         answer: ApiMessage | Steps[ApiMessage] | None
         if self._steps is None:
@@ -210,7 +218,7 @@ class _Wide:
         return is_last
 
     def answered(self, effects: list[Effect]) -> None:
-        """A part is answered: take what is next; answer the whole when that is all."""
+        """Collect the answers of the parts in order, and answer the request when all are there."""
         waiting = self._waiting
         while waiting and waiting[0].is_answered:
             found = waiting.popleft().found
@@ -225,7 +233,7 @@ class _Wide:
 
 
 def _in_steps(call: OpenRequest, steps: Steps[ApiMessage]) -> Steps[ApiMessage]:
-    """An answer that was found in several steps is written in several, too."""
+    """Find an answer in steps; encode it in steps as well if there was more than one."""
     took_turns = False
     while True:
         try:
@@ -242,7 +250,7 @@ def _in_steps(call: OpenRequest, steps: Steps[ApiMessage]) -> Steps[ApiMessage]:
 
 
 def size_of(request: Request) -> int:
-    """How many bytes a request that waits counts for."""
+    """Return the bytes that a waiting request counts for."""
     return len(request.message.data) if isinstance(request.message, Unread) else AT_ONCE_BYTES
 
 
@@ -255,7 +263,7 @@ def _is_large(request: Request) -> bool:
 
 
 def _read(request: Request) -> Steps[Request]:
-    """A request with its message read, as far as it is not, and without what it names again."""
+    """Decode the message of a request, if it is not yet, and drop the names that it repeats."""
     message = request.message
     assert message is not None
     if isinstance(message, Unread):
@@ -273,7 +281,7 @@ def _answer(call: OpenRequest, answer: ApiMessage, now: int, effects: list[Effec
 
 
 class RequestChannel:
-    """See the module's text. `handlers`: by API key."""
+    """The open requests of all links; see the module docstring. `handlers`: by API key."""
 
     def __init__(self, handlers: Handlers, turns: Turns) -> None:
         self._handlers = dict(handlers)
@@ -281,14 +289,14 @@ class RequestChannel:
         self._peers: dict[Link, Peer] = {}
         self._slots: dict[Link, deque[_Slot]] = {}
         self._waiting: dict[Link, deque[Request]] = {}
-        """By link with a large request under way: what came after it."""
+        """By link with a large request in progress: the requests behind it."""
 
     def opened(self, peer: Peer) -> None:
         self._peers[peer.link] = peer
         self._slots[peer.link] = deque()
 
     def closed(self, link: Link) -> bool:
-        """Forget a link; False for one that was never ours."""
+        """Forget a link; return whether it was known."""
         self._slots.pop(link, None)
         self._waiting.pop(link, None)
         return self._peers.pop(link, None) is not None
@@ -311,7 +319,7 @@ class RequestChannel:
             self._break(peer, TOO_MANY, effects)
 
     def _take(self, peer: Peer, request: Request, now: int, effects: list[Effect]) -> bool:
-        """The next request of a link; whether it is a large one, which takes a turn."""
+        """Take the next request of a link; return whether it is large, and so takes turns."""
         slot = _Slot(request)
         self._slots[peer.link].append(slot)
         call = OpenRequest(self, slot, peer, request)
@@ -344,7 +352,7 @@ class RequestChannel:
             self._break(peer, TOO_MANY, effects)
 
     def _handle(self, call: OpenRequest, now: int, effects: list[Effect]) -> None:
-        """Raises ProtocolError."""
+        """Have a request handled. Raises ProtocolError."""
         answer = self._handlers[call.request.api.key](call, now, effects)
         if isinstance(answer, Generator):
             steps = _in_steps(call, answer)
@@ -356,7 +364,7 @@ class RequestChannel:
     # -- large requests --------------------------------------------------------------------------
 
     def _large(self, call: OpenRequest) -> Turn:
-        """The turns of a large request: it is read, then handled."""
+        """Return the turns of a large request, which decode it and then handle it."""
         reading = _read(call.request)
         handle: Turn | None = None
 
@@ -375,7 +383,7 @@ class RequestChannel:
         return turn
 
     def _handling(self, call: OpenRequest) -> Turn:
-        """The turns that handle a large request once it is read."""
+        """Return the turns that handle a large request once it is decoded."""
         cut = cut_of(call.request.api.key, call.version)
         if cut is not None:
             return _Wide(call, cut, self._handlers[call.request.api.key]).turn
@@ -387,7 +395,7 @@ class RequestChannel:
         return at_once
 
     def _guarded(self, call: OpenRequest, turn: Turn, now: int, effects: list[Effect]) -> bool:
-        """A turn of a large request, which may break the protocol."""
+        """Take a turn of a large request, which may violate the protocol."""
         try:
             return turn(now, effects)
         except ProtocolError as error:
@@ -395,7 +403,7 @@ class RequestChannel:
             return True
 
     def _go_on(self, peer: Peer, now: int, effects: list[Effect]) -> bool:
-        """A large request is handled: on with some of those that came after it, and with the others in a turn of their own."""
+        """Take some of the requests behind a large one that was handled, others in later turns."""
         link = peer.link
         waiting = self._waiting.pop(link, deque())
         for _ in range(min(len(waiting), TAKEN_PER_TURN)):
@@ -414,7 +422,7 @@ class RequestChannel:
         return True
 
     def write(self, call: OpenRequest, answer: ApiMessage, now: int, effects: list[Effect]) -> None:
-        """Give an answer when it is written, which takes turns."""
+        """Encode an answer in turns, then give it."""
         if call.peer.link not in self._peers:
             return
         steps = written(answer, call.version, flexible=call.request.api.is_flexible(call.version))
@@ -424,10 +432,11 @@ class RequestChannel:
     # -- answers ---------------------------------------------------------------------------------
 
     def failed(self, link: Link, request: Request, effects: list[Effect]) -> None:
-        """A bug ended the handling of the last request: UNKNOWN_SERVER_ERROR, where its response has one place for it.
+        """Answer UNKNOWN_SERVER_ERROR if a bug ended the handling of the last request.
 
-        Else the client learns it from the end of the link, as it does where an earlier answer has not gone out yet.
-        (Apache Kafka builds an error for every topic of the request, AbstractRequest.getErrorResponse.)
+        This needs an error code at the top level of the response, and all earlier answers must have
+        been sent; otherwise the client learns of the error when the link closes. (Apache Kafka
+        builds an error for every topic of the request, AbstractRequest.getErrorResponse.)
         """
         slots = self._slots.get(link)
         if not slots or slots[-1].request is not request or slots[-1].done:
@@ -440,7 +449,7 @@ class RequestChannel:
         OpenRequest(self, slots[-1], self._peers[link], request).answer(answer, effects)
 
     def settled(self, link: Link, effects: list[Effect]) -> None:
-        """An answer is there: send all whose turn it is."""
+        """Send all answers whose turn it is."""
         slots = self._slots.get(link)
         while slots and slots[0].done:
             reply = slots.popleft().reply

@@ -1,7 +1,8 @@
-"""What a request names again is answered once: a name of a few bytes may stand for an answer of megabytes.
+"""Drops repeated names from requests: a name of a few bytes may stand for megabytes of answer.
 
-Clients name nothing twice. (Apache Kafka answers each time.) What comes first counts. Groups of which all offsets are asked for
-are told apart from groups with a list of partitions.
+Clients do not repeat names. (Apache Kafka answers every repetition.) The first occurrence counts. A
+group of which all offsets are requested counts as different from the same group with a list of
+partitions.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from steelyard.wire.kafka.messages.transactions import DESCRIBE_TRANSACTIONS
 from steelyard.wire.kafka.schema import NO_ID, ApiMessage, Part
 
 STEP_ITEMS = 10_000
-"""Items that are looked at in one step, of some 4 ms."""
+"""Items examined in one step, which takes about 4 ms."""
 
 P = TypeVar("P", bound=Part)
 Name = Callable[[Any], Hashable]
 
 
 class _Level(NamedTuple):
-    """An array of a request, and what tells its items apart."""
+    """An array of a request, and what identifies its items."""
 
     array: str
     name: Name
@@ -41,7 +42,7 @@ def _itself(item: Hashable) -> Hashable:
 
 
 def _topic(item: MetadataRequestTopic | OffsetFetchRequestTopic) -> Hashable:
-    """By its id where it has one: clients may give any name with it."""
+    """Identify a topic by its id if it has one: clients may send any name with an id."""
     return item.name if item.topic_id == NO_ID else item.topic_id
 
 
@@ -56,11 +57,14 @@ _LEVELS: dict[int, Sequence[_Level]] = {
     DESCRIBE_TRANSACTIONS.key: (_Level("transactional_ids", _itself),),
     CONSUMER_GROUP_DESCRIBE.key: (_Level("group_ids", _itself),),
 }
-"""And OffsetFetch: see `_levels`. What others answer takes about as much room as what they were asked."""
+"""By API, the nested arrays of names; `_levels` adds those of OffsetFetch.
+
+The answers of all other APIs are about as long as their requests.
+"""
 
 
 NAMING = frozenset({OFFSET_FETCH.key, *_LEVELS})
-"""Requests that may name something again."""
+"""APIs whose requests may repeat a name."""
 
 
 def _levels(key: int, version: int) -> Sequence[_Level]:
@@ -72,28 +76,31 @@ def _levels(key: int, version: int) -> Sequence[_Level]:
 
 
 def without_repeats(message: ApiMessage, key: int, version: int) -> Steps[ApiMessage]:
-    """The request without what it names again; itself where its API is none of `NAMING`."""
+    """Return a request without repeated names; unchanged if its API is not in `NAMING`."""
     levels = _levels(key, version)
     if not levels:
         return message
     found = yield from _Once().of(message, levels, ())
-    assert found is not None  # the first of its items is none that was named before
+    assert found is not None  # its first item cannot be a repetition
     return found
 
 
 class _Once:
-    """What a request has named so far."""
+    """The names that a request has used so far."""
 
     def __init__(self) -> None:
         self._empty: set[Hashable] = set()
         self._named: dict[Hashable, Sequence[Hashable] | set[Hashable]] = {}
-        """By the names around them: a sequence while they were in one array, which is kept anyway."""
+        """By the enclosing names: a tuple after one array, a set after several."""
         self._left = STEP_ITEMS
 
     def of(
         self, whole: P, levels: Sequence[_Level], around: tuple[Hashable, ...]
     ) -> Steps[P | None]:
-        """A structure with what is new in it; None where nothing is. `around`: the names of those that it is in."""
+        """Return a structure with only its new items; None if it has none.
+
+        `around`: the names that enclose it.
+        """
         (array, name), *inner = levels
         items = getattr(whole, array)
         if not items:

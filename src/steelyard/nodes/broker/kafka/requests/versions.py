@@ -1,8 +1,10 @@
-"""18 ApiVersions: which APIs we serve, in which versions.
+"""18 ApiVersions: the APIs that this broker serves, and their versions.
 
-A request in a version that we do not have is answered in version 0, with error 35 and our own range, so that the client
-can ask again (KIP-511). Produce is said to begin at version 0, though it begins at 3: librdkafka takes a higher
-first version for a broker that cannot do what it needs (KAFKA-18659).
+A request in an unsupported version is answered in version 0 with UNSUPPORTED_VERSION and the
+supported versions of ApiVersions, so that the client can ask again (KIP-511). Illegal characters in
+the name or version of the client's software are INVALID_REQUEST. Produce is announced from version
+0 although it begins at 3: librdkafka concludes from a higher first version that a broker lacks
+features (KAFKA-18659).
 Source: clients/common/requests/ApiVersionsRequest.java, ApiVersionsResponse.java.
 """
 
@@ -25,7 +27,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def versions_reply(request: Request, served: Collection[int]) -> tuple[int, ApiVersionsResponse]:
-    """The version to answer in, and the answer. `served`: the keys of all APIs."""
+    """Return the version to answer in, and the answer. `served`: the keys of all APIs."""
     message = request.message
     if message is None:
         ours = (ApiVersion(request.api.key, *request.api.versions),)

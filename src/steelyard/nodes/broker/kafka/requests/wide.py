@@ -1,8 +1,9 @@
-"""Requests that name very many partitions or groups are handled as several that name few, one after the other.
+"""Splits requests that name very many partitions or groups into parts, handled one by one.
 
-For the requests in `CUTS` it makes no difference to what becomes of one partition which others are named with it. What is
-between two of those parts may change: of a commit of offsets that a rebalance interrupts some count and the others have an
-error, as if the client had sent two requests. Of those that change topics, what is named twice is in one part (`batches`).
+In the requests in `CUTS`, the outcome for one partition does not depend on the others named with
+it. The state may change between two parts: if a rebalance interrupts a commit of offsets, some are
+committed and the others get an error, as if the client had sent two requests. In requests that
+change topics, duplicates are in the same part (`batches`).
 """
 
 from __future__ import annotations
@@ -33,17 +34,23 @@ from steelyard.wire.kafka.messages.transactions import DESCRIBE_TRANSACTIONS, WR
 from steelyard.wire.kafka.schema import ApiMessage, Part
 
 PART_ITEMS = 200
-"""Partitions, groups, or topics without partitions that one part names; they take some 4 ms."""
+"""Partitions, groups, or topics without partitions in one part, which takes about 4 ms."""
 PART_BATCHES = 50
-"""Those of Produce, each of which has something written."""
+"""Partitions in one part of a request that writes to each of them."""
 PART_GROUPS = 100
-"""Groups that are described."""
+"""Groups in one part of a request that describes them."""
 PART_TOPICS = 100
-"""Topics that are changed. Few parts: after each of them the nameservers are told of all topics. An even number, for pairs."""
+"""Topics in one part of a request that changes them; even, because duplicates come in pairs.
+
+Not smaller, because after each part the nameservers are sent all topics of the broker.
+"""
 
 
 class Cut(NamedTuple):
-    """Which arrays lead to what a request names, and those of the answer that correspond, outermost first; items a part."""
+    """The arrays, outermost first, that lead to the items of a request and of its response.
+
+    `items`: how many fit one part.
+    """
 
     request: Sequence[str]
     response: Sequence[str]
@@ -55,7 +62,7 @@ _EACH = Cut(_PARTITIONS, _PARTITIONS)
 
 
 def cut_of(key: int, version: int) -> Cut | None:
-    """How a request is cut, None for one that is not."""
+    """Return how a request is split; None if it is not."""
     if key == OFFSET_FETCH.key:
         outer = ("groups",) if version >= 8 else ()
         return Cut((*outer, "topics", "partition_indexes"), (*outer, *_PARTITIONS))
@@ -92,24 +99,27 @@ CUTS = {
 
 
 def is_wide(message: ApiMessage, cut: Cut) -> bool:
-    """Whether a request that is small in bytes names more than a part does. Lists of names may; what has more to say of each has few."""
+    """Return whether a request that is small in bytes names more items than fit one part.
+
+    Only lists of mere names can: other items take more bytes.
+    """
     return len(cut.request) == 1 and len(getattr(message, cut.request[0]) or ()) > cut.items
 
 
 def parts_of(message: ApiMessage, cut: Cut) -> Iterator[ApiMessage]:
-    """The request as several, in its order; at least one."""
+    """Yield the request in parts, in its order; at least one."""
     for part, _ in _cut(message, cut.request, _Room(cut.items)):
         yield part
 
 
 class _Room:
-    """How many items fit the part that is made now."""
+    """How many items still fit the current part."""
 
     def __init__(self, items: int) -> None:
         self._items = self.left = items
 
     def take(self, count: int) -> bool:
-        """Whether that fills the part; then the next one begins."""
+        """Count items; return whether they fill the part, so that the next one begins."""
         self.left -= count
         if self.left > 0:
             return False
@@ -118,7 +128,7 @@ class _Room:
 
 
 def _cut(whole: Any, path: Sequence[str], room: _Room) -> Iterator[tuple[Any, bool]]:
-    """The structure in pieces, and whether a part ends with that piece."""
+    """Yield the structure in pieces, each with whether a part ends there."""
     name, *inner = path
     items = getattr(whole, name)
     if not items:
@@ -143,7 +153,10 @@ def _cut(whole: Any, path: Sequence[str], room: _Room) -> Iterator[tuple[Any, bo
 
 
 class JoinedAnswer:
-    """The answers to the parts, as one. What two of them say of one topic, at the end and at the beginning, is put together."""
+    """The answers to all parts, joined into one.
+
+    If one answer ends and the next begins with the same topic, its two entries become one.
+    """
 
     def __init__(self, cut: Cut) -> None:
         self._path = cut.response
@@ -156,7 +169,7 @@ class JoinedAnswer:
         _join(self._items, getattr(answer, self._path[0]), self._path[1:])
 
     def answer(self) -> ApiMessage | None:
-        """None where no part had one."""
+        """Return the joined answer; None if no part had one."""
         if self._first is None:
             return None
         return msgspec.structs.replace(self._first, **{self._path[0]: self._items})

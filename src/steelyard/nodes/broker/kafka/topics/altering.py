@@ -1,8 +1,10 @@
-"""33 AlterConfigs (0 to 2) and 44 IncrementalAlterConfigs (0 to 1): the settings of topics.
+"""33 AlterConfigs (versions 0-2) and 44 IncrementalAlterConfigs (0-1): the settings of topics.
 
-33 replaces all settings of a topic, 44 changes those it names: set, delete, and for lists append and subtract. Each topic is
-judged by itself. Brokers' settings cannot be changed while they run.
-Source: metadata/controller/ConfigurationControlManager.java, core/kafka/server/ConfigAdminManager.scala.
+33 replaces all settings of a topic; 44 changes those that it names: set, delete, and for lists
+append and subtract. Each topic succeeds or fails on its own. Settings of brokers cannot be changed
+at run time.
+Source: metadata/controller/ConfigurationControlManager.java,
+core/kafka/server/ConfigAdminManager.scala.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ from steelyard.wire.kafka.messages.configs import (
 )
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
-"""What to do with a setting. Source: AlterConfigOp.OpType."""
+"""Operations on a setting. Source: AlterConfigOp.OpType."""
 
 
 class Altering:
-    """The handlers of the keys above."""
+    """Handlers of AlterConfigs and IncrementalAlterConfigs."""
 
     def __init__(self, cluster: Cluster, changes: Changes, durability: Durability) -> None:
         self._durability = durability
@@ -74,7 +76,7 @@ class Altering:
         *,
         keeps: bool,
     ) -> None:
-        """Do what is asked of each resource. `keeps`: settings that are not named stay as they are."""
+        """Alter each resource. `keeps`: settings that are not named keep their values."""
         assert isinstance(call.message, AlterConfigsRequest | IncrementalAlterConfigsRequest)
         times = Counter((item.resource_type, item.resource_name) for item in asked)
         planned: dict[str, KafkaTopic] = {}
@@ -101,7 +103,7 @@ class Altering:
             self._changes.put(list(planned.values()), then, now, effects)
 
     def _altered(self, asked: IncrementalAlterConfigsResource, *, keeps: bool) -> KafkaTopic:
-        """The topic with its new settings. Raises RequestRefused."""
+        """Return the topic with its new settings. Raises RequestRefused."""
         if asked.resource_type == BROKER:
             names = ", ".join(operation.name[:100] for operation in asked.configs)
             raise RequestRefused(

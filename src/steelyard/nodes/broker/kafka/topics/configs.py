@@ -1,7 +1,7 @@
-"""32 DescribeConfigs (1 to 4): the settings of topics and of this broker.
+"""32 DescribeConfigs, versions 1-4: the settings of topics and of this broker.
 
-Brokers' settings are read-only: they are what the process was started with. A broker that is not this one is refused, as
-in Kafka; so are resources other than topics and brokers.
+Settings of brokers are read-only: they are those that the process was started with. A request for
+another broker is refused, as in Kafka, and so is one for a resource that is no topic or broker.
 Source: core/kafka/server/ConfigHelper.scala.
 """
 
@@ -44,11 +44,11 @@ BROKER = 4
 
 
 STEP_RESOURCES = 100
-"""Resources that are described in one step of some 2 ms."""
+"""Resources described in one step, which takes about 2 ms."""
 
 
 class Configs:
-    """The handler of the key above."""
+    """The handler of DescribeConfigs."""
 
     def __init__(self, config: BrokerConfig, cluster: Cluster) -> None:
         assert config.kafka is not None
@@ -111,7 +111,7 @@ class Configs:
         self, name: str, message: DescribeConfigsRequest
     ) -> list[DescribeConfigsResourceResult]:
         if not name:
-            return []  # what was set for all brokers while they run: nothing can be
+            return []  # the dynamic defaults of all brokers, of which there are none
         check_broker_name(name, self._cluster.node_id)
         return [
             _result(each, setting, message, read_only=True)
@@ -135,7 +135,7 @@ def _result(
 
 
 def check_broker_name(name: str, node_id: int) -> None:
-    """Raise RequestRefused where the resource named is not this broker."""
+    """Raise RequestRefused if the resource named is not this broker."""
     if not name.removeprefix("-").isdecimal():
         text = f"Node id must be an integer, but it is: {name[:100]}"
         raise RequestRefused(ErrorCode.INVALID_REQUEST, text)
@@ -151,7 +151,7 @@ def _only(
 
 
 def _broker_settings(config: BrokerConfig, kafka: KafkaConfig) -> dict[str, KafkaSetting]:
-    """The broker's settings by name."""
+    """Return the broker's settings by name."""
     found = {name.name: each for name, each in broker_settings(kafka, config.store).items()}
     for kind, name, value in (
         (BOOLEAN, "delete.topic.enable", "true"),

@@ -1,12 +1,15 @@
-"""19 CreateTopics (2 to 7) and 37 CreatePartitions (0 to 3).
+"""19 CreateTopics (versions 2-7) and 37 CreatePartitions (0-3): new topics, further partitions.
 
-- Each topic of a request is judged by itself: a bad one does not hinder the others.
-- -1 stands for the broker's default. A replication factor above 1 is taken where there are as many brokers, as in Kafka;
-  partitions have one replica all the same, and the answer says so.
+- Each topic of a request succeeds or fails on its own.
+- -1 stands for the broker's default. A replication factor above 1 is accepted if there are as many
+  brokers, as in Kafka, but partitions have one replica, and the answer says so.
 - Assignments: the first broker named for a partition leads it.
-- Partitions of a new topic are spread over the live brokers, each broker's in a row; further ones come after them.
-- `timeout_ms` is ignored: the answer comes when all live brokers have the topics, or when they took too long.
-Source: metadata/controller/ReplicationControlManager.java createTopic, createPartitions; ControllerApis.scala.
+- Partitions of a new topic are spread over the live brokers in contiguous runs; further partitions
+  come after them.
+- `timeout_ms` is ignored: the answer is sent when all live brokers have the topics, or their calls
+  have timed out.
+Source: metadata/controller/ReplicationControlManager.java createTopic, createPartitions;
+ControllerApis.scala.
 """
 
 from __future__ import annotations
@@ -46,11 +49,11 @@ from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 Asked = TypeVar("Asked", CreatableTopic, CreatePartitionsTopic)
 
 Outcomes = dict[str, KafkaTopic | RequestRefused]
-"""By name: the topic as it is to be, or why it cannot be so."""
+"""By name: the topic as it is to be, or why it is refused."""
 
 
 class Creating:
-    """The handlers of the keys above."""
+    """Handlers of CreateTopics and CreatePartitions."""
 
     def __init__(self, cluster: Cluster, changes: Changes, durability: Durability) -> None:
         self._durability = durability
@@ -80,7 +83,7 @@ class Creating:
         return None
 
     def _planned(self, asked: CreatableTopic) -> KafkaTopic:
-        """The topic to be made. Raises RequestRefused."""
+        """Return the topic to create. Raises RequestRefused."""
         name = asked.name
         if self._cluster.topic(name) is not None:
             raise RequestRefused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
@@ -114,7 +117,7 @@ class Creating:
         return self._changes.plans.new_topic(name, asked.num_partitions, settings)
 
     def _assigned(self, asked: CreatableTopic, settings: dict[str, str]) -> KafkaTopic:
-        """A topic whose partitions' brokers are named. Raises RequestRefused."""
+        """Return a topic whose partitions are assigned to brokers. Raises RequestRefused."""
         for value, what in (
             (asked.replication_factor, "replication factor"),
             (asked.num_partitions, "numPartitions"),
@@ -137,7 +140,7 @@ class Creating:
         return replace(topic, layout=layouts.of_brokers(leaders))
 
     def _leader(self, broker_ids: Sequence[int]) -> str:
-        """The name of the broker that is to lead a partition. Raises RequestRefused."""
+        """Return the name of the broker that is to lead a partition. Raises RequestRefused."""
         code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
         if not broker_ids:
             raise RequestRefused(
@@ -148,7 +151,10 @@ class Creating:
         brokers = [self._cluster.live(node_id) for node_id in broker_ids]
         for node_id, broker in zip(broker_ids, brokers, strict=True):
             if broker is None:
-                text = f"The manual partition assignment includes broker {node_id}, but no such broker is registered."
+                text = (
+                    f"The manual partition assignment includes broker {node_id}, but no such broker"
+                    " is registered."
+                )
                 raise RequestRefused(code, text)
         assert brokers[0] is not None
         return brokers[0].name
@@ -190,7 +196,7 @@ class Creating:
         return None
 
     def _grown(self, asked: CreatePartitionsTopic) -> KafkaTopic:
-        """The topic with its new partitions. Raises RequestRefused."""
+        """Return the topic with its new partitions. Raises RequestRefused."""
         topic = self._cluster.topic(asked.name)
         if topic is None:
             text = "This server does not host this topic-partition."
@@ -227,7 +233,7 @@ class Creating:
             extents = list(layouts.of_brokers(leaders).extents)
         return replace(topic, layout=topic.layout.grown(extents))
 
-    # -- both --------------------------------------------------------------------------------------
+    # -- both ------------------------------------------------------------------------------------
 
     def _put(
         self,
@@ -238,7 +244,7 @@ class Creating:
         *,
         is_trial: bool,
     ) -> None:
-        """Have the planned topics made, where this is not a trial; answer with what became of each."""
+        """Make the planned changes unless this is a trial, then answer with all outcomes."""
         planned = [topic for topic in outcomes.values() if not isinstance(topic, RequestRefused)]
 
         def then(faults: Faults, now: int, effects: list[Effect]) -> None:
@@ -252,7 +258,7 @@ class Creating:
 
 
 def _outcomes(asked: Sequence[Asked], plan: Callable[[Asked], KafkaTopic]) -> Outcomes:
-    """What each topic is to become, in the order asked. `plan` raises RequestRefused."""
+    """Return what each topic is to become, in request order. `plan` raises RequestRefused."""
     times = Counter(each.name for each in asked)
     outcomes: Outcomes = {}
     for each in asked:

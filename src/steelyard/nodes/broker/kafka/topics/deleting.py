@@ -1,7 +1,7 @@
-"""20 DeleteTopics (1 to 6): by name, from version 6 also by id.
+"""20 DeleteTopics, versions 1-6: deletes topics by name or, from version 6, by id.
 
-The topic goes on all live brokers, and with it its records, its committed offsets in both dialects, and its settings.
-Internal topics stay. `timeout_ms` is ignored.
+A topic is deleted on all live brokers, with its records, its committed offsets in both dialects,
+and its settings. Internal topics are refused. `timeout_ms` is ignored.
 Source: core/kafka/server/ControllerApis.scala deleteTopics.
 """
 
@@ -26,7 +26,7 @@ from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 
 
 class Deleting:
-    """The handler of the key above."""
+    """The handler of DeleteTopics."""
 
     def __init__(self, cluster: Cluster, changes: Changes, durability: Durability) -> None:
         self._durability = durability
@@ -65,13 +65,13 @@ class Deleting:
         return None
 
     def _name(self, state: DeleteTopicState) -> str | bytes:
-        """What a topic is called, so that one asked for twice is seen; an unknown id stands for itself."""
+        """Return a topic's name, to detect duplicates; an unknown id stands for itself."""
         if state.name is not None:
             return state.name
         return self._cluster.name_of(state.topic_id) or state.topic_id
 
     def _planned(self, state: DeleteTopicState) -> str:
-        """The name of the topic to delete. Raises RequestRefused."""
+        """Return the name of the topic to delete. Raises RequestRefused."""
         name = state.name
         if name is None:
             if state.topic_id == NO_ID:

@@ -1,10 +1,13 @@
-"""3 Metadata (0 to 13) and 60 DescribeCluster (0 to 2): brokers, topics, and who leads what.
+"""3 Metadata (versions 0-13) and 60 DescribeCluster (0-2): brokers, topics and leaders.
 
-- A topic that is asked for and not there is made, where the client and auto.create.topics.enable allow it; the answer has
-  it already (Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION first). LEADER_NOT_AVAILABLE while too few brokers are there.
-- A partition has one replica, its leader. While that broker is down there is none: LEADER_NOT_AVAILABLE.
+- A requested topic that does not exist is created if the client and auto.create.topics.enable allow
+  it. The answer describes it already (Apache Kafka answers UNKNOWN_TOPIC_OR_PARTITION first), or is
+  LEADER_NOT_AVAILABLE while too few brokers are up.
+- A partition has one replica, its leader. While that broker is down there is no leader:
+  LEADER_NOT_AVAILABLE.
 - Leader epochs are 0: a partition never moves.
-Ignored: endpoint types other than brokers, fenced brokers. Nobody is refused: authorized operations are all that exist.
+- DescribeCluster refuses types of endpoints other than brokers. There are no fenced brokers.
+- Nobody is refused anything: the authorized operations are all that exist.
 Source: core/kafka/server/KafkaApis.scala handleTopicMetadataRequest, handleDescribeCluster.
 """
 
@@ -40,19 +43,19 @@ from steelyard.wire.kafka.schema import NO_ID, ApiMessage
 NOT_ASKED = -(2**31)
 TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-"""All operations there are, as bits. Source: AclOperation.java, AclEntry.supportedOperations."""
+"""All existing operations, as bits. Source: AclOperation.java, AclEntry.supportedOperations."""
 
 BROKERS = 1
-"""The type of endpoints that DescribeCluster tells here; 2 are controllers."""
+"""The type of endpoints that DescribeCluster describes here; 2 are controllers."""
 
 
 STEP_TOPICS = 500
 STEP_PARTITIONS = 4_000
-"""Topics and partitions that are told in one step of some 4 ms."""
+"""Topics and partitions described in one step, which takes about 4 ms."""
 
 
 class MetadataHandlers:
-    """The handlers of the keys above."""
+    """Handlers of Metadata and DescribeCluster."""
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class MetadataHandlers:
     def metadata_in_steps(
         self, call: OpenRequest, now: int, effects: list[Effect]
     ) -> ApiMessage | Steps[ApiMessage] | None:
-        """As `metadata`; an answer that needs nobody else may take steps."""
+        """Answer like `metadata`, but in steps if no other broker is needed."""
         message = call.read(MetadataRequest)
         wanted = message.topics
         if wanted is None or (call.version == 0 and not wanted):
@@ -112,12 +115,12 @@ class MetadataHandlers:
         return None
 
     def _as_known(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage:
-        """The answer with what this broker knows."""
+        """Answer with what this broker knows."""
         message = call.read(MetadataRequest)
         return self._answer(message, message.topics or (), {})
 
     def _missing(self, wanted: Sequence[MetadataRequestTopic]) -> list[str]:
-        """Topics that are not there and may be made."""
+        """Return the topics that do not exist and may be created."""
         names = dict.fromkeys(topic.name for topic in wanted if topic.topic_id == NO_ID)
         return [
             name
@@ -174,9 +177,8 @@ class MetadataHandlers:
             if name in faults:
                 error = faults[name][0]
                 if error == ErrorCode.NOT_CONTROLLER:
-                    error = (
-                        ErrorCode.LEADER_NOT_AVAILABLE
-                    )  # which every client knows here, and asks again
+                    # Every client expects this code here, and retries.
+                    error = ErrorCode.LEADER_NOT_AVAILABLE
             elif name_fault(self._cluster, name) is not None:
                 error = ErrorCode.INVALID_TOPIC_EXCEPTION
             return MetadataResponseTopic(error, name)

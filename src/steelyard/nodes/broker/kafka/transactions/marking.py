@@ -93,7 +93,7 @@ class Markings:
         self._serial = 0
         self._retry_at: int | None = None
 
-    # -- what this broker's coordinator has decided --------------------------------------------------
+    # -- what this broker's coordinator has decided ----------------------------------------------
 
     def follow_up(self, now: int, effects: list[Effect]) -> None:
         """After each event: write the markers of what was decided in it."""
@@ -196,7 +196,7 @@ class Markings:
             except StorageError as error:
                 self._faults.tell(f"a transaction was not written: {error}", now, effects)
 
-    # -- links to other brokers ----------------------------------------------------------------------
+    # -- links to other brokers ------------------------------------------------------------------
 
     def opened(self, event: Opened, now: int, effects: list[Effect]) -> None:
         self._calls.opened(event, now, effects)
@@ -232,7 +232,7 @@ class Markings:
                 }
             self._settle(purpose.serial, done & under_way.left, now, effects)
 
-    # -- what the coordinators of other brokers have decided -------------------------------------------
+    # -- what the coordinators of other brokers have decided -------------------------------------
 
     @serves(WriteTxnMarkersRequest)
     def write(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:

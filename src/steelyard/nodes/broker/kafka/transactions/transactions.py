@@ -171,7 +171,7 @@ class TransactionRequests:
         answer = EndTxnResponse(0, _known_code(error, call.version, FENCED_SINCE))
         return self._durability.acknowledge_call(call, answer, effects)
 
-    # -- operators ---------------------------------------------------------------------------------
+    # -- operators -------------------------------------------------------------------------------
 
     @serves(DescribeTransactionsRequest)
     def describe(self, call: OpenRequest, now: int, effects: list[Effect]) -> ApiMessage | None:
