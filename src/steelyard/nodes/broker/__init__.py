@@ -1,1 +1,5 @@
-"""The broker. `remoting` and `kafka` serve the two dialects and never import each other; the modules beside them are shared."""
+"""The broker.
+
+`remoting` and `kafka` serve one dialect each and never import each other. `peers` has the requests
+between brokers. The modules beside them are shared by both dialects.
+"""

@@ -1,39 +1,42 @@
-"""Messages of one dialect for readers of the other. Nothing is converted before somebody asks for it.
+"""Conversion of messages of one dialect for readers of the other, when they are read.
 
-A RocketMQ message, for a Kafka consumer (`to_batch`; what lies back to back becomes one batch):
+A RocketMQ message, for a Kafka consumer (`to_batch`; messages back to back become one batch):
 
     offset            queue offset
     timestamp         born timestamp
     key               the property KEYS, null without one
     value             the body, decompressed
-    headers           all other properties, TAGS and UNIQ_KEY too, in their order
+    headers           all other properties, including TAGS and UNIQ_KEY, in their order
 
 A Kafka record, for a RocketMQ consumer (`to_message`):
 
     queue offset      offset
-    born timestamp    timestamp; the store timestamp where the record has none
+    born timestamp    timestamp; the store timestamp if the record has none
     store timestamp   when this broker appended the batch
     body              value, empty for null
-    KEYS              key, where it is text
-    TAGS              the header of that name, where it is text; filters go by it
-    other properties  the other headers that are text, the last of equal names, as many as fit; but not those whose
-                      names mean something to brokers and clients (RESERVED)
-    UNIQ_KEY          made from broker, log and offset, the same at every reading
-    born host         the broker's: who sent it is not kept
+    KEYS              key, if it is text
+    TAGS              the header of that name, if it is text; tag filters use it
+    other properties  the other headers that are text, as many as fit, the last of equal names;
+                      not those whose names mean something to brokers and clients (RESERVED)
+    UNIQ_KEY          made from broker, log and offset, the same in every reading
+    born host         the broker's, because the sender is not stored
     flag, tries       0
-    physical offset   the address of its batch, so that all of a batch share it
+    physical offset   the address of its batch, which all of its messages share
 
-Text is UTF-8, not empty, without U+0001 and U+0002. What is not text is left out.
+Text is UTF-8, not empty, and without U+0001 and U+0002. What is not text is left out.
 
-A batch's address names no message. View-by-id finds nothing there, and a message that is sent back is refused as one that
-is gone: RocketMQ's clients then send a copy of it themselves. Query-by-key and -by-unique-key find converted messages.
+The address of a batch does not identify a message. Viewing by id finds nothing there, and a message
+that is sent back is refused as if it no longer existed; RocketMQ's clients then send a copy of it
+themselves. Queries by key and by unique key find converted messages.
 
-Control batches and what belongs to aborted transactions are left out, and nothing beyond the last stable offset is read:
-RocketMQ knows no uncommitted message. What does not fit into an answer, what cannot be read, and what follows the record where a
-batch cannot be unpacked any further is passed over (`passing`).
+Control batches and records of aborted transactions are left out, and nothing beyond the last stable
+offset is read: RocketMQ's consumers have no notion of uncommitted messages. A message that does not
+fit into an answer, a record that cannot be read, and the rest of a batch that cannot be unpacked
+any further are skipped (`skipped`).
 
-A batch is unpacked as far as somebody reads it, and kept for who comes for the rest. A read takes an `Effort`; where that
-ends before the first record is found, there is no answer yet, and the same question finds more the next time.
+A batch is unpacked as far as it is read, and kept for readers of the rest. A read takes an
+`Effort`; if that ends before the first record is found, there is no answer yet, and repeating the
+read gets further.
 """
 
 from __future__ import annotations
@@ -96,24 +99,30 @@ RESERVED = frozenset(
         props.DLQ_ORIGIN_MESSAGE_ID,
     )
 )
-"""Headers that do not become properties: a retried or delayed message would be taken for another."""
+"""Headers that do not become properties: with them, a message would seem retried or delayed."""
 
 UNPACKED_BYTES_MAX = 64 * 1024 * 1024
-"""Memory that unpacked batches may take; readers come for the rest of a batch soon. About so: the newest is kept always."""
+"""Approximate limit of the memory of unpacked batches; the newest one is always kept.
+
+Readers come soon for the rest of a batch.
+"""
 UNPACKED_MAX = 256
-"""Most unpacked batches that are kept."""
+"""Maximum of unpacked batches that are kept."""
 
 CONVERTED_BYTES_MAX = 1024 * 1024
-"""Most bytes of RocketMQ's messages that become one batch."""
+"""Maximum bytes of RocketMQ messages that become one batch."""
 BODY_BYTES_MAX = 16 * 1024 * 1024
-"""Largest body that is decompressed for Kafka's consumers, some 20 ms of work: four times the default maxMessageSize."""
+"""Largest decompressed body for Kafka's consumers, some 20 ms of work.
+
+It is four times the default maxMessageSize.
+"""
 
 CONVERT_EFFORT = 5
-"""What it takes to read a record and make a message of it."""
+"""The effort of reading a record and making a message of it."""
 TO_KAFKA_EFFORT = 12
-"""What it takes to read a message and make a record of it."""
+"""The effort of reading a message and making a record of it."""
 BYTES_PER_EFFORT = 1_000
-"""Bytes of a message that are copied, and get a checksum, in a microsecond."""
+"""Bytes of a message that are copied and checksummed in a microsecond."""
 
 _READ_RECORDS = 32
 _UNREADABLE = f"a record that is damaged, or has more than {HEADERS_MAX} headers"
@@ -122,7 +131,10 @@ _TIMESTAMP_END = 1 << 63
 
 
 class _Unpacked(msgspec.Struct, gc=False):
-    """A batch, and its records where RocketMQ's consumers may have them. `size`: what it was last found to take in memory."""
+    """A batch, and its records if RocketMQ's consumers may have them.
+
+    `size`: its memory when last measured.
+    """
 
     header: BatchHeader
     address: int
@@ -131,7 +143,7 @@ class _Unpacked(msgspec.Struct, gc=False):
 
 
 class _Found(msgspec.Struct, gc=False):
-    """What a read has found so far: messages, their size, and the first one's offset."""
+    """What a read has found so far: messages, their size, and the offset of the first."""
 
     count_max: int
     bytes_max: int
@@ -148,25 +160,31 @@ class Visible(Protocol):
     """Which transactions readers may see."""
 
     def last_stable(self, log: Log) -> int:
-        """One past the last offset before which every transaction has ended."""
+        """Return the last stable offset: every transaction before it has ended."""
 
     def aborted(self, log: Log, first: int, next_offset: int) -> Sequence[tuple[int, int, int]]:
-        """(producer id, first offset, last offset) of each aborted transaction that meets first .. next_offset - 1."""
+        """Return the aborted transactions that overlap with `first` to `next_offset` - 1.
+
+        Each as producer id, first offset, last offset.
+        """
 
 
 class Conversion:
-    """Reads batches as RocketMQ's records. `host`: the broker's, as messages carry it; `visible`: None sees all."""
+    """Reads batches as RocketMQ records.
+
+    `host`: the broker's, encoded as in messages. `visible`: None if everything may be read.
+    """
 
     def __init__(self, host: bytes, visible: Visible | None = None) -> None:
         self._visible = visible
         self.passed = PassedOver()
         self._host = host
         self._unpacked: OrderedDict[int, _Unpacked] = OrderedDict()
-        """By the address of the batch."""
+        """By the address of the batch; those read the longest ago come first."""
         self._unpacked_bytes = 0
 
     def readable_end(self, log: Log, end: int) -> int:
-        """`end`, or the last stable offset where that comes first."""
+        """Return `end`, or the last stable offset if that is lower."""
         return end if self._visible is None else min(end, self._visible.last_stable(log))
 
     def read(
@@ -179,10 +197,12 @@ class Conversion:
         end: int,
         effort: Effort | None = None,
     ) -> Slice | None:
-        """Messages from `offset`, which is in a batch, on, as `Log.read` gives records: up to a record or the limits.
+        """Read messages from `offset` on, which is in a batch, up to a stored record or the limits.
 
-        A bounded number is looked at: an empty slice with a `next_offset` past `offset` means "read on". None: the effort
-        (None: that of a turn) ended before the record at `offset` was found; ask again. Then more of its batch is unpacked.
+        The result is as that of `Log.read`. A bounded number of records is examined: an empty slice
+        with a `next_offset` above `offset` means "read on". None if the effort (by default that of
+        a turn) ended before the record at `offset` was found; the next call unpacks more of its
+        batch.
         """
         effort = Effort(SLICE) if effort is None else effort
         end = min(self.readable_end(log, end), log.max_offset)
@@ -209,7 +229,10 @@ class Conversion:
         found: _Found,
         effort: Effort,
     ) -> int:
-        """Add what the batch has from `offset` on; up to where it was read. Before its end: a limit or the effort ends."""
+        """Add what the batch has from `offset` on; return the offset up to which it was read.
+
+        If that is before the batch's end, a limit was reached or the effort ended.
+        """
         base, records = batch.header.base_offset, batch.records
         stop = min(stop, batch.header.next_offset)
         if records is None:
@@ -249,7 +272,7 @@ class Conversion:
         return offset
 
     def _add(self, log: Log, offset: int, message: bytes, found: _Found, effort: Effort) -> bool:
-        """Add a message to what is found; False where there is no room for it."""
+        """Add a message to what is found; return False if there is no room for it."""
         size = len(message)
         effort.left -= size // BYTES_PER_EFFORT
         if size > ANSWER_BYTES_MAX:
@@ -263,9 +286,9 @@ class Conversion:
         return True
 
     def _batches(self, log: Log, offset: int, stop: int) -> Iterator[_Unpacked]:
-        """The batch that holds `offset`, and some that follow it; none where a record is there.
+        """Yield the batch that holds `offset` and some that follow; nothing if a record is there.
 
-        None from `stop` on: what becomes of its transaction is not known yet.
+        Batches from `stop` on are not yielded: their transactions may not have ended yet.
         """
         address = log.address_at(offset)
         known = self._unpacked.get(address)
@@ -292,7 +315,7 @@ class Conversion:
             yield batch
 
     def _account(self, batch: _Unpacked) -> None:
-        """The batch may have grown: keep to the limits, and forget those that were read longest ago."""
+        """Account for a batch that may have grown, and evict those read the longest ago."""
         size = 0 if batch.records is None else batch.records.size
         self._unpacked_bytes += size - batch.size
         batch.size = size
@@ -313,7 +336,10 @@ class Conversion:
 
 
 def is_aborted(header: BatchHeader, hidden: Sequence[tuple[int, int, int]]) -> bool:
-    """Does the batch belong to one of these aborted transactions (producer id, first offset, last offset)?"""
+    """Return whether the batch belongs to one of these aborted transactions.
+
+    Each is given as producer id, first offset, last offset.
+    """
     return header.is_transactional and any(
         producer_id == header.producer_id and first <= header.base_offset <= last
         for producer_id, first, last in hidden
@@ -331,9 +357,10 @@ def to_message(
     unique: str,
     wanted: Filter,
 ) -> bytes | None:
-    """The record as RocketMQ's, None where the filter refuses it. Its own offset is not believed.
+    """Convert a record for RocketMQ's consumers; return None if the filter rejects it.
 
-    `place`: offset, address of the batch, store timestamp. `unique`: its UNIQ_KEY.
+    `place`: its offset, the address of its batch, and the store timestamp; the offset in the record
+    itself is ignored. `unique`: its UNIQ_KEY.
     """
     tags, properties = _properties(record, unique)
     if wanted.codes is not None and (tag_code(tags) if tags else 0) not in wanted.codes:
@@ -360,15 +387,16 @@ def to_message(
 
 
 def unique_prefix(host: bytes, log_id: int) -> str:
-    """What the UNIQ_KEYs of a log's messages begin with: ip, port, log. 14 hex digits of the offset follow.
+    """Return what the UNIQ_KEYs of a log's messages begin with: IP address, port, log.
 
-    So it has the length of a producer's id, 32 digits or 56 with IPv6.
+    With the 14 hexadecimal digits of the offset that follow, they are as long as those of
+    producers: 32 digits, or 56 with IPv6.
     """
     return (host[:-4] + host[-2:] + log_id.to_bytes(3, "big")).hex().upper()
 
 
 def _properties(record: Record, unique: str) -> tuple[str, bytes]:
-    """The tag and the packed properties."""
+    """Return the tag and the packed properties."""
     packed = f"{props.UNIQ_KEY}\x01{unique}\x02".encode()
     if record.key is None and not record.headers:
         return "", packed
@@ -388,7 +416,7 @@ def _properties(record: Record, unique: str) -> tuple[str, bytes]:
 
 
 def _text(value: bytes | None) -> str:
-    """What a property can hold of a value; "" for what it cannot."""
+    """Return a value as text for a property, or "" if it is none."""
     if not value or b"\x01" in value or b"\x02" in value:
         return ""
     try:
@@ -401,11 +429,11 @@ def _text(value: bytes | None) -> str:
 
 
 def to_batch(data: bytes, bytes_max: int, effort: Effort) -> tuple[bytes, int]:
-    """RocketMQ's records back to back, of consecutive offsets, as one batch; and the offset after its last.
+    """Convert RocketMQ records to one batch; return it, and the offset after its last.
 
-    Takes records while these, and their bodies and properties when they are decompressed, stay below `bytes_max`
-    and CONVERTED_BYTES_MAX, and while there is effort left, but always one. `data` is that of a `Run` of
-    `entry.RECORDS`, not empty.
+    `data` has records of consecutive offsets back to back, at least one, as a `Run` of
+    `entry.RECORDS` does. As many are taken as fit into `bytes_max` and CONVERTED_BYTES_MAX, as
+    stored and with bodies decompressed, and as the effort allows, but always one.
     """
     bytes_max = min(bytes_max, CONVERTED_BYTES_MAX)
     records: list[Record] = []
@@ -427,7 +455,10 @@ def to_batch(data: bytes, bytes_max: int, effort: Effort) -> tuple[bytes, int]:
 
 
 def to_record(view: MessageView) -> Record:
-    """A message as a Kafka record. A body that cannot be decompressed, or not to BODY_BYTES_MAX, stays as it is."""
+    """Convert a message to a Kafka record.
+
+    A body that cannot be decompressed, or only to more than BODY_BYTES_MAX, stays as it is.
+    """
     try:
         body = decompress(view.stored_body, view.sys_flag, BODY_BYTES_MAX)
     except ProtocolError:

@@ -1,8 +1,9 @@
-"""What reads find to be damaged on the disk: an ERROR that names file, byte, topic, queue and offset, and counters.
+"""Reports of damage on the disk: log lines that name the place, and counters.
 
-A damaged entry is refused to every reader of either dialect; a damaged index row was made anew, and is a WARNING. Each
-place is reported when it is first met, and again while it goes on being met, once in REPEAT_MS: a consumer that stands before
-a damaged message asks for it every few seconds. Operators see the counters in the runtime info of the broker.
+A damaged entry is an ERROR, and is refused to every reader of either dialect; a damaged index row
+was rebuilt, and is a WARNING. Each place is reported when a read first meets it and, while reads
+still do, again once in REPEAT_MS: a consumer at a damaged message asks for it every few seconds.
+Operators see the counters in the runtime information of the broker.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from steelyard.types import LogLine
 
 REPEAT_MS = 600_000
 PLACES_MAX = 10_000
-"""Places that are remembered; those that were not met for the longest time are forgotten, and reported again."""
+"""Maximum places remembered; those reported the longest ago are forgotten, and reported again."""
 
 
 class DamageReports:
-    """`report` after each event that found something."""
+    """Reports the findings of a store; call `report` after each event that found something."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self._reported_at: OrderedDict[tuple[str, int], int] = OrderedDict()
         self.entries = 0
-        """Damaged entries of logs that were met since the start, each counted once."""
+        """Damaged log entries met since the start, each counted once."""
         self.rows = 0
-        """Index rows, or runs of them, that were damaged and made anew since the start."""
+        """Index rows, or runs of them, that were damaged and rebuilt since the start."""
 
     def report(self, now: int, effects: list[Effect]) -> None:
         for finding in self._findings.take():
@@ -64,7 +65,8 @@ def _text(finding: Finding) -> str:
     if finding.mended:
         return f"damage on the disk was repaired: {finding.problem} ({where}); look at the disk"
     return (
-        f"damage on the disk: {finding.problem} ({where}). These messages are not served; groups that"
-        f" reach them wait there. To skip them, reset the groups' offsets to {last + 1}, or stop the broker and run"
-        " 'steelyard check --repair' on its data directory; to recover them, restore the file from a backup"
+        f"damage on the disk: {finding.problem} ({where}). These messages are not served; groups"
+        f" that reach them wait there. To skip them, reset the groups' offsets to {last + 1}, or"
+        " stop the broker and run 'steelyard check --repair' on its data directory; to recover"
+        " them, restore the file from a backup"
     )

@@ -1,9 +1,10 @@
-"""When what was written reaches the disk, and who waits for it.
+"""When written data reaches the disk, and who waits for it.
 
-flush=async: the disk is asked once a second, nobody waits. flush=sync: a reply waits for a flush that
-began after its write; one flush is under way at a time, and the replies that come meanwhile share the
-next (group commit). Readers wait as well: a group that read ahead of the disk would skip the message
-that gets the same offset after a power loss. (RocketMQ lets it read ahead.)
+With flush=async, the store is flushed once a second and nobody waits. With flush=sync, a reply
+waits for a flush that began after its write; one flush is under way at a time, and the replies that
+come meanwhile share the next (group commit). Readers wait as well: a group that read what is not on
+the disk yet would skip the message that gets the same offset after a power failure. (RocketMQ lets
+groups read it.)
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from steelyard.wire.kafka.schema import ApiMessage
 
     _Waiting = tuple[Link, Command] | tuple["Answerable", ApiMessage]
-    """A reply that waits: to a RocketMQ client, or to a Kafka client's call."""
+    """A waiting reply: to a RocketMQ client, or to a Kafka client's call."""
 
 FLUSH_TIMER = "flush"
 
@@ -30,17 +31,20 @@ FLUSH_INTERVAL_MS = 1_000
 """RocketMQ: flushIntervalCommitLog 500 ms."""
 
 WAITING_MAX = 100_000
-"""Most replies that wait for the disk; more are told FLUSH_DISK_TIMEOUT: stored, but not yet on the disk."""
+"""Maximum of replies to RocketMQ clients that wait for the disk.
+
+Further ones say FLUSH_DISK_TIMEOUT: stored, but not yet on the disk.
+"""
 
 
 class Answerable(Protocol):
-    """A Kafka client's call, which is answered once; nothing happens where its link is gone."""
+    """A Kafka client's call, to be answered once; without effect if its link is closed."""
 
     def answer(self, message: ApiMessage, effects: list[Effect]) -> None: ...
 
 
 class Durability:
-    """See the module's text."""
+    """Flushes the store and holds back replies; see the module docstring."""
 
     def __init__(self, *, sync: bool) -> None:
         self._sync = sync
@@ -49,9 +53,9 @@ class Durability:
         self._covered: list[_Waiting] = []
         self._waiting: list[_Waiting] = []
         self._written: dict[int, tuple[Log, int]] = {}
-        """By log id: logs that were appended to since the last flush began, and their ends before that."""
+        """By log id: logs appended to since the last flush began, and their ends before that."""
         self._syncing: dict[int, tuple[Log, int]] = {}
-        """The same, of the flush that is under way."""
+        """The same for the flush that is under way."""
 
     def start(self, now: int, effects: list[Effect]) -> None:
         effects.append(SetTimer(FLUSH_TIMER, now + FLUSH_INTERVAL_MS))
@@ -59,7 +63,7 @@ class Durability:
     def acknowledge(
         self, request: RemotingRequest, answer: Command, effects: list[Effect]
     ) -> Command | None:
-        """The reply to give at once, None where it waits for the disk."""
+        """Return the reply if it can be sent now, or None if it waits for the disk."""
         if not self._sync or request.is_oneway:
             return answer
         if len(self._waiting) >= WAITING_MAX:
@@ -71,9 +75,9 @@ class Durability:
     def acknowledge_call(
         self, call: Answerable, answer: ApiMessage, effects: list[Effect]
     ) -> ApiMessage | None:
-        """The answer to give a Kafka client at once, None where it waits for the disk.
+        """Return the answer if it can be sent to a Kafka client now, or None if it must wait.
 
-        The listener bounds how many answers a client can wait for.
+        The listener limits how many answers a client can wait for.
         """
         if not self._sync:
             return answer
@@ -82,13 +86,16 @@ class Durability:
         return None
 
     def answer(self, call: Answerable, answer: ApiMessage, effects: list[Effect]) -> None:
-        """Answer a Kafka client's call, at once or when the disk has what was written."""
+        """Answer a Kafka client's call, now or when the disk has what was written."""
         prompt = self.acknowledge_call(call, answer, effects)
         if prompt is not None:
             call.answer(prompt, effects)
 
     def send(self, link: Link, answer: Command, effects: list[Effect]) -> None:
-        """Send a reply, at once or when the disk has what was written."""
+        """Send a reply, now or when the disk has what was written.
+
+        It is also sent now if WAITING_MAX replies wait.
+        """
         if self._sync and len(self._waiting) < WAITING_MAX:
             self._waiting.append((link, answer))
             self._begin(effects)
@@ -96,20 +103,20 @@ class Durability:
             effects.append(Send(link, answer))
 
     def wrote(self, log: Log, offset: int) -> bool:
-        """The log was appended to, from `offset` on. True when that may be read at once."""
+        """Note that a log was appended to from `offset` on; return whether that may be read now."""
         if self._sync:
             self._written.setdefault(log.log_id, (log, offset))
         return not self._sync
 
     def readable_end(self, log: Log) -> int:
-        """One past the last offset that may be read."""
+        """Return the offset after the last that may be read."""
         if not self._sync:
             return log.max_offset
         waiting = self._syncing.get(log.log_id) or self._written.get(log.log_id)
         return log.max_offset if waiting is None else waiting[1]
 
     def follow_up(self, effects: list[Effect]) -> None:
-        """After each event: what readers wait for is brought to the disk."""
+        """Begin a flush, after an event, if readers wait for what was written."""
         if self._written:
             self._begin(effects)
 
@@ -122,13 +129,16 @@ class Durability:
             effects.append(Flush(self._ticket))
 
     def due(self, now: int, effects: list[Effect], *, dirty: bool) -> None:
-        """The timer came: what nobody waits for is brought to the disk as well."""
+        """Handle the timer: flush what is `dirty`, even if nobody waits for it."""
         effects.append(SetTimer(FLUSH_TIMER, now + FLUSH_INTERVAL_MS))
         if dirty:
             self._begin(effects)
 
     def flushed(self, ticket: int, effects: list[Effect]) -> list[Log]:
-        """The disk has what was written before the flush of this ticket began. Returns whose readers to wake."""
+        """Handle the end of a flush; return the logs whose readers are to be woken.
+
+        The disk has what was written before the flush with this ticket began.
+        """
         if ticket != self._under_way:
             return []
         self._under_way = None
@@ -140,7 +150,7 @@ class Durability:
         return logs
 
     def closed(self, effects: list[Effect]) -> None:
-        """The store was closed, which brings everything to the disk: no reply waits any longer."""
+        """Release all replies: the store was closed, which brings everything to the disk."""
         _release([*self._covered, *self._waiting], effects)
         self._covered, self._waiting, self._under_way = [], [], None
         self._syncing, self._written = {}, {}

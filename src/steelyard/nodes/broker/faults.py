@@ -1,4 +1,4 @@
-"""Tells people of faults of the disk, but not with every request that met one."""
+"""Log lines about disk faults, at a limited rate."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ REPEAT_MS = 30_000
 
 
 class Faults:
-    """Of all faults that its owners meet, one is told in `FAULT_INTERVAL_MS`, and the same one again after `REPEAT_MS`."""
+    """Logs at most one fault in FAULT_INTERVAL_MS, and the same one again after REPEAT_MS."""
 
     def __init__(self) -> None:
         self._tell_at = 0
         self._again_at: dict[str, int] = {}
-        """When a text may be told again, of those that were told a short while ago."""
+        """When each recently logged text may be logged again."""
         self.noted = ""
-        """What the next `report` tells."""
+        """The text for the next `report`."""
 
     def note(self, text: str) -> None:
-        """Tell it after this event: for those who have no effects at hand."""
+        """Have a text logged after this event, for callers without effects."""
         self.noted = text
 
     def report(self, now: int, effects: list[Effect]) -> None:
-        """Called after each event."""
+        """Log the noted text; called after each event."""
         if self.noted:
             text, self.noted = self.noted, ""
             self.tell(text, now, effects)

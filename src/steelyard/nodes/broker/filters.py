@@ -1,10 +1,12 @@
-"""Conditions over properties: reading a queue by one, and 46 CHECK_CLIENT_CONFIG, which asks whether that can be done.
+"""Filters by properties: reading a queue with a condition, and 46 CHECK_CLIENT_CONFIG.
 
-A client with an SQL92 subscription asks before it starts: 23 with the fault of its expression, 1 where the broker does not
-filter by properties. A message whose properties a condition cannot be applied to does not match. Messages of a `%RETRY%`
-topic are judged by the subscription to that topic, as in RocketMQ's default (filterSupportRetry=false): clients subscribe to
-it with `*`.
-Source: broker/processor/ClientManageProcessor.checkClientConfig, broker/filter/ExpressionMessageFilter.java.
+A client with an SQL92 subscription sends request 46 before it starts. The answer is 1 if the broker
+does not filter by properties, and 23 with the reason if the expression is invalid. A message whose
+properties a condition cannot be applied to does not match. Messages of a `%RETRY%` topic are
+filtered by the subscription to that topic, as in RocketMQ's default (filterSupportRetry=false);
+clients subscribe to it with `*`.
+Source: broker/processor/ClientManageProcessor.checkClientConfig,
+broker/filter/ExpressionMessageFilter.java.
 """
 
 from __future__ import annotations
@@ -26,20 +28,23 @@ from steelyard.wire.remoting.message import record_properties
 from steelyard.wire.remoting.properties import decode_properties
 
 SCAN_MESSAGES_MAX = 800
-"""Messages that one read looks at, some 4 µs each (maxFilterMessageSize is 16,000 bytes of index, as many)."""
+"""Maximum messages examined by one read, at some 4 µs each.
+
+RocketMQ examines as many: maxFilterMessageSize is 16,000 bytes of its index.
+"""
 
 SCAN_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of messages that one read looks at, but always one message: the log is read to see their properties."""
+"""Bytes of the log after which a read ends; it examines at least one message."""
 
 _PIECE_BYTES = 256 * 1024
 _MESSAGE_EFFORT = 3
 _BYTES_PER_EFFORT = 64
-"""Bytes of properties that are decoded in a microsecond."""
+"""Bytes of properties decoded in a microsecond."""
 _READ_BYTES_PER_EFFORT = 4_096
 
 
 class Filters:
-    """The handler of 46."""
+    """Handler of 46 CHECK_CLIENT_CONFIG."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -59,7 +64,7 @@ class Filters:
 
 
 def not_filtering(expression_type: str | None) -> Refusal:
-    """The refusal of a broker that filters by tags only."""
+    """Return the refusal of a broker that filters by tags only."""
     remark = f"The broker does not support consumer to filter message by {expression_type}"
     return Refusal(ResponseCode.SYSTEM_ERROR, remark)
 
@@ -67,10 +72,10 @@ def not_filtering(expression_type: str | None) -> Refusal:
 def read_matching(
     log: Log, offset: int, count_max: int, bytes_max: int, wanted: Filter, end: int, effort: Effort
 ) -> Slice:
-    """Entries from `offset` on that the filter's condition is true for, as `Log.read` gives them for tags.
+    """Return entries from `offset` on that match a condition, as `Log.read` does for tags.
 
-    `offset` is one that the log has, below `end`. As many are looked at as the effort allows, at least one: an empty
-    slice means "read on".
+    The log must have `offset`, below `end`. As many entries are examined as the effort allows, at
+    least one; an empty slice means "read on".
     """
     condition = wanted.condition
     assert condition is not None
@@ -111,7 +116,7 @@ def read_matching(
 
 
 def matches(condition: Condition, properties: bytes) -> bool:
-    """Is the condition true for these properties? Values that cannot be compared do not match."""
+    """Return whether the condition is true; values that cannot be compared do not match."""
     try:
         return condition.evaluate(decode_properties(properties)) is True
     except EvaluationError:

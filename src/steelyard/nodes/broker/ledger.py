@@ -1,11 +1,12 @@
-"""What the broker notes for the rebalance ledger, until it is written.
+"""The records that a broker collects for the rebalance ledger, until they are written.
 
-Joins and leaves are urgent: they are to be written with the event that caused them. Deliveries and
-commits are gathered per group, queue and client and written once per interval, or earlier when
-`PENDING_MAX` records wait. The ledger's own topic is not noted, or reading it would fill it.
+Joins and leaves are urgent: they are written with the event that caused them. Deliveries and
+commits are collected per group, queue and client and written once per interval, or earlier when
+`PENDING_MAX` records wait. Reading the ledger's own topic is not recorded, because that would fill
+it.
 
-The class only gathers. The node asks after each event: `urgent` or due at `due_at` → `take()` and write.
-What the records mean: `ledger.events`.
+This module only collects: after each event the node asks whether records are `urgent` or due
+(`due_at`), and if so writes what `take` returns. `ledger.events` explains the records.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from steelyard.nodes.broker.backlogs import Backlogs
 from steelyard.nodes.broker.requests import Peer
 
 PENDING_MAX = 10_000
-"""Records (open or closed) that wait at most, before they are written ahead of time."""
+"""Maximum of waiting records, open or closed; when it is reached, they are written early."""
 
 RECORDS_PER_MESSAGE = 500
 
@@ -36,7 +37,7 @@ class _Commit(msgspec.Struct):
 
 
 class Ledger:
-    """See the module's text."""
+    """The records of a broker that are not written yet; see the module docstring."""
 
     def __init__(self, config: BrokerConfig, registry: Registry, backlogs: Backlogs) -> None:
         self._enabled = config.ledger
@@ -46,14 +47,14 @@ class Ledger:
         self._backlogs = backlogs
         self._closed: list[Record] = []
         self._runs: dict[Key, Delivered] = {}
-        """Deliveries without a gap to one client."""
+        """Per group and queue, the latest deliveries to one client, without a gap."""
         self._commits: dict[tuple[str, Key], _Commit] = {}
-        """By the broker with the queue, and the queue."""
+        """The latest commit, by the broker that has the queue, and the queue."""
         self.urgent = False
         self.due_at: int | None = None
 
     def client(self, group: str, peer: Peer) -> str:
-        """The client id where a heartbeat told it, else the address."""
+        """Return the client id if a heartbeat has told it, otherwise the address."""
         member = self._registry.member(group, peer.link)
         return peer.address if member is None else member.client.client_id
 
@@ -66,7 +67,7 @@ class Ledger:
         self.note(records.BrokerStopped(at=now, broker=self.broker))
 
     def changed(self, change: GroupChange, now: int) -> None:
-        """A member joined or left."""
+        """Record that a member joined or left."""
         known = (now, self.broker, change.group, change.client_id, change.cause, change.members)
         if change.kind == "joined":
             self.note(records.MemberJoined(*known, change.topics))
@@ -74,13 +75,16 @@ class Ledger:
             self.note(records.MemberLeft(*known))
 
     def note(self, record: Record) -> None:
-        """Have a record written at once."""
+        """Have a record written with this event."""
         if self._enabled:
             self._closed.append(record)
             self.urgent = True
 
     def delivered(self, delivery: Delivered, asked: int, now: int) -> None:
-        """A pull or fetch found messages. `asked`: the offset that it named, less than `first` where its filter skipped some."""
+        """Record that a pull or fetch found messages.
+
+        `asked`: the offset that it named, which is less than `first` if its filter skipped some.
+        """
         if not self._enabled or delivery.topic == LEDGER_TOPIC:
             return
         key = (delivery.group, delivery.topic, delivery.queue)
@@ -105,7 +109,7 @@ class Ledger:
         *,
         handed: int | None = None,
     ) -> None:
-        """`handed`: see `events.Committed`."""
+        """Record a commit by a peer. `handed`: see `events.Committed`."""
         client = self.client(group, peer)
         self.committed_by(group, topic, queue_id, offset, client, now, handed=handed)
 
@@ -121,7 +125,7 @@ class Ledger:
         broker: str | None = None,
         handed: int | None = None,
     ) -> None:
-        """`broker`: the one with the queue, where that may be another."""
+        """Record a commit by a client. `broker`: the one with the queue, if it may be another."""
         if not self._enabled or topic == LEDGER_TOPIC:
             return
         key = (group, topic, queue_id)
@@ -157,7 +161,7 @@ class Ledger:
         )
 
     def take(self, now: int) -> list[bytes]:
-        """All that was noted, as message bodies; nothing is pending afterwards."""
+        """Return all that was recorded, as message bodies; nothing is pending afterwards."""
         self._closed.extend(self._runs.values())
         for (broker, key), commit in self._commits.items():
             self._closed.append(self._commit(broker, key, commit))

@@ -1,18 +1,22 @@
-"""One broker: takes its clients' requests, keeps the queues, and tells nameservers what it has.
+"""The broker's node: serves clients, keeps the queues, and registers with the nameservers.
 
-The node has a service for each dialect: `remoting/service` for RocketMQ's clients, `kafka/service` for Kafka's, where there is
-such a listener. It makes what both share (`parts`), begins and ends it, and hands events to whom they concern:
+The node has a service for each dialect: `remoting/service` for RocketMQ's clients and, if there is
+a Kafka listener, `kafka/service` for Kafka's. It creates the parts that both share (`parts`),
+starts and stops them, and dispatches events:
 
-- `Opened`, accepted: a peer, known by its address. Dialed: a nameserver, or another broker's Kafka listener.
-- `Received` request: the service of its dialect. Response: of a nameserver, or of a client that a request was relayed to.
-- `Closed`: a client leaves its groups, its held pulls are forgotten; a nameserver is told again soon.
-- `Due`: registration, holds, turns, clients, flush, retention, ledger, delayed messages, transactions, questions and replies
-  to clients.
-- `Flushed`: replies that waited for the disk go out.
-- `Asked(Stop)`: the ledger is closed, the nameservers are told (2 s at most), the store is closed, then `Answer(None)`.
-  From then on requests get 14.
+- `Opened`, accepted: a peer, known by its address. Dialed: a nameserver, or another broker.
+- `Received`, a request: to the service of its dialect. A response: of a nameserver or broker, or of
+  a client that a request was passed on to.
+- `Closed`: a client leaves its groups, and its waiting requests are dropped; if it was a
+  nameserver's link, the broker registers again soon.
+- `Due`: registration, joining, calls, parked pulls, turns, clients, flush, retention, scrubbing,
+  the ledger, and the timers of the services.
+- `Flushed`: replies that waited for the disk are sent.
+- `Asked(Stop)`: the ledger is closed, the broker unregisters (2 s at most), the store is closed,
+  then `Answer(None)`. From its arrival on, RocketMQ requests get 14 and Kafka requests no answer.
 - `Asked(KafkaReady)`: answered when the Kafka listener has found the other brokers.
-- `Asked(AwaitRefusal)`: answered with an error when another broker has our name, node id or address (`joining`).
+- `Asked(AwaitRefusal)`: answered with an error if another broker has this one's name, node id or
+  address (`joining`).
 """
 
 from __future__ import annotations
@@ -71,15 +75,18 @@ STOP_TIMER = "stop"
 
 
 class Stop(Call[None], frozen=True):
-    """Stop cleanly; answered with None when the nameservers know and the store is closed."""
+    """Stop cleanly; answered with None when the nameservers know and the store is closed.
+
+    If closing the store fails, the answer is its StorageError.
+    """
 
 
 class KafkaReady(Call[None], frozen=True):
-    """Answered with None when Kafka clients are served. Only for a broker with a Kafka listener."""
+    """Answered with None when Kafka clients are served; only for a broker with a Kafka listener."""
 
 
 class BrokerNode:
-    """See the module's text. `store` is open; the node closes it when it is stopped."""
+    """A broker; see the module docstring. `store` is open; the node closes it when it stops."""
 
     def __init__(self, config: BrokerConfig, store: Store, rng: Random) -> None:
         self._config = config
@@ -96,15 +103,14 @@ class BrokerNode:
     def start(self, now: int) -> list[Effect]:
         config, store = self._config, self._store
         if config.flush == "sync":
-            # What a killed process wrote may not be on the disk, but will be read.
+            # What a killed process wrote may not be on the disk yet, but will be read.
             store.take_dirty().sync()
         parts = self._parts = make_parts(config, store, self._rng, self._appended, now)
         self._durability, self._ledger = parts.durability, parts.ledger
         asked: list[object] = [parts.joining]
         if config.kafka is not None:
-            from steelyard.nodes.broker.kafka.service import (
-                KafkaService,  # a third of all that is loaded
-            )
+            # Imported only if needed: it is a third of all code that is loaded.
+            from steelyard.nodes.broker.kafka.service import KafkaService
 
             self._kafka = KafkaService(parts, self._delete_topic, now)
             asked.extend(self._kafka.asked)
@@ -123,11 +129,11 @@ class BrokerNode:
         return effects
 
     def _delete_topic(self, topic: str, now: int, effects: list[Effect]) -> None:
-        """A Kafka client deletes a topic of this broker. Raises StorageError."""
+        """Delete a topic of this broker for a Kafka client. Raises StorageError."""
         self._remoting.admin.delete(topic, now, effects)
 
     def _appended(self, topic: str, queue_id: int, now: int, effects: list[Effect]) -> None:
-        """A queue has something new to read: wake who waits for it."""
+        """Wake the requests that wait for something new in a queue."""
         self._pulls.wake(topic, queue_id, now, effects)
         if self._kafka is not None:
             self._kafka.fetches.wake(topic, queue_id, now, effects)
@@ -154,7 +160,7 @@ class BrokerNode:
         return effects
 
     def _broken_off(self, event: Event, error: Exception, now: int, effects: list[Effect]) -> None:
-        """A bug ended the handling of an event: its asker gets an error, and the timers that others need are set."""
+        """Clean up after a bug: send the asker an error, and set the timers that others need."""
         try:
             if isinstance(event, Received):
                 if isinstance(event.message, Command):
@@ -276,7 +282,7 @@ class BrokerNode:
             self._remoting.due(key, now, effects)
 
     def _flush_index(self, now: int, effects: list[Effect]) -> None:
-        """Index rows hold the checksums of what was written: those in memory would be lost with a kill."""
+        """Write the index rows in memory, whose checksums would be lost with the process."""
         try:
             self._store.flush_index()
         except StorageError as error:
@@ -285,7 +291,7 @@ class BrokerNode:
     # -- after each event ------------------------------------------------------------------------
 
     def _follow_up(self, now: int, effects: list[Effect]) -> None:
-        """Write the ledger where it is time, and set the timers that moved."""
+        """Write the ledger if it is due, log what went wrong, and set timers that have moved."""
         if self._stopped:
             return
         ledger = self._ledger

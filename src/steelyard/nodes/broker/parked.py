@@ -1,8 +1,9 @@
-"""Those who found too little and wait: for a message, for their deadline, or for their connection to close.
+"""Parked requests: they found too little and wait for messages, until a deadline.
 
-A parked request waits at one queue (a pull) or at several (a fetch). Deadlines are rounded up to slots, so that thousands of
-parked requests need few timers and leave without a search. The node asks `next_at` after each event and sets the timer when it
-moved.
+A parked request waits at one queue (a pull) or at several (a fetch), until it is removed, it is
+due, or its connection closes. Deadlines are rounded up to slots, so that thousands of parked
+requests need few timers and are found without a search. After each event the node reads `next_at`
+and sets the timer if it has moved.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ T = TypeVar("T")
 
 
 class Parked(Generic[T]):
-    """See the module's text. Requests are numbered in the order they came.
+    """Parked requests, numbered in the order they came; see the module docstring.
 
-    `waiting_max`: most requests, `link_max`: most of one link, None for as many. `slot_ms`: what deadlines are rounded to.
+    `waiting_max`: maximum of requests; `link_max`: maximum of one link, by default as many.
+    `slot_ms`: deadlines are rounded up to multiples of it.
     """
 
     def __init__(self, waiting_max: int, slot_ms: int, link_max: int | None = None) -> None:
@@ -30,7 +32,7 @@ class Parked(Generic[T]):
         self._link_max = waiting_max if link_max is None else link_max
         self._slot_ms = slot_ms
         self._serial = 0
-        # Plain tuples: one is made and forgotten with every message that a reader waited for.
+        # Plain tuples, because each message that a reader waited for creates and drops one.
         self._requests: dict[int, tuple[T, Iterable[Queue], Link, int]] = {}
         """By number: the request, the queues it waits at, its link, its slot."""
         self._by_queue: dict[Queue, dict[int, T]] = {}
@@ -43,11 +45,14 @@ class Parked(Generic[T]):
 
     @property
     def next_at(self) -> int | None:
-        """When the next request may be due, None without any. May be earlier than that of any request left."""
+        """When the next request may be due; None without any.
+
+        May be earlier than the deadlines of all requests that are left.
+        """
         return self._slot_order[0] if self._slot_order else None
 
     def add(self, request: T, queues: Iterable[Queue], link: Link, due_at: int) -> bool:
-        """Park a request at queues, which stay as they are; False where too many wait already."""
+        """Park a request at queues, which must not change later; return False if too many wait."""
         of_link = self._by_link.get(link)
         if len(self._requests) >= self._waiting_max or (of_link and len(of_link) >= self._link_max):
             return False
@@ -75,7 +80,7 @@ class Parked(Generic[T]):
         return True
 
     def of_queue(self, queue: Queue) -> dict[int, T] | None:
-        """The requests that wait for a queue, by number; None for none. Not to be changed by the caller."""
+        """Return the requests at a queue by number, or None. Callers must not change it."""
         return self._by_queue.get(queue)
 
     def remove(self, serial: int) -> T:
@@ -90,11 +95,11 @@ class Parked(Generic[T]):
         of_link.remove(serial)
         if not of_link:
             del self._by_link[link]
-        self._slots[slot].remove(serial)  # an empty slot goes when its time comes
+        self._slots[slot].remove(serial)  # an empty slot is removed when it is due
         return request
 
     def due(self, now: int) -> list[T]:
-        """Remove and return the requests whose time has come, in the order they came."""
+        """Remove and return the requests that are due, by slot and then in the order they came."""
         found: list[T] = []
         while self._slot_order and self._slot_order[0] <= now:
             slot = heapq.heappop(self._slot_order)
@@ -103,7 +108,7 @@ class Parked(Generic[T]):
         return found
 
     def closed(self, link: Link) -> None:
-        """Nobody waits on this connection any more."""
+        """Remove the requests of a closed connection."""
         for serial in sorted(self._by_link.get(link, ())):
             self.remove(serial)
 

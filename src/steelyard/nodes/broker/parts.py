@@ -1,4 +1,7 @@
-"""What the broker's node and its two wings share. Each part is made once, and gets all that it needs when it is made."""
+"""The parts of a broker that its node and the services of both dialects share.
+
+Each part is created once, with everything that it needs.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,11 @@ from steelyard.types import Random
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """See the module's text. `calls`: to nameservers and other brokers; `faults`: of the disk, but for those that Kafka's clients meet."""
+    """The shared parts of a broker, created by `make_parts`.
+
+    `calls`: requests to nameservers and other brokers. `faults`: reports of disk faults, except
+    those that Kafka's requests and `retention` meet, which have their own.
+    """
 
     config: BrokerConfig
     store: Store
@@ -49,10 +56,13 @@ class Parts(msgspec.Struct, frozen=True):
 def make_parts(
     config: BrokerConfig, store: Store, rng: Random, appended: Watcher, now: int
 ) -> Parts:
-    """The parts of a broker that starts. `appended` is called of every queue that has something new to read."""
+    """Create the parts of a broker that starts.
+
+    `appended` is called for every queue that has something new to read.
+    """
 
     def end(topic: str, queue_id: int) -> int:
-        """The offset behind the last message that can be read of a queue."""
+        """Return the offset after the last message of a queue that can be read."""
         log = store.log(topic, queue_id)
         return 0 if log is None else durability.readable_end(log)
 

@@ -1,4 +1,4 @@
-"""What every handler of the broker speaks: the peer behind a link, replies, and the handler's own shape."""
+"""Requests as the broker's handlers see them: peers, replies, refusals, and the type `Handler`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from steelyard.wire.remoting.names import FAQ
 _NOTHING: Mapping[str, str] = {}
 
 NO_HOST = bytes(8)
-"""Stands for a peer whose address is not an ip, e.g. a name."""
+"""Stands for a peer whose address is not an IP address but, for example, a name."""
 
 
 class Peer(msgspec.Struct, frozen=True, gc=False):
-    """The far end of an accepted link. `host`: ip and port as messages carry it."""
+    """The far end of an accepted link. `host`: IP address and port, encoded as in messages."""
 
     link: Link
     address: str
@@ -35,7 +35,7 @@ AnyHeader = TypeVar("AnyHeader", bound=headers.Header)
 
 
 class RemotingRequest(msgspec.Struct, frozen=True, gc=False):
-    """What a peer asks."""
+    """A request of a peer."""
 
     command: Command
     peer: Peer
@@ -53,7 +53,7 @@ class RemotingRequest(msgspec.Struct, frozen=True, gc=False):
         return is_oneway(self.command)
 
     def header(self, kind: type[AnyHeader]) -> AnyHeader:
-        """The custom header. Raises ProtocolError."""
+        """Decode the custom header. Raises ProtocolError."""
         return headers.read(kind, self.command.ext)
 
     def reply(
@@ -63,12 +63,12 @@ class RemotingRequest(msgspec.Struct, frozen=True, gc=False):
         ext: Mapping[str, str] = _NOTHING,
         body: bytes = b"",
     ) -> Command:
-        """The response to it."""
+        """Build the response to the request."""
         return Command(int(code), self.command.opaque, RESPONSE_FLAG, ext, body, remark)
 
 
 class Refusal(Exception):  # noqa: N818  # an outcome of one request, not an error of the program
-    """Raised in a handler that refuses a request: the code and the remark of the reply."""
+    """Raised by a handler that refuses a request, with the code and the remark of the reply."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(remark)
@@ -76,16 +76,18 @@ class Refusal(Exception):  # noqa: N818  # an outcome of one request, not an err
 
 
 def no_topic(topic: str) -> Refusal:
-    """No such topic, and no leave to make it."""
+    """Return the refusal for a topic that does not exist and must not be created."""
     remark = f"topic[{topic}] not exist, apply first please!{FAQ}"
     return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
 
 
 Handler = Callable[[RemotingRequest, int, list[Effect]], Command | Steps[Command | None] | None]
-"""(request, now, effects to add to) -> the reply, the work that ends with it, or None where it comes later.
+"""A function of (request, now, effects to add to).
 
-A handler may raise Refusal, ProtocolError for a bad request, and StorageError, each before it changed anything;
-`RemotingService` turns them into replies. One-way requests are handled alike; their replies are dropped.
+It returns the reply, steps that end with it (`turns`), or None if it is sent later. It may raise
+Refusal, ProtocolError for a bad request, or StorageError, always before it has changed anything;
+`RemotingService` turns them into replies. One-way requests are handled alike, but their replies are
+dropped.
 """
 
 AnyMethod = TypeVar("AnyMethod", bound=Callable[..., object])
@@ -101,18 +103,18 @@ _CODES = "codes_served"
 
 
 def marked(method: AnyMethod, codes: Sequence[int]) -> AnyMethod:
-    """The method with a mark that `served` finds."""
+    """Mark a method as serving these codes; `served` looks for the mark."""
     setattr(method, _CODES, codes)
     return method
 
 
 def serves(*codes: int) -> Callable[[HandlerMethod], HandlerMethod]:
-    """Decorates the method that is the `Handler` of requests with these codes."""
+    """Decorate the method that is the `Handler` of requests with these codes."""
     return partial(marked, codes=codes)
 
 
 def served(parts: Iterable[object]) -> dict[int, Any]:
-    """The handlers of several parts, each of which serves codes of its own."""
+    """Return the handlers of several parts by code. No code may be served twice."""
     found: dict[int, Any] = {}
     for part in parts:
         for name, member in vars(type(part)).items():
@@ -123,7 +125,10 @@ def served(parts: Iterable[object]) -> dict[int, Any]:
 
 
 def host_of(address: str) -> bytes:
-    """An address as messages carry it: 4 or 16 bytes of ip, then the port; zeros for a name."""
+    """Encode an address as in messages: an IP address of 4 or 16 bytes, then the port.
+
+    Return NO_HOST for a name.
+    """
     try:
         return host_bytes(address)
     except ConfigError:

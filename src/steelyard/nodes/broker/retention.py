@@ -1,13 +1,18 @@
-"""How long messages are kept: by the settings of their topic, else by the broker's; and what a disk that fills up means.
+"""How long messages are kept, and what happens when the disk fills up.
 
-A topic's settings are Kafka's (segment.bytes, segment.ms, retention.ms, retention.bytes, cleanup.policy). They are set
-through the Kafka listener and hold for both dialects.
+The settings of a topic apply, otherwise the broker's. They are Kafka's (segment.bytes, segment.ms,
+retention.ms, retention.bytes, cleanup.policy), are set through the Kafka listener, and hold for
+both dialects.
 
-- Every `retention_check_interval_ms` the segments past their retention are deleted, a thousand logs at a time.
-- Every second the free space is looked at. Above `disk_full_ratio` producers of both dialects are refused until there is room
-  again (RocketMQ: SERVICE_NOT_AVAILABLE; Kafka: KAFKA_STORAGE_ERROR, which clients retry). What the broker writes for itself
-  goes on: commits, markers of transactions, the ledger.
-- Above `disk_clean_ratio`, where `clean_forcibly` is set, the oldest segments of all logs go before their time.
+- Every `retention_check_interval_ms`, segments past their retention are deleted, a thousand logs at
+  a time.
+- Every second, the free space is checked. Above `disk_full_ratio`, producers of both dialects are
+  refused until there is space again (RocketMQ: SERVICE_NOT_AVAILABLE; Kafka: KAFKA_STORAGE_ERROR,
+  which clients retry). What the broker writes for itself continues: commits, transaction markers,
+  the ledger.
+- Above `disk_clean_ratio`, if `clean_forcibly` is set, the oldest segments of all logs are deleted
+  before their time.
+- Neither ratio applies while `disk_free_bytes_enough` are free.
 Source: store/DefaultMessageStore.CleanCommitLogService; storage/.../LogManager.cleanupLogs.
 """
 
@@ -31,13 +36,13 @@ RETENTION_TIMER = "retention"
 SPACE_TIMER = "space"
 
 LOGS_MAX = 1_000
-"""Logs looked at per event; some ten milliseconds."""
+"""Logs checked per event, which takes some ten milliseconds."""
 LOGS_PAUSE_MS = 20
 SPACE_INTERVAL_MS = 1_000
 
 
 def log_configs(topics: TopicConfigs, config: StoreConfig) -> Callable[[str], LogConfig]:
-    """The settings of a topic's logs by the topic's name: its own, else the broker's."""
+    """Return a function from a topic's name to the settings of its logs."""
     default = usual(config)
 
     def of(name: str) -> LogConfig:
@@ -65,11 +70,11 @@ def _number(text: str | None, default: int) -> int:
     try:
         return default if text is None else int(text)
     except ValueError:
-        return default  # a stranger wrote it there
+        return default  # another program wrote it
 
 
 class Retention:
-    """See the module's text."""
+    """Deletes old messages, refuses new ones while the disk is full; see the module docstring."""
 
     def __init__(self, config: StoreConfig, store: Store, topics: TopicConfigs) -> None:
         self._config = config
@@ -79,9 +84,9 @@ class Retention:
         self._configured_at = -1
         """The version of the topics whose settings the logs have."""
         self._left: list[Log] = []
-        """Logs of the check under way that have not been looked at."""
+        """Logs that the check under way has not examined yet."""
         self._gone = 0
-        """Messages that the check under way deleted."""
+        """Messages deleted by the check under way."""
         self.full = ""
         """Why producers are refused; empty while they are not."""
 
@@ -91,21 +96,21 @@ class Retention:
         self.look_at_space(now, effects)
 
     def configure(self) -> None:
-        """Give the logs the settings of their topics, where those changed."""
+        """Give the logs the settings of their topics, if these have changed."""
         version = self._topics.version.counter
         if version != self._configured_at:
             self._configured_at = version
             self._store.configure(log_configs(self._topics, self._config))
 
     def admit(self) -> None:
-        """Raise DiskFullError where producers are refused."""
+        """Raise DiskFullError if producers are refused."""
         if self.full:
             raise DiskFullError(self.full)
 
     # -- age and size ------------------------------------------------------------------------------
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """Look at the next logs; begin a new check where none is under way."""
+        """Check the next logs; begin a new check if none is under way."""
         self.configure()
         if not self._left:
             self._left = self._store.all_logs()
@@ -128,7 +133,7 @@ class Retention:
     # -- space -------------------------------------------------------------------------------------
 
     def look_at_space(self, now: int, effects: list[Effect]) -> None:
-        """Refuse producers where the disk is nearly full, take them again where it is not."""
+        """Refuse producers if the disk is nearly full, and accept them again if it is not."""
         effects.append(SetTimer(SPACE_TIMER, now + SPACE_INTERVAL_MS))
         config = self._config
         try:
@@ -141,11 +146,14 @@ class Retention:
         was_full, self.full = self.full, ""
         if self._is_over(config.disk_full_ratio, free, size):
             self.full = (
-                f"the disk of the data directory is full: {free // 2**20} MiB of {size // 2**20} MiB are free;"
-                " free some space, or shorten the retention"
+                f"the disk of the data directory is full: {free // 2**20} MiB of"
+                f" {size // 2**20} MiB are free; free some space, or shorten the retention"
             )
             if not was_full:
-                text = f"producers are refused: {self.full} (disk_full_ratio is {config.disk_full_ratio})"
+                text = (
+                    f"producers are refused: {self.full}"
+                    f" (disk_full_ratio is {config.disk_full_ratio})"
+                )
                 effects.append(LogLine("ERROR", text))
         elif was_full:
             text = (
@@ -154,13 +162,13 @@ class Retention:
             effects.append(LogLine("WARNING", text))
 
     def _is_over(self, ratio: float, free: int, size: int) -> bool:
-        """More than this part of the disk is in use, and not enough is free all the same."""
+        """Return whether more than this part of the disk is used, and too little is free."""
         return (
             ratio < 1 and free < self._config.disk_free_bytes_enough and size - free > ratio * size
         )
 
     def _delete_early(self, free: int, size: int, effects: list[Effect]) -> int:
-        """Delete the oldest segments, as far as needed; how many bytes. Raises StorageError."""
+        """Delete the oldest segments as needed; return the bytes freed. Raises StorageError."""
         config = self._config
         wanted = min(
             size - free - int(config.disk_clean_ratio * size), config.disk_free_bytes_enough - free

@@ -1,11 +1,13 @@
-"""Scrubbing: all logs are read and verified, slowly and again and again, so that damage is found before a reader meets it.
+"""Scrubbing: all logs are verified slowly, again and again, to find damage before readers do.
 
-A pass goes through all logs by name, from the begin of each to where it ends then; the next one starts
-`scrub_interval_ms` after it started, or when it has ended, whichever is later. `scrub_bytes_per_second` bounds what is read,
-in pieces of PIECE_BYTES. What is found is reported as for any other reader (`damage`).
+A pass goes through all logs by name, from the beginning of each to its current end; the next one
+starts `scrub_interval_ms` after it started, or when it has ended, whichever is later. At most
+`scrub_bytes_per_second` are read, in pieces of PIECE_BYTES. What is found is reported as for any
+other reader (`damage`).
 
-RocketMQ's consumers get nothing that was not verified when it was read. Kafka's batches are verified once before they are sent
-from their file (`fetch_reads`), not each time: of damage that comes later the clients' own checksums, or a pass, tell.
+RocketMQ's consumers get nothing that was not verified when it was read. Kafka's batches are
+verified once before they are sent from their file (`fetch_reads`), not each time: later damage is
+found by the clients' own checksums, or by a pass.
 """
 
 from __future__ import annotations
@@ -19,15 +21,15 @@ from steelyard.store.store import Store
 SCRUB_TIMER = "scrub"
 
 PIECE_BYTES = 256 * 1024
-"""Read at once: 0.1 ms of work, 1.5 ms where it is batches of one small record."""
+"""Bytes read at once: 0.1 ms of work, 1.5 ms for batches of one small record."""
 LOGS_MAX = 100
-"""Logs, most of them empty, looked at in one step."""
+"""Maximum logs examined in one step, for the case that most are empty."""
 FIRST_PASS_MS = 60_000
-"""After the start, which has enough to do."""
+"""When the first pass begins after the start, which has enough to do."""
 
 
 class Scrubbing:
-    """See the module's text. `logs_done`, `logs`: of the pass that is under way or was the last."""
+    """Verifies all logs; see the module docstring. `logs`: of the current pass, or the last one."""
 
     def __init__(self, store: Store, config: StoreConfig, faults: Faults) -> None:
         self._store = store
@@ -35,7 +37,7 @@ class Scrubbing:
         self._interval_ms = config.scrub_interval_ms
         self._faults = faults
         self._ahead: list[tuple[str, int]] = []
-        """Topic and queue of the logs that are still to be read in this pass, the next one last."""
+        """Topic and queue of the logs still to be read in this pass, the next one last."""
         self._offset = 0
         self._started_at = 0
         self._ended_at = -1
@@ -48,7 +50,7 @@ class Scrubbing:
             effects.append(SetTimer(SCRUB_TIMER, now + FIRST_PASS_MS))
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """Verify a piece; set the timer for the next one."""
+        """Verify a piece, and set the timer for the next one."""
         if not self._ahead:
             self._begin(now)
         size = 0
@@ -77,7 +79,7 @@ class Scrubbing:
         self.logs = len(self._ahead)
 
     def _step(self, bytes_max: int, now: int, effects: list[Effect]) -> int:
-        """Read on in the log that is next; how many bytes."""
+        """Read on in the next log; return how many bytes."""
         topic, queue_id = self._ahead[-1]
         log = self._store.log(topic, queue_id)
         size = 0

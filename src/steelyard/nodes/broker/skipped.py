@@ -1,9 +1,10 @@
-"""Messages that a RocketMQ consumer cannot be given: they are passed over, counted, and a WARNING names one of them.
+"""Messages that RocketMQ consumers cannot receive: they are skipped, counted, and reported.
 
-One message that cannot be delivered must not keep a group from all those behind it. Passed over are: what does not fit into
-one answer, for RocketMQ's clients close a connection that brings a frame above 16 MiB
-(com.rocketmq.remoting.frameMaxLength, remoting/netty/NettySystemConfig.java), and records of Kafka's producers that cannot
-be read. The messages stay in the log, and Kafka's consumers get them.
+One message that cannot be delivered must not keep a group from all those behind it. Two kinds are
+skipped: messages that do not fit into one answer, because RocketMQ's clients close a connection
+that brings a frame above 16 MiB (com.rocketmq.remoting.frameMaxLength,
+remoting/netty/NettySystemConfig.java), and records of Kafka's producers that cannot be read. The
+messages stay in the log, and Kafka's consumers get them.
 """
 
 from __future__ import annotations
@@ -13,33 +14,33 @@ from steelyard.store.log import Log
 from steelyard.types import LogLine
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
-"""Largest frame that RocketMQ's clients take, with its size field."""
+"""Largest frame that RocketMQ's clients accept, including its size field."""
 ANSWER_BYTES_MAX = FRAME_BYTES_MAX - 64 * 1024
-"""Most bytes of messages in an answer: what a frame holds beside its header."""
+"""Maximum bytes of messages in an answer: a frame without room for its header."""
 
 INTERVAL_MS = 10_000
-"""At most one WARNING in this time."""
+"""Interval in which at most one WARNING is logged."""
 
 
 class PassedOver:
-    """Counts what was passed over and says so: `note` as it happens, `report` after each event."""
+    """Counts skipped messages and reports them: `note` each, and call `report` after each event."""
 
     def __init__(self) -> None:
         self.count = 0
-        """Messages passed over since the start. One that several groups come to counts each time."""
+        """Messages skipped since the start; one that several groups reach counts each time."""
         self.has_news = False
         self._reported = 0
         self._report_at = 0
         self._last = ""
 
     def note(self, log: Log, offset: int, count: int, reason: str) -> None:
-        """`count` messages from `offset` on were passed over."""
+        """Note that `count` messages from `offset` on were skipped."""
         self.count += count
         self.has_news = True
         self._last = f"topic {log.topic}, queue {log.queue_id}, offset {offset}: {reason}"
 
     def report(self, now: int, effects: list[Effect]) -> None:
-        """The WARNING, where there is news and the last one is old enough."""
+        """Log a WARNING with the number of skipped messages and the last of them, if one is due."""
         news = self.count - self._reported
         if not news or now < self._report_at:
             return
@@ -52,5 +53,5 @@ class PassedOver:
 
 
 def too_large(size: int) -> str:
-    """The reason where a message does not fit into an answer."""
+    """Return the reason for skipping a message that does not fit into an answer."""
     return f"{size} bytes; an answer holds at most {ANSWER_BYTES_MAX}"

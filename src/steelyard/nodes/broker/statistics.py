@@ -1,4 +1,4 @@
-"""What the broker counted, and how fast: for runtime info and consume statistics.
+"""The broker's counters and rates, for its runtime information and consumer statistics.
 
 Source: store/StoreStatsService.java (the keys), which prints rates over 10 s, 1 min and 10 min.
 """
@@ -13,27 +13,30 @@ SAMPLES_MAX = 61
 WINDOWS_MS = (10_000, 60_000, 600_000)
 
 METERS_MAX = 10_000
-"""Most (topic, group) counted; those that came first are forgotten."""
+"""Maximum of (topic, group) pairs counted; beyond it the oldest are forgotten."""
 
 _RINGS = ((10_000, 7), (600_000, 7), (3_600_000, 25))
-"""How often a meter is read, ms, and how many readings are kept: for a minute, an hour, a day (StatsItem.java)."""
+"""How often a meter is read, in ms, and how many readings are kept: a minute, an hour, a day.
+
+Source: StatsItem.java.
+"""
 
 
 class Meter:
-    """A counter that remembers what it said, so that spans of up to a day can be told."""
+    """A counter that keeps some of its readings, so that it knows spans of up to a day."""
 
     def __init__(self, now: int) -> None:
         self.total = 0
         self._rings = [deque([(now, 0)], kept) for _, kept in _RINGS]
 
     def read(self, now: int) -> None:
-        """Called every few seconds."""
+        """Keep a reading if one is due; called every few seconds."""
         for (interval_ms, _), ring in zip(_RINGS, self._rings, strict=True):
             if now - ring[-1][0] >= interval_ms:
                 ring.append((now, self.total))
 
     def of_last(self, span_ms: int, now: int) -> BrokerStatsItem:
-        """What was counted in the last `span_ms`, or since the meter began where that is later."""
+        """Return what was counted in the last `span_ms`, or since the beginning if later."""
         readings = sorted(reading for ring in self._rings for reading in ring)
         at, total = readings[0]
         for reading_at, reading in readings:
@@ -44,7 +47,7 @@ class Meter:
 
 
 class BrokerStatistics:
-    """Counters that handlers raise, and samples of them taken on a timer."""
+    """Counters that handlers increase, and samples of them taken on a timer."""
 
     def __init__(self, now: int) -> None:
         self.started_at = now
@@ -61,7 +64,7 @@ class BrokerStatistics:
         return (self.put_messages, self.got_messages, self.found, self.missed)
 
     def got(self, group: str, topic: str, count: int, now: int) -> None:
-        """A pull of the group was answered with messages."""
+        """Count the messages that a group's pull was answered with."""
         self.got_messages += count
         meter = self._meters.get((topic, group))
         if meter is None:
@@ -71,18 +74,21 @@ class BrokerStatistics:
         meter.total += count
 
     def group_get(self, group: str, topic: str, now: int, span_ms: int) -> BrokerStatsItem:
-        """Messages that the group was given of the topic in the last `span_ms`, up to a day."""
+        """Return the messages of the topic given to the group in the last `span_ms`.
+
+        At most a day.
+        """
         meter = self._meters.get((topic, group))
         return BrokerStatsItem() if meter is None else meter.of_last(span_ms, now)
 
     def sample(self, now: int) -> None:
-        """Note the counters; called every few seconds."""
+        """Keep the current counters; called every few seconds."""
         self._samples.append((now, self._counts()))
         for meter in self._meters.values():
             meter.read(now)
 
     def rates(self, now: int) -> dict[str, str]:
-        """Per second over the three windows, as RocketMQ prints them: `10s 1min 10min`."""
+        """Return rates per second as RocketMQ prints them: a text `10s 1min 10min` for each."""
         names = ("putTps", "getTransferredTps", "getFoundTps", "getMissTps")
         current = self._counts()
         texts: dict[str, list[str]] = {name: [] for name in names}

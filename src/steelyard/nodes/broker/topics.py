@@ -1,12 +1,13 @@
-"""The broker's topics: their settings, their names, and how they come to be.
+"""The broker's topics: their settings, their names, and how they are created.
 
-Kept in the table `topics`, one JSON `TopicConfig` per name. `version` grows with every change, so that
-nameservers see what is new.
+They are stored in the table `topics`, one JSON `TopicConfig` per name. `version` grows with every
+change, so that nameservers notice it.
 
-- A topic that a producer sends to without its being there takes after the header's default topic (TBW102),
-  if that allows it: as many queues as the producer wants, at most as many as the default topic has.
-- `%RETRY%group` and `%DLQ%group` are made when a group needs them.
-- A topic with an id is one of the Kafka listener as well, and may have any name that is legal there.
+- If a producer sends to a topic that does not exist, it is created from the header's default topic
+  (TBW102), if that allows it: with as many queues as the producer wants, at most as many as the
+  default topic has.
+- `%RETRY%group` and `%DLQ%group` are created when a group needs them.
+- A topic with an id is also one of the Kafka listener, and may have any name that is legal there.
 Source: broker/topic/TopicConfigManager.java, common/topic/TopicValidator.java.
 """
 
@@ -40,17 +41,20 @@ GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 
 TOPICS_MAX = 100_000
 QUEUES_MAX = 16_384
-"""Most queues of one topic on one broker."""
+"""Maximum queues of one topic on one broker."""
 
 GROUP_TOPIC_CHARACTERS_MAX = 255
-"""For %RETRY% and %DLQ% topics."""
+"""Maximum length of the name of a %RETRY% or %DLQ% topic."""
 GROUP_CHARACTERS_MAX = 120
 
 DLQ_QUEUES = 1
-"""Of a %DLQ% topic."""
+"""Queues of a %DLQ% topic."""
 
 CLUSTER_TOPIC_QUEUES = 16
-"""Tools of 4.x create topics after the one named as the cluster, and wait for its route."""
+"""Queues of the topic named like the cluster.
+
+Tools of 4.x create topics with this one as the template, and wait for its route.
+"""
 
 LAYOUT_ATTRIBUTE = "steelyard.layout"
 ID_ATTRIBUTE = "steelyard.id"
@@ -75,12 +79,12 @@ NO_SENDING = frozenset(
 
 
 def reply_topic(cluster: str) -> str:
-    """Where the replies of request-reply go (MixAll.getReplyTopic)."""
+    """Return the topic that stores the replies of request-reply (MixAll.getReplyTopic)."""
     return f"{cluster}_REPLY_TOPIC"
 
 
 def topic_fault(name: str) -> str | None:
-    """What is wrong with a topic's name, in the broker's words; None for a good one."""
+    """Return what is wrong with a topic's name, in RocketMQ's words; None if it is valid."""
     if not name.strip():
         return "The specified topic is blank."
     if _NAME.fullmatch(name) is None:
@@ -98,12 +102,15 @@ def topic_fault(name: str) -> str | None:
 
 
 def is_kafka_name(name: str) -> bool:
-    """A topic of this name may be one of the Kafka listener. Source: clients/common/internals/Topic.java."""
+    """Return whether a topic of the Kafka listener may have this name.
+
+    Source: clients/common/internals/Topic.java.
+    """
     return _KAFKA_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 def check_group(group: str) -> None:
-    """Raise ProtocolError where a group's name is wrong."""
+    """Raise ProtocolError if a group's name is invalid."""
     if _NAME.fullmatch(group) is None or len(group) > GROUP_CHARACTERS_MAX:
         raise ProtocolError(
             f"the group name {group[:300]!r} is wrong:"
@@ -112,7 +119,7 @@ def check_group(group: str) -> None:
 
 
 class TopicConfigs:
-    """See the module's text."""
+    """The settings of all topics; see the module docstring."""
 
     def __init__(self, config: BrokerConfig, table: Table, now: int) -> None:
         self._table = table
@@ -135,11 +142,11 @@ class TopicConfigs:
         return self._configs.get(name)
 
     def all(self) -> dict[str, TopicConfig]:
-        """A copy of the table."""
+        """Return a copy of the table."""
         return dict(self._configs)
 
     def put(self, config: TopicConfig, now: int) -> None:
-        """Create or change a topic. Raises ProtocolError for a bad name or numbers, StorageError."""
+        """Create or change a topic. Raises ProtocolError for invalid values, StorageError."""
         name = config.topic_name
         fault = topic_fault(name)
         if fault is not None and not (ID_ATTRIBUTE in config.attributes and is_kafka_name(name)):
@@ -170,7 +177,7 @@ class TopicConfigs:
         self.version = DataVersion(now, self.version.counter + 1)
 
     def inherit(self, name: str, default_topic: str, queues: int, now: int) -> TopicConfig | None:
-        """Make a topic that a producer sends to, after the default topic; None where that does not allow it."""
+        """Create a topic from the default topic, or return None if that does not allow it."""
         default = self._configs.get(default_topic)
         if default is None or not default.perm & PERM_INHERIT:
             return None
@@ -189,7 +196,7 @@ class TopicConfigs:
         return config
 
     def ensure(self, name: str, queues: int, now: int) -> tuple[TopicConfig, bool]:
-        """A topic of a group, and whether it was made just now."""
+        """Return a group's topic, created if necessary, and whether it was created just now."""
         config = self._configs.get(name)
         if config is not None:
             return config, False
@@ -206,7 +213,10 @@ class TopicConfigs:
 
 
 def _system_topics(config: BrokerConfig) -> tuple[TopicConfig, ...]:
-    """What a broker registers before anybody asks; Apache nameservers refuse brokers with a single topic."""
+    """Return the topics that exist on every broker.
+
+    Apache nameservers refuse brokers with a single topic.
+    """
     inheritable = PERM_READ_WRITE | PERM_INHERIT
     topics = (
         TopicConfig(config.cluster, CLUSTER_TOPIC_QUEUES, CLUSTER_TOPIC_QUEUES, inheritable),

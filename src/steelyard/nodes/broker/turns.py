@@ -1,12 +1,13 @@
-"""Work that takes too long for one event: a slice of it at a time, and between two slices everybody else is served.
+"""Turns: work that takes too long for one event is done in slices, between other requests.
 
-What a request needs is not always known beforehand: a batch of 2 KB may hold a million records, a condition may match
-none of them. So a handler begins with an `Effort`, and what it cannot do with it waits here for its turns, SLICE each, one
-every INTERVAL_MS. Efforts are counted, not measured: the same requests take the same turns, whatever the clock says.
+How much work a request needs is not always known beforehand: a batch of 2 KB may hold a million
+records, and a condition may match none of them. So a handler begins with an `Effort`; if that is
+not enough, a job waits here for turns of SLICE each, one every INTERVAL_MS. Effort is counted, not
+measured: the same requests take the same turns, whatever the clock says.
 
-A job keeps its turn until it is done; then it is the turn of the next link that has jobs. (Were jobs to alternate, two that
-unpack large batches would throw each other's out of memory and never end.) The request of a job waits as long as that takes;
-a link that is closed takes its jobs with it.
+A job keeps its turn until it is done; then comes the next link that has jobs. (If jobs alternated,
+two that unpack large batches would evict each other's from memory and never end.) The request of a
+job waits as long as the job takes; when a link closes, its jobs are dropped.
 """
 
 from __future__ import annotations
@@ -20,33 +21,40 @@ from steelyard.nodes.seam import Effect, Hang, Link, SetTimer
 TURNS_TIMER = "turns"
 
 SLICE = 4_000
-"""The effort of one turn, about microseconds of an ordinary core."""
+"""The effort of one turn, in about microseconds of an ordinary core."""
 AT_ONCE = 500
 """The effort that a request may take before it has to wait for a turn."""
 INTERVAL_MS = 1
 
 LINK_MAX = 1_000
-"""Most jobs of one link: a consumer asks for each of its queues at once."""
+"""Maximum jobs of one link: a consumer sends a pull for each of its queues at once."""
 WAITING_MAX = 20_000
-"""Most jobs in all."""
+"""Maximum jobs in total."""
 LINK_BYTES_MAX = 128 * 1024 * 1024
-"""Most bytes of the requests of one link that wait: a request of Kafka's largest size, and some more."""
+"""Maximum bytes of one link's waiting requests: one of Kafka's largest size, and some more."""
 BYTES_MAX = 256 * 1024 * 1024
-"""Most bytes of requests that wait, in all."""
+"""Maximum bytes of waiting requests in total."""
 
 Turn = Callable[[int, list[Effect]], bool]
-"""(now, effects to add to) -> is the job done? Does about SLICE of work. What it raises is a bug, and ends the job."""
+"""A function of (now, effects to add to) that does about SLICE of work.
+
+It returns whether the job is done. If it raises, that is a bug and ends the job.
+"""
 
 T = TypeVar("T")
 Steps = Generator[None, Any, T]
-"""Work that ends a step, of about SLICE, with each `yield`, and returns its result. It may find the world changed after one.
+"""Work in steps of about SLICE, each of which ends with a `yield`; it returns its result.
 
-In turns a `yield` gives (now, effects to add to) of the next step, for work that writes.
+Anything may have changed after a step. In turns, a `yield` returns (now, effects to add to) of the
+next step, for work that writes.
 """
 
 
 class Effort:
-    """What may still be done in one go. `left` may fall below zero, by as much as what cannot be divided takes."""
+    """The work that may still be done at once.
+
+    `left` may fall below zero, by the cost of what cannot be divided.
+    """
 
     __slots__ = ("left",)
 
@@ -55,14 +63,14 @@ class Effort:
 
 
 class Turns:
-    """See the module's text."""
+    """The jobs that wait for their turns; see the module docstring."""
 
     def __init__(self) -> None:
         self._links: dict[Link, deque[tuple[Turn, int]]] = {}
         """Jobs and the sizes of their requests, in the order of their turns."""
         self._count = 0
         self._held: dict[Link, int] = {}
-        """Bytes of requests that wait, by link."""
+        """Bytes of waiting requests, by link."""
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -71,9 +79,10 @@ class Turns:
     def add(
         self, link: Link, turn: Turn, now: int, effects: list[Effect], request_bytes: int = 0
     ) -> bool:
-        """Let a job wait for its turn; False where too many wait.
+        """Have a job wait for its turn; return False if too many wait.
 
-        `request_bytes`: the size of its request, where that may be large; it counts until the job is done.
+        `request_bytes`: the size of its request, if that may be large; it counts until the job is
+        done.
         """
         jobs = self._links.get(link)
         if self._count >= WAITING_MAX or (jobs is not None and len(jobs) >= LINK_MAX):
@@ -99,7 +108,10 @@ class Turns:
         *,
         at_once: bool = True,
     ) -> bool:
-        """Take the first step at once, if it may be, and the others in turns; `then` gets the result. Else as `add`."""
+        """Take the first step now, if `at_once`, and the others in turns; `then` gets the result.
+
+        Return False if it would have to wait and too many jobs do; otherwise as `add`.
+        """
         is_begun = False
 
         def turn(now: int, effects: list[Effect]) -> bool:
@@ -117,7 +129,7 @@ class Turns:
         return self.add(link, turn, now, effects, request_bytes)
 
     def hold(self, link: Link, request_bytes: int) -> bool:
-        """Count a request that waits, until `let_go` or `closed`; False where that is too much memory."""
+        """Count a waiting request until `let_go` or `closed`; return False if it is too large."""
         held = self._held.get(link, 0) + request_bytes
         if held > LINK_BYTES_MAX or self._bytes + request_bytes > BYTES_MAX:
             return False
@@ -126,14 +138,14 @@ class Turns:
         return True
 
     def let_go(self, link: Link, request_bytes: int) -> None:
-        """A request that was counted waits no longer."""
+        """Stop counting a request that waits no longer."""
         self._bytes -= request_bytes
         self._held[link] -= request_bytes
         if not self._held[link]:
             del self._held[link]
 
     def due(self, now: int, effects: list[Effect]) -> None:
-        """One slice of the job whose turn it is."""
+        """Do one slice of the job whose turn it is."""
         link = next(iter(self._links), None)
         if link is None:
             return
@@ -158,7 +170,7 @@ class Turns:
                 effects.append(SetTimer(TURNS_TIMER, now + INTERVAL_MS))
 
     def closed(self, link: Link) -> None:
-        """Nobody waits for these any more."""
+        """Drop the jobs and the waiting requests of a closed link."""
         self._count -= len(self._links.pop(link, ()))
         self._bytes -= self._held.pop(link, 0)
 
@@ -170,7 +182,7 @@ class Turns:
 
 
 def finish(steps: Steps[T]) -> T:
-    """The result of work that is little, or cannot wait."""
+    """Do all steps now and return the result, for work that is little or cannot wait."""
     while True:
         try:
             next(steps)

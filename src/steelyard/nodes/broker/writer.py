@@ -1,7 +1,7 @@
-"""The one way into the logs: a message becomes a record with its place, is appended, and wakes who waits for it.
+"""The only way into the logs: a message becomes a record, is appended, and wakes its readers.
 
-Producers, the schedule, retries and the ledger all write through here; so do Kafka's producers, in whole batches. Raises StorageError when the
-disk refuses; nothing was written then.
+Producers, the schedule, retries and the ledger all write through here; so do Kafka's producers, in
+whole batches. Writing raises StorageError if the disk refuses; nothing was written then.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _TAG_LATER = f"\x02{TAGS}\x01"
 
 
 Watcher = Callable[[str, int, int, list[Effect]], None]
-"""(topic, queue id, now, effects to add to)."""
+"""A function of (topic, queue id, now, effects to add to)."""
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
-    """A message without its place."""
+    """A message that has no place in a log yet."""
 
     body: bytes
     properties: Properties
@@ -47,14 +47,14 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
 
 
 class AppendResult(msgspec.Struct, frozen=True, gc=False):
-    """Where the first message written landed."""
+    """Where a message was written."""
 
     offset: int
     address: int
 
 
 class Writer:
-    """See the module's text."""
+    """Appends messages to logs; see the module docstring."""
 
     def __init__(
         self,
@@ -65,25 +65,28 @@ class Writer:
         address: str,
         appended: Watcher,
     ) -> None:
-        """`appended` is called of every queue that has something new to read, when that may be read."""
+        """`appended` is called for every queue with something new, once that may be read."""
         self._store = store
         self._appended = appended
         self._durability = durability
         self.admit = retention.admit
-        """Raises DiskFullError while the disk is nearly full. Asked before what clients send is written; what the broker
-        writes for itself, such as markers of transactions, goes on until the disk itself refuses."""
+        """Raises DiskFullError while the disk is nearly full.
+
+        Called before messages of clients are written. What the broker writes for itself, such as
+        transaction markers, continues until the disk itself refuses.
+        """
         self.statistics = statistics
         self.host = host_of(address)
         self._host_flag = STORE_HOST_V6 if len(self.host) > 8 else 0
 
     def next_address(self, topic: str, queue_id: int) -> int:
-        """The address that the next message of a queue will have."""
+        """Return the address that the next message of a queue will have."""
         return self._store.create_log(topic, queue_id).next_address
 
     def write(
         self, topic: str, queue_id: int, draft: Draft, now: int, effects: list[Effect]
     ) -> AppendResult:
-        """Append one message and wake the pulls that wait for it."""
+        """Append one message and wake the requests that wait for it."""
         log = self._store.log(topic, queue_id)
         if log is None:
             log = self._store.create_log(topic, queue_id)
@@ -99,7 +102,10 @@ class Writer:
     def write_many(
         self, topic: str, queue_id: int, drafts: Sequence[Draft], now: int, effects: list[Effect]
     ) -> tuple[int, list[int]]:
-        """Append messages back to back, all or none: the offset of the first, the address of each."""
+        """Append messages back to back, all or none.
+
+        Return the offset of the first and the address of each.
+        """
         log = self._store.log(topic, queue_id)
         if log is None:
             log = self._store.create_log(topic, queue_id)
@@ -121,9 +127,9 @@ class Writer:
     def write_batch(
         self, log: Log, batch: bytes, count: int, now: int, append_time: int | None = None
     ) -> int:
-        """Append a checked Kafka record batch: its base offset. `wrote` is to be called next.
+        """Append a checked Kafka record batch and return its base offset; call `wrote` next.
 
-        `append_time`: the timestamp that all its records get, None for their own.
+        `append_time`: the timestamp that all its records get, None to keep their own.
         """
         placed = with_offset(batch, log.max_offset, append_time=append_time)
         offset = log.append_batch(placed, count, now)
@@ -132,7 +138,7 @@ class Writer:
         return offset
 
     def wrote(self, log: Log, offset: int, now: int, effects: list[Effect]) -> None:
-        """The log was appended to, from `offset` on: wake who waits for it, where it may be read already."""
+        """Wake who waits for a log that was appended to from `offset` on, if it may be read yet."""
         if self._durability.wrote(log, offset):
             self._appended(log.topic, log.queue_id, now, effects)
 
@@ -161,7 +167,7 @@ class Writer:
 
 
 def tag_code_of(properties: str) -> int:
-    """The code of a message's tag, 0 without one."""
+    """Return the code of a message's tag, 0 without one."""
     if properties.startswith(_TAG_FIRST):
         start = len(_TAG_FIRST)
     else:

@@ -1,1 +1,1 @@
-"""A broker among others: registration with the nameservers, and the requests that brokers send each other."""
+"""The broker among others: joining, registration with nameservers, requests between brokers."""

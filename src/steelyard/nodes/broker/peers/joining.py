@@ -1,22 +1,26 @@
-"""Whether this broker may join its cluster: nobody else may use its name, its node id or its addresses (9007).
+"""Joining the cluster: no other broker may use this one's name, node id or addresses (9007).
 
-Apache's nameservers let the last broker that registers under a name have it; the other goes on unheard. Here a
-broker looks before it registers, and once more afterwards:
+Apache's nameservers replace a broker by the last one that registers under its name; the first goes
+on without clients. Here a broker looks before it registers, and again afterwards:
 
-1. It asks every nameserver who is registered (106) and, with a Kafka port, which node ids and Kafka addresses
-   they have (219). Whoever is listed with something that is ours is asked itself who it is (9007): a listing may
-   be of a broker that was killed. Nobody there: the listing is old. It accepts connections but does not answer,
-   or does not know the request (Apache's brokers): it is there.
-2. Without a rival it registers. A second later it looks again, until it finds itself listed: then it has joined.
-   Where no nameserver answers, it serves, and looks again a second after one has registered it; it has joined
-   after an interval of registration then, in which everybody who was there before has registered again.
-3. Of two rivals the one that has joined stays. Of two that start together the one that started first does, or,
-   of the same millisecond, that with the lower address. The other answers `Asked(AwaitRefusal)` with a ConfigError.
-4. One that has joined never stops for a rival, whatever is listed or claimed: clients use it. It looks every
-   interval of registration, and two that could not see each other for a time become an ERROR in both logs.
+1. It asks every nameserver which brokers are registered (106) and, if it has a Kafka port, which
+   node ids and Kafka addresses they have (219). A listed broker that clashes with this one is
+   asked itself who it is (9007), because it may have been killed since. If nobody is there, the
+   listing is outdated. If it accepts connections but does not answer, or does not know the request
+   (Apache's brokers), it is there.
+2. Without a rival the broker registers. It looks again a second later, and then at growing
+   intervals, until it finds itself listed: then it has joined. If no nameserver answers, it serves
+   its clients, and looks again a second after one has registered it; it joins after an interval of
+   registration, in which everybody who was there before has registered again.
+3. Of two rivals, the one that has joined stays. Of two that have not, the one that started first
+   stays or, if both started in the same millisecond, the one with the lower address. The other
+   answers `Asked(AwaitRefusal)` with a ConfigError.
+4. A broker that has joined never stops for a rival, whatever is listed or claimed, because clients
+   use it. It looks in every interval of registration; two that could not see each other for a time
+   both log an ERROR.
 
-A broker that asks tells who it is; the one that is asked looks by itself at the address that it was told. A
-restarted nameserver knows nobody: all have joined already and stay.
+The request 9007 says who asks. A broker that is asked by a rival looks for itself at the address
+that it was told. A restarted nameserver lists nobody: all have joined already, and stay.
 """
 
 from __future__ import annotations
@@ -48,18 +52,19 @@ JOINING_TIMER = "joining"
 
 LOOK_AGAIN_MS = 1_000
 LIST_TIMEOUT_MS = 2_000
-"""How long a nameserver may hold up a start; after it, others or nobody must do."""
+"""How long one nameserver may delay the start; then the others, or none, must suffice."""
 IDENTIFY_TIMEOUT_MS = 5_000
-"""Longer than a connection may take to be made, so that no connection is told from no answer."""
+"""Longer than connecting may take, so that a refused connection differs from no answer."""
 
 SUSPECTS_MAX = 16
-"""Most brokers that are asked in one look, and most claims that are kept."""
+"""Maximum of brokers asked in one look, and of claims kept."""
 
 
 class BrokerIdentity(msgspec.Struct, frozen=True):
-    """Who a broker is: body of 9007 and of its answer. `node_id` and `kafka` (its Kafka address): -1 and empty without a Kafka port.
+    """Who a broker is: the body of request 9007 and of its answer.
 
-    `started_at`: milliseconds since the epoch by its own clock. `joined`: it stays, whoever else is there.
+    `node_id` and `kafka` (its Kafka address): -1 and empty without a Kafka port. `started_at`: in
+    ms since the epoch, by its own clock. `joined`: it stays, whoever else is there.
     """
 
     name: str
@@ -76,18 +81,21 @@ class BrokerIdentity(msgspec.Struct, frozen=True):
 
 
 class AwaitRefusal(Call[object], frozen=True):
-    """Answered with a ConfigError when another broker has what is this one's; otherwise never."""
+    """Answered with a ConfigError if another broker clashes with this one; otherwise never."""
 
 
 class _List(PendingCall, frozen=True):
-    """A nameserver was asked who is there."""
+    """A nameserver was asked which brokers are registered."""
 
     serial: int
     is_entries: bool
 
 
 class _Identify(PendingCall, frozen=True):
-    """A suspect was asked who it is. `listed`: as whom the nameservers know it, None where it came to us."""
+    """A suspect was asked who it is.
+
+    `listed`: as whom the nameservers know it, None if it asked this broker.
+    """
 
     serial: int
     address: str
@@ -95,7 +103,10 @@ class _Identify(PendingCall, frozen=True):
 
 
 class ClusterJoining:
-    """See the module's text. `calls` is the node's: its outcomes come back through `ended`."""
+    """Decides whether the broker may join; see the module docstring.
+
+    `calls` belongs to the node, which passes the outcomes to `ended`.
+    """
 
     def __init__(
         self, config: BrokerConfig, calls: Calls[Purpose], registration: Registration, now: int
@@ -114,30 +125,30 @@ class ClusterJoining:
             joined=False,
         )
         self.may_serve = not config.nameservers
-        """The first look is done: nobody was found to have what is ours."""
+        """The first look is done and found no rival, or there are no nameservers."""
         self._refusal: ConfigError | None = None
         self._waiting: list[int] = []
         self._serial = 0
         self._pending = 0
         self._heard = False
-        """A nameserver answered in the look under way."""
+        """A nameserver answered in the current look."""
         self._listed: dict[tuple[str, str], BrokerIdentity] = {}
-        """(name, address) of all masters, of the look under way."""
+        """All masters found in the current look, by (name, address)."""
         self._entries: dict[str, BrokerEntry] = {}
         self._rivals: list[BrokerIdentity] = []
         self._is_identifying = False
         self._claims: set[str] = set()
-        """Addresses of brokers that asked us and have something that is ours."""
+        """Addresses of brokers that asked this one who it is, and clash with it."""
         self._pause_ms = LOOK_AGAIN_MS
         self._join_at = now
         self._is_deaf = False
-        """No nameserver answered to the last look, and no further one is planned."""
+        """No nameserver answered in the last look, and no further one is planned."""
         self._told: set[str] = set()
 
     # -- a look ----------------------------------------------------------------------------------
 
     def look(self, now: int, effects: list[Effect]) -> None:
-        """Ask all nameservers who is there, unless a look is under way."""
+        """Ask all nameservers which brokers are registered, unless a look is under way."""
         if self._pending or self._refusal is not None or not self._config.nameservers:
             return
         self._serial += 1
@@ -166,11 +177,11 @@ class ClusterJoining:
         try:
             self._calls.call(address, request, pending, now, timeout_ms, effects)
         except RemotingError:
-            return  # too much is under way: as if there were no answer
+            return  # too many calls are pending: treated like a missing answer
         self._pending += 1
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> bool:
-        """A call ended; False where it was none of ours."""
+        """Handle the end of a call; return False if it is none of this part's."""
         pending = outcome.purpose
         if not isinstance(pending, _List | _Identify):
             return False
@@ -218,7 +229,7 @@ class ClusterJoining:
         self._conclude(now, effects)
 
     def _suspects(self) -> list[tuple[str, BrokerIdentity | None]]:
-        """Whom to ask who they are: (address, as whom they are listed)."""
+        """Return the brokers to ask who they are: (address, as whom it is listed)."""
         me = self._me
         found: dict[str, BrokerIdentity | None] = {}
         for (name, address), listed in sorted(self._listed.items()):
@@ -236,7 +247,7 @@ class ClusterJoining:
         if isinstance(answer, CallTimeoutError):
             pass  # it accepts connections, and does not answer
         elif isinstance(answer, RemotingError) or answer.code == ResponseCode.SERVICE_NOT_AVAILABLE:
-            rival = None  # nobody is there, or it stops
+            rival = None  # nobody is there, or it is stopping
         elif answer.code == ResponseCode.SUCCESS:
             try:
                 rival = read_body(answer.body, BrokerIdentity)
@@ -277,7 +288,7 @@ class ClusterJoining:
         self._is_deaf = not self._heard and not self._me.joined
 
     def registered(self, now: int, effects: list[Effect]) -> None:
-        """A nameserver answered to a registration: if none had answered to us, one will now."""
+        """Look again soon after a registration, if no nameserver answered in the last look."""
         if self._is_deaf:
             self._is_deaf = False
             self._join_at = now + self._config.register_interval_ms + LOOK_AGAIN_MS
@@ -300,7 +311,7 @@ class ClusterJoining:
         self._waiting.clear()
 
     def await_refusal(self, call_id: int, effects: list[Effect]) -> None:
-        """Answer an `Asked` when this broker is refused."""
+        """Answer the call when this broker is refused, or now if it was already."""
         if self._refusal is not None:
             effects.append(Answer(call_id, self._refusal))
         else:
@@ -308,7 +319,10 @@ class ClusterJoining:
 
     @serves(IDENTIFY)
     def identify(self, request: RemotingRequest, now: int, effects: list[Effect]) -> Command:
-        """9007. Raises ProtocolError."""
+        """Answer 9007: say who this broker is, and look if the asker is a rival.
+
+        Raises ProtocolError.
+        """
         other = read_body(request.body, BrokerIdentity)
         if (
             not self._me.joined
@@ -327,12 +341,12 @@ class ClusterJoining:
 
 
 def clash(me: BrokerIdentity, other: BrokerIdentity) -> str:
-    """What is wrong where two brokers have the same, and what to do about it; empty where nothing is."""
+    """Return what two brokers both use and what to do about it; empty if there is nothing."""
     who = f"{other.name} at {other.address}"
     if me.name == other.name:
         return (
-            f"the broker name {me.name} is in use by the broker at {other.address} (cluster {other.cluster}):"
-            " give this one another --name, or stop the other"
+            f"the broker name {me.name} is in use by the broker at {other.address}"
+            f" (cluster {other.cluster}): give this one another --name, or stop the other"
         )
     if me.address == other.address:
         return (
@@ -355,7 +369,7 @@ def clash(me: BrokerIdentity, other: BrokerIdentity) -> str:
 
 
 def _is_stronger(rival: BrokerIdentity, me: BrokerIdentity) -> bool:
-    """The rival stays; of two that have joined both do."""
+    """Return whether the rival stays; if both have joined, both do."""
     if rival.joined or me.joined:
         return rival.joined
     return (rival.started_at, rival.address) < (me.started_at, me.address)

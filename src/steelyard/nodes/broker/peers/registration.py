@@ -1,9 +1,9 @@
-"""The broker's word to the nameservers: all its topics, at the start, when they change, and every 30 seconds.
+"""Registration with the nameservers: all topics, at the start, on changes, and every 30 seconds.
 
-One round is under way at a time and tells every nameserver; changes that come meanwhile share the next.
-Operators' requests that change topics are answered when the nameservers know (`answer_when_known`), so
-that whoever asks for the route next finds it. A nameserver that is away is tried again after a second,
-then two, and so on up to the interval.
+One round is under way at a time and calls every nameserver; changes that come meanwhile share the
+next. Operators' requests that change topics are answered when the nameservers know
+(`answer_when_known`), so that whoever asks for the route next finds it. If a nameserver does not
+answer, the round is repeated after a second, then two, and so on up to the interval.
 Source: broker/BrokerController.registerBrokerAll, broker/out/BrokerOuterAPI.java.
 """
 
@@ -30,22 +30,25 @@ REGISTER_TIMER = "register"
 RETRY_MS = 1_000
 
 WAITING_MAX = 10_000
-"""Most replies that wait for a round; more are given at once."""
+"""Maximum of replies that wait for a round; further ones are not held back."""
 
 REGISTER = "register"
 UNREGISTER = "unregister"
 
 
 class PendingCall(msgspec.Struct, frozen=True):
-    """Why the broker calls somebody for another reason than registration: the root of those purposes."""
+    """Base of the purposes of calls other than registration."""
 
 
 Purpose = str | PendingCall
-"""Of the broker's calls to nameservers and other brokers."""
+"""The purpose of a call to a nameserver or another broker."""
 
 
 class Registration:
-    """See the module's text. `calls` is the node's: its outcomes come back through `ended`."""
+    """Registers the broker; see the module docstring.
+
+    `calls` belongs to the node, which passes the outcomes to `ended`.
+    """
 
     def __init__(
         self,
@@ -67,17 +70,17 @@ class Registration:
         self._waiting: list[tuple[Link, Command]] = []
         self._stopping = False
         self._is_open = False
-        """This broker may register: see `joining`."""
+        """This broker may register; see `joining`."""
 
     # -- rounds ----------------------------------------------------------------------------------
 
     def open(self, now: int, effects: list[Effect]) -> None:
-        """Nobody has what is this broker's: register, for the first time."""
+        """Register for the first time, when `joining` has found no rival."""
         self._is_open = True
         self.begin(now, effects)
 
     def begin(self, now: int, effects: list[Effect]) -> None:
-        """Tell all nameservers, or do so once more after the round under way."""
+        """Register with all nameservers, or do so once more after the round under way."""
         if self._stopping or not self._is_open or not self._config.nameservers:
             return
         if self._pending:
@@ -92,13 +95,16 @@ class Registration:
             self._calls.call(address, request, REGISTER, now, timeout_ms, effects)
 
     def changed(self, now: int, effects: list[Effect]) -> None:
-        """Topics changed."""
+        """Register changed topics."""
         self.begin(now, effects)
 
     def answer_when_known(
         self, request: RemotingRequest, answer: Command, effects: list[Effect]
     ) -> Command | None:
-        """After `changed`: the reply to give at once, None where it waits for the nameservers, or (flush=sync) for the disk."""
+        """Return the reply to a request after `changed` if it can be sent now, else None.
+
+        It waits for the nameservers and, with flush=sync, for the disk.
+        """
         if not self._pending or request.is_oneway or len(self._waiting) >= WAITING_MAX:
             return self._durability.acknowledge(request, answer, effects)
         if self._again:
@@ -121,7 +127,7 @@ class Registration:
         return Command(int(RequestCode.REGISTER_BROKER), ext=headers.write(header), body=body)
 
     def ended(self, outcome: Outcome[Purpose], now: int, effects: list[Effect]) -> None:
-        """A nameserver answered, or did not."""
+        """Handle the end of a call to a nameserver."""
         self._pending -= 1
         if outcome.purpose == UNREGISTER:
             return
@@ -160,14 +166,14 @@ class Registration:
             self.begin(now, effects)
 
     def link_lost(self, address: str, now: int, effects: list[Effect]) -> None:
-        """A connection closed; if it was a nameserver's, our routes went with it: tell it soon."""
+        """Register again soon if the link was a nameserver's, which then dropped the routes."""
         if address in self._config.nameservers and not self._stopping:
             effects.append(SetTimer(REGISTER_TIMER, now + RETRY_MS))
 
     # -- stopping --------------------------------------------------------------------------------
 
     def stop(self, now: int, effects: list[Effect]) -> None:
-        """Leave all nameservers; `idle` tells when they have heard it."""
+        """Unregister from all connected nameservers; `idle` is True when they have answered."""
         self._stopping = True
         self._again = False
         for link, answer in (*self._covered, *self._waiting):
@@ -188,7 +194,7 @@ class Registration:
 
     @property
     def idle(self) -> bool:
-        """Nothing is under way."""
+        """Whether no call is under way."""
         return not self._pending
 
     def check(self) -> None:

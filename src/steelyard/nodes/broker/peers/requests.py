@@ -1,14 +1,20 @@
-"""What the brokers of a cluster ask each other for their Kafka listeners, in requests of our own over the RocketMQ listeners.
+"""Requests that the brokers of a cluster send each other, mostly for their Kafka listeners.
 
-| code | request | answer |
-|---|---|---|
-| 9001 | to the controller: a Kafka client's request that only it may grant (`forwarding`) | the frame of the answer |
-| 9002 | to the controller: topics of mine whose queues are not partitions yet (`changes`) | when they are |
-| 9003 | here I am, and these topics are new, changed or gone (`changes`) | when that is taken in |
-| 9004 | who reads which of your partitions, in groups that I coordinate (`announcing`) | QUERY_NOT_FOUND: tell me of all groups |
-| 9005 | what do you know of these topics (`surveys`) | the attributes of those that are known, and which were deleted |
-| 9006 | what do you keep of groups or transactions that I coordinate now (`handover`) | that |
-| 9007 | I am this broker; who are you (`nodes/broker/peers/joining`) | the same of the other |
+They are not RocketMQ's, but go to the RocketMQ listeners:
+
+- 9001, to the controller: a Kafka client's request that only it may grant (`forwarding`). The
+  answer is the frame for the client.
+- 9002, to the controller: topics of the sender whose queues are not partitions yet (`changes`).
+  Answered when they are.
+- 9003: the sender is there, and these topics are new, changed or deleted (`changes`). Answered when
+  that is taken over.
+- 9004: who reads partitions of the receiver in groups that the sender coordinates (`announcing`).
+  The answer QUERY_NOT_FOUND asks for all groups.
+- 9005: what does the receiver know of these topics (`surveys`)? The answer has the attributes of
+  those that it knows, and says which were deleted.
+- 9006: what does the receiver store of groups or transactions that the sender coordinates now
+  (`handover`)? The answer has that.
+- 9007: who the sender is (`nodes/broker/peers/joining`). The answer says who the receiver is.
 """
 
 from __future__ import annotations
@@ -39,7 +45,10 @@ TIMEOUT_MS = 5_000
 
 
 class BrokerEntry(msgspec.Struct, frozen=True):
-    """What a broker says of itself: to the nameservers, as JSON, and to other brokers."""
+    """What a broker says of itself: to the nameservers, as JSON, and to other brokers.
+
+    `address`: of its Kafka listener; `remoting`: of its RocketMQ listener.
+    """
 
     name: str
     node_id: int
@@ -63,9 +72,11 @@ class QueuesWanted(msgspec.Struct, frozen=True):
 
 
 class News(msgspec.Struct, frozen=True):
-    """Body of 9003. `changed`: the attributes of each topic, by name. `deleted_ids`: of those in `deleted`, by name.
+    """Body of 9003.
 
-    `claimed`: which of `changed` are not made yet: the broker numbers their partitions, by its claim of this number.
+    `changed`: the attributes of each topic, by name. `deleted_ids`: ids of the topics in `deleted`,
+    by name. `claimed`: those of `changed` that do not exist yet; the broker assigns their
+    partitions under its claim with the number `claim`.
     """
 
     broker: BrokerEntry
@@ -77,11 +88,14 @@ class News(msgspec.Struct, frozen=True):
 
 
 NAME_MAX = 1_000
-"""Characters of a group's or member's id, a client id or a host in 9004; who has a longer one is not told of."""
+"""Maximum characters of a group id, member id, client id or host in 9004.
+
+Members and groups with longer ones are not announced.
+"""
 
 
 class ReaderEntry(msgspec.Struct, frozen=True):
-    """A member with partitions of the broker that is told, by topic."""
+    """A member that reads partitions of the receiver, by topic."""
 
     member: str
     client: str
@@ -94,7 +108,7 @@ class ReaderEntry(msgspec.Struct, frozen=True):
 
 
 class GroupReaders(msgspec.Struct, frozen=True):
-    """All who read partitions of the broker that is told; without any, it is to forget the group."""
+    """All members of a group that read the receiver's partitions; it forgets groups without any."""
 
     group: str
     readers: tuple[ReaderEntry, ...] = ()
@@ -105,7 +119,10 @@ class GroupReaders(msgspec.Struct, frozen=True):
 
 
 class ReaderNews(msgspec.Struct, frozen=True):
-    """Body of 9004: what is now true of these groups of the broker. `complete`: of others nothing is true any more."""
+    """Body of 9004: what is now true of these groups.
+
+    `broker`: the sender, which coordinates them. `complete`: it has no others.
+    """
 
     broker: str
     groups: tuple[GroupReaders, ...] = ()
@@ -113,9 +130,10 @@ class ReaderNews(msgspec.Struct, frozen=True):
 
 
 class Survey(msgspec.Struct, frozen=True):
-    """Body of 9005. `topics`: by name, the id that the asking broker knows; empty for one that it does not know.
+    """Body of 9005.
 
-    `claim`: the number of its claim, where it asks in order to number their partitions; else 0.
+    `topics`: by name, the id that the sender knows; empty for a topic that it does not know.
+    `claim`: the number of its claim if it asks in order to assign their partitions, else 0.
     """
 
     broker: BrokerEntry
@@ -124,7 +142,11 @@ class Survey(msgspec.Struct, frozen=True):
 
 
 class SurveyAnswer(msgspec.Struct, frozen=True):
-    """The answer to 9005, by topic. `known`: attributes. `deleted`: that the id was deleted; False: the part of `broker` only."""
+    """Answer to 9005, by topic.
+
+    `known`: the attributes. `deleted`: True if the topic with that id was deleted, False if only
+    the part of `broker` was.
+    """
 
     broker: str
     known: dict[str, dict[str, str]] = {}
@@ -148,7 +170,7 @@ class PeerRequests:
         body: bytes = b"",
         ext: dict[str, str] | None = None,
     ) -> bool:
-        """Send a request; its outcome comes back under the errand. False where too many are under way."""
+        """Send a request, whose outcome has the purpose `pending`; False if too many wait."""
         request = Command(code, ext=ext or {}, body=body)
         try:
             self._calls.call(address, request, pending, now, TIMEOUT_MS, effects)
@@ -158,7 +180,7 @@ class PeerRequests:
 
 
 def read_body(body: bytes, kind: type[T]) -> T:
-    """Raises ProtocolError for a body that is none."""
+    """Decode a JSON body. Raises ProtocolError."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -166,12 +188,12 @@ def read_body(body: bytes, kind: type[T]) -> T:
 
 
 def encode_id(topic_id: bytes) -> str:
-    """A topic's id in a body; empty for NO_ID."""
+    """Encode a topic's id for a body; empty for NO_ID."""
     return "" if topic_id == NO_ID else base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def read_id(text: str) -> bytes:
-    """The id that `encode_id` wrote. Raises ProtocolError."""
+    """Decode an id written by `encode_id`. Raises ProtocolError."""
     if not text:
         return NO_ID
     try:
